@@ -114,6 +114,17 @@ def test_no_token_goes_over_plain_http(remote: str, server: str) -> None:
     assert caught.value.hint == "git remote set-url NAME https://ghe.example.org/us/mods"
 
 
+@pytest.mark.parametrize("token", ["a b", "a\nb", "ä", "a\x00"])
+def test_what_no_header_takes_is_no_token_and_is_not_shown(token: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        forges.find("https://github.com/us/mods", {"GITHUB_TOKEN": token})
+    assert (
+        caught.value.message
+        == "GITHUB_TOKEN is no token: blanks or other characters are in it that none has"
+    )
+    assert token not in str(caught.value.hint)
+
+
 def test_what_is_no_token_for_the_host_is_named() -> None:
     environ = {"GITHUB_TOKEN": "a", "GITLAB_TOKEN": "", "CI_JOB_TOKEN": "d"}
     with pytest.raises(UsageError) as caught:

@@ -1,5 +1,6 @@
 """The forges at which pull requests are opened: where their API is, what they call things, whose token they take. Pure."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -94,6 +95,11 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
         raise UsageError(
             f"{shown}: no token for it in {' or '.join(forge.tokens)}{job}",
             hint=f"export {forge.tokens[0]}=TOKEN  # {forge.grant}",
+        )
+    if not re.fullmatch("[!-~]+", environ[variable].strip()):
+        raise UsageError(
+            f"{variable} is no token: blanks or other characters are in it that none has",
+            hint=f"export {variable}=TOKEN",
         )
     name = parts.path.strip("/").removesuffix(".git").removeprefix(f"{server.path[1:]}/")
     requests = root + forge.path.format(name=quote(name), id=quote(name, safe=""))

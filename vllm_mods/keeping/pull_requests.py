@@ -21,7 +21,7 @@ class PullRequests:
         self._home = branches.home(library)
         url = find_url(self._home, remote)
         repository = forges.find(url, os.environ)
-        token = os.environ[repository.variable]
+        token = os.environ[repository.variable].strip()
         self._client = ForgeClient(repository, token)
         self._requests = self._client.list_all()
         self._remote = open_remote(library, url, token)

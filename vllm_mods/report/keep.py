@@ -31,7 +31,7 @@ _REQUESTS = {
     "closed": "the pull request was closed, nothing of it is left to do",
     "current": "the pull request is up to date",
     "merged": "the pull request is merged already",
-    "declined": "the pull request was closed by somebody: it is not opened again",
+    "declined": "the pull request is closed, and not opened again",
 }
 
 
