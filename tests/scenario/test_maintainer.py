@@ -118,7 +118,11 @@ def test_a_library_is_kept_up_by_pull_requests(maintainer: Maintainer) -> None:
     assert "-     path" not in port.body
     assert "copy from patches/fast/" in port.body
     assert "+ class Loader(object):" in port.body
-    assert "For a person to look at:" in forge.requests[3].body
+    left = forge.requests[3].body
+    assert "For a person to look at:" in left
+    assert "+<<<<<<< limit, variant a" in left
+    assert "port.json" not in left
+    assert "mod.lock" not in left + port.body
 
     # A second run does nothing.
     before = maintainer.tips()

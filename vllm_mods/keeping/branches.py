@@ -5,6 +5,7 @@ since files are taken out of it and put into it as the bytes that it has.
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from vllm_mods.base import secrets
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.formats import tree_names
-from vllm_mods.library import catalog, mod_folder
+from vllm_mods.library import catalog
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
 
@@ -21,6 +22,7 @@ PREFIX = "vllm-mods/"
 _OWN = "vllm-mods-keep"
 """The trailer of a commit of ours: it names the tree, so that no commit that a person amended has it."""
 _DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
+_UNSHOWN = re.compile(r"/mod\.lock\Z|/\.port-[^/]+/(?!files/)")  # what nobody reads in a diff
 _NO_FILTER = {b"unspecified", b"unset"}
 
 
@@ -231,9 +233,8 @@ def describe(home: LibraryHome, since: str, tip: str, mod: str) -> tuple[str, st
     what, log = f"{tip} cannot be read", ("log", "-1", "--format=%B")
     message = home.run(what, *log, f"--grep=^{_OWN}: ", f"{since}..{tip}")
     message = message or home.run(what, *log, tip)
-    start = f"patches/{mod}/"
-    paths = [path for path in files(home, tip) if path.startswith(start)]
-    own = [f"{home.prefix}{path}" for path in paths if path != start + mod_folder.LOCK]
+    paths = [path for path in files(home, tip) if path.startswith(f"patches/{mod}/")]
+    own = [f"{home.prefix}{path}" for path in paths if not _UNSHOWN.search(path)]
     words = (*_DIFF, "--find-copies-harder", "-C30%", f"{since}...{tip}", "--", *own)
     text, _, _ = message.decode(errors="replace").partition(f"\n{_OWN}: ")
     return text.strip(), home.run(what, *words).decode(errors="replace")
