@@ -52,7 +52,7 @@ def test_what_becomes_of_a_branch(
 
 
 def test_what_a_person_added_to_a_request_stays() -> None:
-    body = TEXT.body.replace("body", "body, and: I looked at it")
+    body = TEXT.body.replace("body", "body, and: I looked at it") + "\n\n- [x] tried\n"
     edited = request(text=RequestText("mine", body))
     assert plan([PROPOSAL], [edited], {BRANCH: "new"})[0].did == "current"
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-_STAMP = re.compile(r"<!-- vllm-mods \w+ -->\s*\Z")
+_STAMP = re.compile(r"<!-- vllm-mods \w+ -->")
 _OBSOLETE = "`vllm-mods keep` closed this: nothing of it is left to do.\n\n"
 
 
@@ -16,9 +16,8 @@ class RequestText(NamedTuple):
 
     @property
     def stamp(self) -> str:
-        """The mark at the end of a body: what was written, whatever a person has added to it since."""
-        match = _STAMP.search(self.body)
-        return match[0].strip() if match else ""
+        """The last mark in a body: what was written, whatever a person has added to it since."""
+        return (_STAMP.findall(self.body) or [""])[-1]
 
 
 class PullRequest(NamedTuple):
