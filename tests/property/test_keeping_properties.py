@@ -103,9 +103,8 @@ def test_a_range_claims_no_release_that_was_not_looked_at(
         if has_lock:
             tree = releases.open("0.19.0")
             first = library.load("mine")
-            data = lock_entries.first(first, planner.plan_alone(first, tree), tree)
-            assert data is not None
-            manifest.with_name("mod.lock").write_bytes(data)
+            data = lock_entries.first(first, [(planner.plan_alone(first, tree), tree)])
+            manifest.with_name("mod.lock").write_bytes(data["mod.lock"])
         before = claimed(folder)
         releases.opened.clear()
         ways = Ways(releases, library.roots)

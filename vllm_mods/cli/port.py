@@ -92,10 +92,9 @@ def keep_command(
     its mod changed below it and all its commits are of keep: then it is made again. Nothing is checked
     out. Exit code 0, or 1 where something is left to a person.
 
-    With --pull-requests, the branches are pushed, and each has one request at GitHub, GitLab, Gitea or
-    Forgejo: opened once, updated where it changes, closed when nothing of it is left to do. One that a
-    person closed is not opened again. The token is in GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or
-    FORGEJO_TOKEN.
+    With --pull-requests, each branch has one request at GitHub, GitLab, Gitea or Forgejo: opened once,
+    updated where it changes, closed when nothing of it is left to do. The token is in GITHUB_TOKEN,
+    GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)
     from vllm_mods.report import keep as kept  # noqa: PLC0415

@@ -17,7 +17,8 @@ class RequestText(NamedTuple):
     @property
     def stamp(self) -> str:
         """The last mark in a body: what was written, whatever a person has added to it since."""
-        return (_STAMP.findall(self.body) or [""])[-1]
+        marks: list[str] = _STAMP.findall(self.body)
+        return marks[-1] if marks else ""
 
 
 class PullRequest(NamedTuple):
