@@ -81,11 +81,11 @@ class ForgeClient:
         state = "merged" if _value(record, "merged_at") else state
         return PullRequest(number, branch, state, RequestText(title, body), url)
 
-    def _ask(self, method: str, url: str, **given: Any) -> object:  # noqa: ANN401
+    def _ask(self, method: str, url: str, **how: Any) -> object:  # noqa: ANN401
         """Send a request, and return the data of its answer."""
-        given |= {"timeout": limits.SILENT_SECONDS, "allow_redirects": False, "stream": True}
+        how |= {"timeout": limits.SILENT_SECONDS, "allow_redirects": False, "stream": True}
         try:
-            with self._session.request(method, url, **given) as response:
+            with self._session.request(method, url, **how) as response:
                 data = response.raw.read(limits.ANSWER)
         except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
             raise Unreachable(

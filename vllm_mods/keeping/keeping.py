@@ -119,8 +119,8 @@ def _keep_on_branch(
         if tip is not None and not branches.is_own(home, at, tip):
             merge = f"the mod has changed since {name} began, and somebody's commits are on it: merge or rebase it"
             return _leave(home, tip, kept)._replace(left=(merge,))
-        made = branches.commit(home, name, at, folder, message(kept), again=tip is not None)
-        return kept._replace(commit=made)
+        commit = branches.commit(home, name, at, folder, message(kept), again=tip is not None)
+        return kept._replace(commit=commit)
 
 
 def _leave(home: LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
