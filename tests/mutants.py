@@ -91,7 +91,7 @@ _NEAREST = {
         "attack/test_limits.py",
     ),
     "images": ("images", "trees", "building", "attack/test_tampered_images.py"),
-    "keeping": ("keeping", "cli/test_keep.py"),
+    "keeping": ("keeping", "cli/test_keep.py", "scenario/test_maintainer.py"),
     "library": (
         "library",
         "formats",

@@ -39,6 +39,8 @@ from vllm_mods.formats.project import LibrarySource
 from vllm_mods.images import docker, engine_command, layer, names, oci, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
+from vllm_mods.keeping import forges
+from vllm_mods.keeping.forge_client import ForgeClient
 from vllm_mods.library import reading
 from vllm_mods.making import folder, recording
 from vllm_mods.placing import locate, scopes, target
@@ -130,6 +132,11 @@ def after(count: int, tree: str = "x = 1\n") -> Any:
     patch = b"".join(diff_of(f"vllm/{n}.py", "a\nb\nc\n", "a\nz\nc\n") for n in range(count))
     there = {f"vllm/{n}.py": tree.encode() for n in range(count)}
     return planner.plan([mod(variant(patch))], MemoryTree({"vllm/__init__.py": b"", **there}))
+
+
+def requests_of(url: str) -> object:
+    environ = {"GITHUB_SERVER_URL": url, "GITHUB_TOKEN": "x"}
+    return ForgeClient(forges.find(f"{url}/us/mods", environ), "x").list_all()
 
 
 def looked_at(folder: Path, **config: object) -> object:
@@ -335,6 +342,11 @@ ENOUGH: dict[
         lambda _: served(
             lambda one: one.say(200, b"x" * 99), lambda url: client(url).manifest("x")
         ),
+    ),
+    "REQUESTS": (
+        99,
+        "more than 99 pull requests",
+        lambda _: served(lambda one: one.say(200, b"[]"), requests_of),
     ),
     "REFUSAL": (
         9,

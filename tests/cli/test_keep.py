@@ -167,6 +167,18 @@ def test_a_release_that_was_passed_over_is_looked_at_before_the_range_holds_it(
 
 
 @pytest.mark.slow
+def test_pre_releases_are_looked_at_where_they_are_wanted(
+    call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(call, kept)
+    (tmp_path / "other").mkdir()
+    for _ in releases(tmp_path / "other", monkeypatch, {"0.19.0": LOADER, "0.20.0rc1": MOVED}):
+        assert call("keep", "fast", "--library", kept, "--json").json["branches"] == []
+        words = ("keep", "fast", "--library", kept, "--pre", "--json")
+        assert [one["release"] for one in call(*words).json["branches"]] == ["0.20.0rc1"]
+
+
+@pytest.mark.slow
 def test_an_older_release_widens_the_range_downwards(
     call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

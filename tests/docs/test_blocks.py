@@ -115,6 +115,18 @@ def test_yaml_is_read_and_names_real_commands(page: Page, block: Block) -> None:
     assert used or "recipe_version" in document, f"{page.path}: nothing in it is ours"
 
 
+@pytest.mark.parametrize(("page", "block"), _blocks("yaml"))
+def test_a_workflow_says_when_it_runs_and_what_it_may_and_hides_no_failure(
+    page: Page, block: Block
+) -> None:
+    document = yaml.safe_load(block.body)
+    if "jobs" in document:
+        assert document[True], page.path  # `on`, as YAML has it
+        assert "permissions" in document, page.path
+    assert "|| true" not in block.body
+    assert "continue-on-error" not in block.body
+
+
 def _nodes(node: Any) -> Iterator[Any]:
     yield node
     below = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()

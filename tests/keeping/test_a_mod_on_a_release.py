@@ -141,6 +141,7 @@ def test_what_is_recorded_already_needs_nothing(folder: Path) -> None:
         (">=0.18,<=0.19.0,!=0.18.1", ">=0.18,!=0.18.1,<=0.22.0"),
         ("~=0.19.0", ">=0.19.0,<=0.22.0"),
         ("== 0.19.0", ">=0.19.0,<=0.22.0"),
+        ("==0.19.*", ">=0.19,<=0.22.0"),
         ("===0.19.0", ">=0.19.0,<=0.22.0"),
         ("~=0.19.0, !=0.19.5", "!=0.19.5,>=0.19.0,<=0.22.0"),
     ],
@@ -170,7 +171,8 @@ def test_releases_between_are_looked_at_and_left_out_if_the_variant_does_not_go_
     ("stated", "wide"),
     [
         ("==0.19.0", ">=0.17.0,<=0.19.0,!=0.18.0"),
-        ("~=0.19.0", ">=0.17.0,<=0.19.0,!=0.18.0"),
+        ("~=0.19.0", ">=0.17.0,<0.20,!=0.18.0"),
+        ("==0.19.*", ">=0.17.0,<0.20,!=0.18.0"),
         (">0.18,!=0.20,<0.21", ">=0.17.0,!=0.20,<0.21,!=0.18.0"),
     ],
 )
@@ -179,6 +181,13 @@ def test_an_older_release_is_where_the_range_begins(folder: Path, stated: str, w
     releases = InMemory({"0.17.0": LOADER, "0.18.0": CLASHING, "0.19.0": LOADER})
     keep(folder, releases, "0.17.0")
     assert [*ranges(folder).values()] == [wide]
+
+
+def test_a_release_that_the_range_names_as_left_out_stays_so(folder: Path) -> None:
+    set_range(folder, ">=0.19.0,<=0.21.0,!=0.20.0")
+    releases = InMemory({"0.19.0": LOADER, "0.20.0": LOADER, "0.21.0": LOADER})
+    assert keep(folder, releases, "0.20.0").did == "fits"
+    assert [*ranges(folder).values()] == [">=0.19.0,<=0.21.0,!=0.20.0"]
 
 
 @pytest.mark.slow

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from vllm_mods.keeping.branches import LibraryHome
 
 NAME = f"{branches.PREFIX}fast/0.20.0"
+FETCH = "git fetch NAME '+refs/heads/vllm-mods/*:refs/heads/vllm-mods/*'"
+RIGHTS = "may the token push there? contents: write of GitHub, write_repository of GitLab, write:repository of Gitea"
 
 
 @pytest.fixture
@@ -187,6 +189,12 @@ def test_a_repository_without_a_working_tree_is_no_home(tmp_path: Path) -> None:
         ("permission denied", "ls -ld {0}/.git"),
         ("Read-only file system", "ls -ld {0}/.git"),
         ("read-only", "ls -ld {0}/.git"),
+        (
+            "! [rejected] x (stale info)",
+            f"{FETCH}  # takes the remote's in place of yours; then run keep again",
+        ),
+        ("! [remote rejected] x (protected branch)", RIGHTS),
+        ("fatal: unable to access 'https://x.test/': 403", RIGHTS),
         ("exists", "git -C {0} branch --list 'vllm-mods*'"),
     ],
 )

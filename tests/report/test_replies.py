@@ -82,6 +82,7 @@ def test_a_branch_that_was_made_has_its_name_and_a_message_of_a_title_a_table_an
             {**PORTED._asdict(), "body": body},
             {**fits._asdict(), "branch": None, "body": None},
         ],
+        "requests": [],
     }
     assert (reply.words, reply.ok) == (None, False)
     assert keep.kept("lib", [fits]).ok

@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.versions import is_final
 from vllm_mods.keeping import keeping
 from vllm_mods.keeping.keeping import KeptRelease
+from vllm_mods.keeping.proposing import Proposal
+from vllm_mods.keeping.pull_requests import MakeText, PullRequests
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.trees.git import newest_build
@@ -17,20 +20,29 @@ def keep(
     mods: Sequence[str] = (),
     *,
     message: Callable[[KeptRelease], str],
+    request: MakeText,
     since: str | None = None,
     vllm: str | None = None,
     pre: bool = False,
     access: Access,
-) -> Iterator[KeptRelease]:
+    pull_requests: bool = False,
+    remote: str | None = None,
+    dry_run: bool = False,
+) -> Iterator[KeptRelease | Proposal]:
     """Bring the mods of a library in a git repository up to the releases that are new to them.
 
     ``mods`` are names, without them all that the ``folder`` has; ``message`` returns the text of a commit.
     Releases newer than ``since`` (without it, than all that ``mod.lock`` knows), or those in the range ``vllm``;
     pre-releases with ``pre``; and the newest commit of the clone that ``access`` has for commits.
 
-    Yields a ``KeptRelease`` for each mod and release as it is done. Raises ``UsageError`` for a mod that the library
-    does not have, and for a library in no repository.
+    With ``pull_requests``, the branches are pushed to the ``remote`` (without a name, the only one), and each has one
+    request there, whose text ``request`` makes of a commit's message and a diff; a ``dry_run`` does neither.
+
+    Yields a ``KeptRelease`` for each mod and release as it is done, then a ``Proposal`` for each request. Raises
+    ``UsageError`` for a mod that the library does not have, and for a library in no repository.
     """
+    if (remote or dry_run) and not pull_requests:
+        raise UsageError("--remote and --dry-run need --pull-requests", hint="add --pull-requests")
     library = Library(folder)
     place = os.path.abspath(folder)
     loaded = [library.load(name) for name in library.names()]
@@ -40,9 +52,17 @@ def keep(
             f"{folder} has no mod {', '.join(unknown)}", hint=f"vllm-mods list --library {folder}"
         )
     specs = choose_releases((), access.releases.files(), ">=0" if vllm is None else vllm, pre=pre)
-    versions = [spec.removeprefix("pypi:") for spec in specs if not spec.endswith(".whl")]
+    numbers = [spec.removeprefix("pypi:") for spec in specs if not spec.endswith(".whl")]
+    versions = [name for name in numbers if pre or vllm is not None or is_final(name)]
     if access.commits is not None and (build := newest_build(access.commits)) is not None:
         versions.append(build)
+    requests = PullRequests(folder, remote) if pull_requests else None
+    kept = []
     for name in mods or own:
-        wanted = keeping.new_to(own[name], versions, since)
-        yield from keeping.run(folder, name, wanted, access.releases, message)
+        proposed = requests.releases(name) if requests else ()
+        wanted = keeping.new_to(own[name], versions, since, proposed)
+        for release in keeping.run(folder, name, wanted, access.releases, message):
+            kept.append(release)
+            yield release
+    if requests:
+        yield from requests.propose(kept, request, dry_run=dry_run)

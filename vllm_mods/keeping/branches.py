@@ -5,11 +5,13 @@ since files are taken out of it and put into it as the bytes that it has.
 """
 
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from vllm_mods.base import secrets
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.formats import tree_names
 from vllm_mods.library import catalog
@@ -17,6 +19,10 @@ from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
 
 PREFIX = "vllm-mods/"
+_OWN = "vllm-mods-keep"
+"""The trailer of a commit of ours: it names the tree, so that no commit that a person amended has it."""
+_DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
+_UNSHOWN = re.compile(r"/mod\.lock\Z|/\.port-[^/]+/(?!files/)")  # what nobody reads in a diff
 _NO_FILTER = {b"unspecified", b"unset"}
 
 
@@ -43,13 +49,17 @@ class LibraryHome(NamedTuple):
         hint = f"git -C {self.repository.folder} branch --list 'vllm-mods*'"
         if "ident" in why:
             hint = "git config user.name NAME; git config user.email ADDRESS"
+        elif re.search("unable to access|Authentication|remote rejected", why):
+            hint = "may the token push there? contents: write of GitHub, write_repository of GitLab, write:repository of Gitea"
+        elif "rejected" in why:
+            hint = "git fetch NAME '+refs/heads/vllm-mods/*:refs/heads/vllm-mods/*'  # takes the remote's in place of yours; then run keep again"
         elif "ermission denied" in why or "ead-only" in why:
             hint = f"ls -ld {self.repository.git_dir}"
-        return Refused(f"{what}: {why}", hint=hint)
+        return Refused(f"{what}: {secrets.clean(why, os.environ)}", hint=hint)
 
 
-def home(library: str) -> LibraryHome:
-    """Find the repository of a library. Raises ``UsageError`` if it is in none."""
+def home(library: str, settings: Sequence[tuple[str, str]] = ()) -> LibraryHome:
+    """Find the repository of a library, with ``settings`` of git. Raises ``UsageError`` if it is in none."""
     environ = git_process.environment(os.environ)
     # Nothing that the repository names is run, so its owner may be anybody.
     words = ("-c", "safe.directory=*", "rev-parse")
@@ -63,7 +73,8 @@ def home(library: str) -> LibraryHome:
     if top.why:
         raise UsageError(f"{library}: its git repository has no working tree", hint="git clone it")
     path = os.path.relpath(os.path.realpath(library), os.path.realpath(top.text))
-    return LibraryHome(Repository(top.text, library, git_dir=place.text), path)
+    repository = Repository(top.text, library, git_dir=place.text, settings=settings)
+    return LibraryHome(repository, path)
 
 
 def tip(home: LibraryHome, name: str) -> str | None:
@@ -153,10 +164,12 @@ def _check_filters(home: LibraryHome, commit: str, paths: list[str], scratch: st
             )
 
 
-def commit(home: LibraryHome, name: str, parent: str, folder: str, message: str) -> str:
+def commit(
+    home: LibraryHome, name: str, parent: str, folder: str, message: str, *, again: bool = False
+) -> str:
     """Make a branch with one commit more than ``parent``: the library as it is in a scratch folder.
 
-    Raises ``Refused`` if a branch of that name is there by now, or nobody is known as its author.
+    Raises ``Refused`` if a branch of that name is there by now and not made ``again``, or nobody is known as its author.
     """
     before = files(home, parent)
     paths = sorted(
@@ -187,6 +200,42 @@ def commit(home: LibraryHome, name: str, parent: str, folder: str, message: str)
             if mode.startswith(b"100") and path not in blobs
         ]
         run("update-index", "-z", "--index-info", given="".join(rows))
-        sha = run("commit-tree", run("write-tree"), "-p", parent, "-F", "-", given=message)
-        run("update-ref", f"refs/heads/{name}", sha, "")  # only if there is none
+        tree = run("write-tree")
+        text = f"{message}\n{_OWN}: {tree}\n"
+        sha = run("commit-tree", tree, "-p", parent, "-F", "-", given=text)
+        if again:
+            run("branch", "--force", "--no-track", name, sha)  # unless it is checked out somewhere
+        else:
+            run("update-ref", f"refs/heads/{name}", sha, "")  # only if there is none
     return sha
+
+
+def is_own(home: LibraryHome, since: str, tip: str) -> bool:
+    """Tell whether all that a branch has and ``since`` lacks was made by ``commit``, and not changed."""
+    form = f"--format=%T %(trailers:key={_OWN},valueonly,separator=%x20)"
+    rows = home.run(f"{tip} cannot be read", "log", form, f"{since}..{tip}").decode().splitlines()
+    return all(tree == own for tree, _, own in (row.partition(" ") for row in rows))
+
+
+def is_outdated(home: LibraryHome, since: str, tip: str, mod: str) -> bool:
+    """Tell whether a mod is another one in ``since`` than where a branch began. Raises ``Refused`` if it began nowhere."""
+    words = (*_DIFF, "--quiet", f"{tip}...{since}", "--", f"{home.prefix}patches/{mod}")
+    done = home.repository.run(*words)
+    if done.code not in {0, 1}:
+        raise home.refused(f"{tip} cannot be compared with {since}", done.why)
+    return done.code == 1
+
+
+def describe(home: LibraryHome, since: str, tip: str, mod: str) -> tuple[str, str]:
+    """Return the message of the newest commit of ours on a branch, else of the newest, and the diff of a mod's files.
+
+    A new variant is shown as what it changes of the one that it is most like.
+    """
+    what, log = f"{tip} cannot be read", ("log", "-1", "--format=%B")
+    message = home.run(what, *log, f"--grep=^{_OWN}: ", f"{since}..{tip}")
+    message = message or home.run(what, *log, tip)
+    paths = [path for path in files(home, tip) if path.startswith(f"patches/{mod}/")]
+    own = [f"{home.prefix}{path}" for path in paths if not _UNSHOWN.search(path)]
+    words = (*_DIFF, "--find-copies-harder", "-C30%", f"{since}...{tip}", "--", *own)
+    text, _, _ = message.decode(errors="replace").partition(f"\n{_OWN}: ")
+    return text.strip(), home.run(what, *words).decode(errors="replace")

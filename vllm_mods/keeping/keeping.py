@@ -1,11 +1,8 @@
-"""A mod and the releases that are new to it, each a branch: what is done to the mod, and what a person has to look at.
-
-Nothing is pushed.
-"""
+"""A mod and the releases that are new to it, each a branch: what is done to the mod, and what a person has to look at."""
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import versions
@@ -63,7 +60,8 @@ def run(
 ) -> Iterator[KeptRelease]:
     """Bring a mod up to releases, the oldest first; each branch begins where the one before ends.
 
-    A branch that exists is left alone, whoever made it. A port that a person has to finish holds up the
+    A branch that exists is left alone, whoever made it; unless the mod has changed below it, and nobody else's
+    commit is on it: then it is made again. A port that a person has to finish holds up the
     later releases of that mod, since they are ported from its result.
     ``names`` are versions, ``message`` returns the text of a commit. Raises ``UsageError`` for a library in no repository, and whatever reading
     its mods does.
@@ -82,12 +80,15 @@ def run(
         at = kept.commit or at
 
 
-def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, ...]:
-    """Return the versions that are newer than ``since``, else than all that a mod's lock knows."""
+def new_to(
+    mod: Mod, versions_: Sequence[str], since: str | None, also: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the versions that are newer than ``since``, else than all that a mod's lock knows; and those in ``also``."""
     locked = lock_entries.current(mod)
     known = [version for tree in (locked.trees if locked else ()) for version in tree.vllm]
     last = since or max(known, key=versions.sort_key, default="0")
-    return tuple(one for one in versions_ if versions.sort_key(one) > versions.sort_key(last))
+    newest = versions.sort_key(last)
+    return tuple(one for one in versions_ if one in also or versions.sort_key(one) > newest)
 
 
 def _keep_on_branch(
@@ -103,11 +104,8 @@ def _keep_on_branch(
         why = f"no branch can be named {name}: rename the mod"
         return kept._replace(left=(why,))
     tip = branches.tip(home, f"refs/heads/{name}")
-    if tip is not None and _unfinished(home, tip, kept.mod):
-        wait = f"the port on {name} is not finished; later releases wait for it"
-        return kept._replace(did="waits", left=(wait,), commit=tip)
-    if tip is not None:
-        return kept._replace(did="there", commit=tip)
+    if tip is not None and not branches.is_outdated(home, at, tip, kept.mod):
+        return _leave(home, tip, kept)
     with branches.laid_out(home, at) as folder:
         try:
             library = Library(folder)
@@ -118,7 +116,19 @@ def _keep_on_branch(
         kept = kept._replace(branch=name)
         if kept.did in {"fits", "stuck"}:
             return kept
-        return kept._replace(commit=branches.commit(home, name, at, folder, message(kept)))
+        if tip is not None and not branches.is_own(home, at, tip):
+            merge = f"the mod has changed since {name} began, and somebody's commits are on it: merge or rebase it"
+            return _leave(home, tip, kept)._replace(left=(merge,))
+        commit = branches.commit(home, name, at, folder, message(kept), again=tip is not None)
+        return kept._replace(commit=commit)
+
+
+def _leave(home: LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
+    """Return what becomes of a release whose branch is left alone."""
+    if _unfinished(home, tip, kept.mod):
+        wait = f"the port on {kept.branch} is not finished, and the releases after it wait for that"
+        return kept._replace(did="waits", left=(wait,), commit=tip)
+    return kept._replace(did="there", commit=tip)
 
 
 def _unfinished(home: LibraryHome, commit: str, mod: str) -> bool:
@@ -187,6 +197,9 @@ def _end(mod: Mod, kept: KeptRelease, ways: Ways) -> KeptRelease:
 def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
     """Widen the range to a release that takes a variant as it is, and record that in the lock."""
     assert planned.variant is not None  # noqa: S101  (it writes)
+    left_out = [part for part in planned.variant.vllm.split(",") if "!" in part]
+    if not versions.in_range(kept.release, ",".join(left_out)):
+        return kept  # by whoever wrote the range
     files = {mod_folder.MANIFEST: mod.manifest}
     by_rule: tuple[str, ...] = ("it changes no line",)
     if not planned.in_range:
@@ -216,14 +229,14 @@ def _widen_range(
     """
     number = versions.public(release)
     parts = [part.strip() for part in variant.vllm.split(",")]
-    exact = [part.lstrip("=~ ") for part in parts if part.startswith(("==", "~="))]
+    exact = [part for part in parts if part.startswith(("==", "~="))]
     lower = [part for part in parts if not _UPPER.match(part)]
-    lower += [f">={versions.public(version)}" for version in exact]
+    lower += [f">={versions.public(part.lstrip('=~ ').removesuffix('.*'))}" for part in exact]
     wide = [*lower, f"<={number}"]
     if not versions.in_range(number, ",".join(wide)):  # it is older
         upper = [part for part in parts if part.startswith(("<", "!="))]
-        wide = [f">={number}", *upper, *(f"<={versions.public(version)}" for version in exact)]
-    left_out = []
+        wide = [f">={number}", *upper, *map(_end_of, exact)]
+    reasons = []
     for version in sorted(ways.releases.versions(), key=versions.sort_key):
         is_new = versions.in_range(version, ",".join(wide)) and not (
             versions.in_range(version, variant.vllm) or version == number
@@ -233,10 +246,18 @@ def _widen_range(
         between = planner.plan_alone(mod, ways.releases.open(version))
         if not between.verdict.ok or between.variant is None or between.variant.id != variant.id:
             wide.append(f"!={version}")
-            left_out.append(
-                f"vLLM {version} is excluded from the range: the variant does not apply there"
+            reasons.append(
+                f"vLLM {version} is left out of the range: the variant does not go in there"
             )
-    return ",".join(wide), tuple(left_out)
+    return ",".join(wide), tuple(reasons)
+
+
+def _end_of(exact: str) -> str:
+    """Return where a clause ends that is ``==`` a version or all that begin as it does (``.*``), or ``~=`` one."""
+    number = versions.public(exact.lstrip("=~ "))
+    begin = number.rpartition(".")[0] if exact.startswith("~=") or number.endswith(".*") else ""
+    head, dot, last = begin.rpartition(".")
+    return f"<{head}{dot}{int(last) + 1}" if begin else f"<={number}"
 
 
 def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:

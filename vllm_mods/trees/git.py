@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -151,15 +151,22 @@ class Commit(NamedTuple):
 class Repository:
     """A local repository, opened once to read many of its commits; each blob is read once.
 
-    ``git_dir`` names the part with its objects, where that is not looked for in ``folder``.
+    ``git_dir`` names the part with its objects, where that is not looked for in ``folder``; ``settings`` are git's.
     """
 
-    def __init__(self, folder: str, spec: str = "", *, git_dir: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: str,
+        spec: str = "",
+        *,
+        git_dir: str | None = None,
+        settings: Sequence[tuple[str, str]] = (),
+    ) -> None:
         """Open it. Raises ``UsageError`` if there is none."""
         self.folder = os.path.expanduser(folder)
         self.spec = spec or f"git:{self.folder}"
         self._blobs: dict[str, bytes] = {}
-        self._environ = git_process.environment(os.environ)
+        self._environ = git_process.environment(os.environ, settings=settings)
         if git_dir is not None:
             self._environ |= {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.folder}
         self.git_dir = git_dir or self._git_dir()

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import limits, own_process
@@ -56,12 +56,14 @@ def environment(
     alone: bool = False,
     logins: bool = False,
     transports: str = "http:https:ssh",
+    settings: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
     """Return the environment for git, made from ``environ``.
 
     If it is ``alone``, the machine's and the user's configuration do not hold, and https is the only transport.
     A clone may lack objects, which git then fetches from where the clone's own ``config`` says: by one of the
     ``transports`` only. Credential helpers are asked with ``logins`` alone, since that ``config`` can name some.
+    ``settings`` count after all others.
     """
     safe = {
         name: value
@@ -74,6 +76,7 @@ def environment(
     pairs = [*_SAFE.items(), ("http.lowSpeedTime", str(int(limits.SILENT_SECONDS)))]
     if not logins:
         pairs.append(("credential.helper", ""))
+    pairs += settings
     for number, (key, value) in enumerate(pairs, first):
         safe |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     safe |= {
