@@ -120,7 +120,7 @@ def test_what_no_header_takes_is_no_token_and_is_not_shown(token: str) -> None:
         forges.find("https://github.com/us/mods", {"GITHUB_TOKEN": token})
     assert (
         caught.value.message
-        == "GITHUB_TOKEN is no token: blanks or other characters are in it that none has"
+        == "GITHUB_TOKEN is not a token: it contains blanks or other invalid characters"
     )
     assert token not in str(caught.value.hint)
 

@@ -71,29 +71,28 @@ def port_command(
 @click.command(name="keep")
 @click.argument("mods", metavar="[MOD]...", nargs=-1)
 @option("--library DIR", "A library in a git repository.", required=True)
-@option("--since RELEASE", "Look at newer ones [the newest of mod.lock].")
-@option("--vllm SPEC", "Look at these releases only.")
-@option("--pre", "Pre-releases too.")
-@option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
+@option("--since RELEASE", "Look at releases after this one [the newest in mod.lock].")
+@option("--vllm SPEC", "Look only at releases in this range.")
+@option("--pre", "Include pre-releases.")
+@option("--commits REPO", "Also look at the newest commit of this clone of vLLM.")
 @option("--pull-requests", "Push the branches, and open a pull request for each.")
 @option("--remote NAME", "With --pull-requests: where [the only remote].")
 @option("--dry-run", "With --pull-requests: push nothing, and only say what would be done.")
-@option("--offline", "Use only what is cached; open no connection.")
+@option("--offline", "Use only the cache; do not use the network.")
 @options.json_flag
 def keep_command(
     library: str, *, commits: str | None, offline: bool, dry_run: bool, as_json: bool, **given: Any
 ) -> int:
     """Keep a library up to date with vLLM's releases, on branches of its git repository.
 
-    For each mod and each release that is new to it: where a variant goes in as it is, its range is
-    widened; where none does, it is ported; where the release carries the change, the range ends. Each
-    is one commit on a branch vllm-mods/MOD/RELEASE, which begins where the one of the release before
-    ends, with the text for a pull request as its message. A branch that is there is left alone, unless
-    its mod changed below it and all its commits are of keep: then it is made again. Nothing is checked
-    out. Exit code 0, or 1 where something is left to a person.
+    For each mod and each new release: if a variant applies, its range is widened; if none applies, the mod is
+    ported; if the release has the change, the range ends. Each result is one commit on a branch
+    vllm-mods/MOD/RELEASE, which starts at the branch of the previous release; its message is the text for a
+    pull request. An existing branch is left alone, unless its mod changed and all its commits are by keep: then
+    it is made again. Nothing is checked out. Exit code 1 if some work is left for a person.
 
     With --pull-requests, each branch has one request at GitHub, GitLab, Gitea or Forgejo: opened once,
-    updated where it changes, closed when nothing of it is left to do. The token is in GITHUB_TOKEN,
+    updated when it changes, closed when its work is done. The token is in GITHUB_TOKEN,
     GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)

@@ -117,7 +117,7 @@ def _keep_on_branch(
         if kept.did in {"fits", "stuck"}:
             return kept
         if tip is not None and not branches.is_own(home, at, tip):
-            merge = f"the mod has changed since {name} began, and somebody's commits are on it: merge or rebase it"
+            merge = f"the mod has changed since {name} began, and the branch has commits of others: merge or rebase it"
             return _leave(home, tip, kept)._replace(left=(merge,))
         commit = branches.commit(home, name, at, folder, message(kept), again=tip is not None)
         return kept._replace(commit=commit)
@@ -126,7 +126,7 @@ def _keep_on_branch(
 def _leave(home: LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
     """Return what becomes of a release whose branch is left alone."""
     if _unfinished(home, tip, kept.mod):
-        wait = f"the port on {kept.branch} is not finished, and the releases after it wait for that"
+        wait = f"the port on {kept.branch} is not finished; later releases wait for it"
         return kept._replace(did="waits", left=(wait,), commit=tip)
     return kept._replace(did="there", commit=tip)
 
@@ -247,7 +247,7 @@ def _widen_range(
         if not between.verdict.ok or between.variant is None or between.variant.id != variant.id:
             wide.append(f"!={version}")
             reasons.append(
-                f"vLLM {version} is left out of the range: the variant does not go in there"
+                f"vLLM {version} is excluded from the range: the variant does not apply there"
             )
     return ",".join(wide), tuple(reasons)
 
