@@ -37,7 +37,7 @@ def opened(forge: ForgeServer, folder: Path) -> Remote:
 def test_it_is_the_only_remote_or_the_one_that_is_named(tmp_path: Path) -> None:
     commit(tmp_path, mod("fast"))
     home = branches.home(str(tmp_path))
-    with pytest.raises(UsageError, match="has no remote: where are pull requests") as caught:
+    with pytest.raises(UsageError, match="has no remote; pull requests need") as caught:
         find_url(home, None)
     assert caught.value.hint == "git remote add origin URL"
     git(tmp_path, "remote", "add", "one", "https://github.com/us/mods")

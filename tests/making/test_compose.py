@@ -204,7 +204,7 @@ def test_of_two_packages_none_is_stated() -> None:
             (FileChange("vllm/a.py", OLD.replace(b"A0", b"B0"), NEW),),
             "0.19.1",
             Refused,
-            "the mod would be ``conflict`` on the tree that it was made from; nothing was written\n  vllm/a.py",
+            "the mod would be `conflict` on the tree that it was made from; nothing was written\n  vllm/a.py",
         ),
     ],
 )

@@ -138,7 +138,7 @@ def test_an_answer_is_read(engine: Callable[[str], ImageInEngine], tmp_path: Pat
     ("failure", "why"),
     [
         ("seconds", "the command did not end within 5 s"),
-        ("bytes", "it printed more than 1 GiB"),
+        ("bytes", "it wrote more than 1 GiB"),
         ("files", "it made more than 200,000 files"),
         ("memory", "it took more than 8 GiB of memory"),
         ("output", "it printed more than 64 MiB"),

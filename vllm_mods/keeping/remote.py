@@ -46,7 +46,7 @@ def find_url(home: LibraryHome, name: str | None) -> str:
     if name not in names:
         remotes = f"has the remotes {', '.join(names)}" if names else "has no remote"
         raise UsageError(
-            f"{home.repository.folder} {remotes}: no remote was named for pull requests",
+            f"{home.repository.folder} {remotes}; pull requests need exactly one",
             hint=f"--remote {names[0]}" if names else "git remote add origin URL",
         )
     return home.run(f"{name} cannot be read", "remote", "get-url", "--push", name).decode().strip()
