@@ -101,5 +101,5 @@ def test_a_library_that_pip_installs_upgrades_and_takes_away(
     pip(python, "uninstall", "-y", "acme-mods")
     assert "pip install acme-mods" in call("sync", "--target", site, code=2).stderr
     call("remove", "acme")
-    assert "fast 1.1.0 was reverted" in call("sync", "--target", site).stdout
+    assert "fast 1.1.0 reverted" in call("sync", "--target", site).stdout
     assert not (tmp_path / "imported").exists()

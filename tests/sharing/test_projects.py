@@ -580,7 +580,7 @@ def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a
     for name in ("list", "matrix", "show fast", f"check alice/fast --target {site}"):
         said = call(*name.split())
         assert said.code == 2
-        assert said.err.startswith("error: alice (git+../alice@v1) was not fetched")
+        assert said.err.startswith("error: alice (git+../alice@v1) has not been fetched")
         assert "hint: vllm-mods sync --fetch" in said.err
     said = call("status", "--target", site)
     assert said.code == 0
