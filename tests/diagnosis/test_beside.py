@@ -65,7 +65,7 @@ def test_each_package_of_another_version_is_wrong(root: Path) -> None:
     assert {one.code for one in told} == {FindingCode.UNMET_REQUIREMENT}
     assert {one.level for one in told} == {Level.ERROR}
     first, *_, last = told
-    assert first.message == "torch 2.10.0 is installed, and this vLLM requires torch==2.11.0"
+    assert first.message == "torch 2.10.0 is installed, but this vLLM requires torch==2.11.0"
     assert first.hint == "pip install 'torch==2.11.0'"
     assert last.message.startswith("xgrammar 1.0.0 is installed")
     assert len(told) == 3
@@ -82,7 +82,7 @@ def test_packages_that_are_elsewhere_are_counted_in_a_note(root: Path) -> None:
 
 def test_the_python_that_the_folder_is_of_answers_markers(tmp_path: Path) -> None:
     (told,) = troubles(tmp_path / "lib/python3.11/site-packages", *SOUND, "pears-2")
-    assert told.message == "pears 2 is installed, and this vLLM requires pears==1"
+    assert told.message == "pears 2 is installed, but this vLLM requires pears==1"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_torch_for_a_cpu_is_wrong_beside_a_vllm_for_a_gpu(
 ) -> None:
     told = troubles(root, torch, *SOUND[1:], files=(file,))
     assert [one.message.partition(":")[0] for one in told] == (
-        ["torch 2.11.0+cpu is built for a CPU, and this vLLM for a GPU"] if wrong else []
+        ["torch 2.11.0+cpu is built for a CPU, but this vLLM is built for a GPU"] if wrong else []
     )
 
 

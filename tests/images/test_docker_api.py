@@ -400,7 +400,7 @@ AGAIN = "try again; `docker version` tells whether the engine is well"
             "/void: broken or cut short: unexpected end of data",
         ),
         ("GET", (200, b"x" * 512), "/void: broken or cut short: invalid header"),
-        ("HEAD", (404, b""), "the container that was being read is gone"),
+        ("HEAD", (404, b""), "the container was removed while it was being read"),
     ],
 )
 def test_an_engine_that_does_not_give_a_file(
@@ -419,7 +419,7 @@ def test_an_engine_that_does_not_say_what_is_there(
     monkeypatch.setattr(engine, "_usual", lambda *_: ((200, b'{"Id": "c"}'), stat))
     with pytest.raises(TreeError) as caught:
         base.read("void")
-    message = f"{NAME}: /void: the engine answered 200 and does not say what is there"
+    message = f"{NAME}: /void: the engine answered 200 without describing the file"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
 
 

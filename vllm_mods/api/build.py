@@ -152,7 +152,9 @@ def _platforms(ref: str, access: Access) -> Sequence[str | None]:
     """Return the platforms to lock for where nobody has named one: all of an index."""
     platforms = platforms_of(ref)
     if len(platforms) > 1:
-        access.note(f"{ref}: locked for {' and '.join(platforms)} (--platform takes some of them)")
+        access.note(
+            f"{ref}: locked for {' and '.join(platforms)} (--platform selects some of them)"
+        )
     return platforms or (None,)
 
 
@@ -163,13 +165,13 @@ def _look_at_model(library: Library, wanted: Pairing, access: Access) -> LockedM
     """
     if not os.path.isdir(wanted.model) and not is_hub_id(wanted.model):
         access.note(
-            f"{wanted.model} is not here, so that nobody looked whether its mods are for it"
+            f"{wanted.model} is not on this machine: not checked whether the mods are meant for it"
         )
         return None
     try:
         checkpoint = open_checkpoint(wanted.model, wanted.revision)
     except Unreachable as error:
-        access.note(f"nobody looked whether the mods are for {wanted.model}: {error.message}")
+        access.note(f"not checked whether the mods are meant for {wanted.model}: {error.message}")
         return None
     mods = library.select(library.mods_of(wanted))
     fitting.demand(mods, checkpoint, wanted.name)
@@ -221,7 +223,7 @@ def build(
             if moved := pairing_lock.moved(part, on_platform.drafted.lock):
                 where = on_platform.base.reference
                 raise Refused(
-                    f"the lock {locked.path} no longer holds on {where}; nothing was built"
+                    f"the lock {locked.path} no longer matches {where}; nothing was built"
                     + "".join(f"\n  {one}" for one in moved),
                     hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",
                 )

@@ -54,8 +54,8 @@ def read(files: ModelFiles) -> Checkpoint:
     names = files.names
     if CONFIG not in names:
         raise TreeError(
-            f"{files.name}: there is no {CONFIG}, so it is no model that vLLM serves",
-            hint="name the folder that holds it, or an id on the Hub: ORGANISATION/NAME",
+            f"{files.name}: it has no {CONFIG}, so vLLM cannot serve it",
+            hint="name the folder that contains it, or an id on the Hub: ORGANISATION/NAME",
         )
     config = files.read(CONFIG, limits.CHECKPOINT_CONFIG)
     index = files.read(INDEX, limits.CHECKPOINT_INDEX) if INDEX in names else None
@@ -67,7 +67,7 @@ def read(files: ModelFiles) -> Checkpoint:
     for name in shards[: limits.SHARDS]:
         where = f"{files.name}: {name}"
         if name not in names:
-            raise TreeError(f"{where} is named in {INDEX}, and is not there")
+            raise TreeError(f"{where} is named in {INDEX} but does not exist")
         size, first = files.start(name, safetensors.LENGTH)
         end = safetensors.LENGTH + safetensors.header_length(first, size, where)
         tensors |= safetensors.header(files.part(name, safetensors.LENGTH, end), where)

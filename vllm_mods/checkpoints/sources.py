@@ -42,8 +42,8 @@ def open_checkpoint(
         return checkpoint.read(_ModelFolder(model))
     if not is_hub_id(model):
         raise UsageError(
-            f"{model}: there is no such folder, and it is no id on the Hub (ORGANISATION/NAME)",
-            hint="name the folder that holds its config.json",
+            f"{model}: no such folder, and not a model id on the Hub (ORGANISATION/NAME)",
+            hint="name the folder that contains its config.json",
         )
     return checkpoint.read(_HubModel(model, revision or "main", variables))
 
@@ -57,8 +57,8 @@ def resolved_folder(path: str) -> str:
     """Return a model's folder without a link in its path. Raises ``UsageError`` for one that is no model's, by its config.json."""
     folder = os.path.realpath(path)
     if not os.path.isdir(folder):
-        raise UsageError(f"{path}: there is no such folder", hint=_FOLDER)
-    what = f"{folder} is no model's folder"
+        raise UsageError(f"{path}: no such folder", hint=_FOLDER)
+    what = f"{folder} is not the folder of a model"
     files = _ModelFolder(folder)
     if checkpoint.CONFIG not in files.names:
         raise UsageError(f"{what}: it has no {checkpoint.CONFIG}", hint=_FOLDER)
@@ -123,7 +123,7 @@ class _HubModel:
     def __init__(self, model: str, revision: str, environ: Mapping[str, str]) -> None:
         if environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE:
             raise Unreachable(
-                f"{model}: the Hub is not asked, as HF_HUB_OFFLINE says", hint=_FOLDER
+                f"{model}: the Hub was not asked, because HF_HUB_OFFLINE is set", hint=_FOLDER
             )
         from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
 
@@ -135,14 +135,15 @@ class _HubModel:
         page = self._http.page(asked, "application/json")
         if page is None:
             raise TreeError(
-                f"{model}: the Hub has no such model, or not at {revision}, or only for those with a login",
+                f"{model}: the Hub has no such model at {revision}, or it needs a login",
                 hint=_FOLDER,
             )
         answer = table(page.body, asked)
         commit, files = answer.get("sha"), answer.get("siblings")
         if not isinstance(commit, str) or not _COMMIT.match(commit) or not isinstance(files, list):
             raise TreeError(
-                f"{asked}: not what the Hub says of a model", hint="HF_ENDPOINT=https://…"
+                f"{asked}: the answer is not the Hub's description of a model",
+                hint="HF_ENDPOINT=https://…",
             )
         self.commit: str | None = commit
         names = (one.get("rfilename") for one in files if isinstance(one, dict))
@@ -167,7 +168,8 @@ class _HubModel:
         first = self._http.span(url, 0, length)
         if first is None:
             raise TreeError(
-                f"{url}: no {length} bytes in it, or the server sends no byte ranges", hint=_FOLDER
+                f"{url}: it has fewer than {length} bytes, or the server does not support byte ranges",
+                hint=_FOLDER,
             )
         return first.total, first.data
 
@@ -177,7 +179,7 @@ class _HubModel:
     def _span(self, url: str, start: int, end: int) -> bytes:
         part = self._http.span(url, start, end)
         if part is None:
-            raise TreeError(f"{url}: the server sends no byte ranges any more", hint="try again")
+            raise TreeError(f"{url}: the server stopped supporting byte ranges", hint="try again")
         return part.data
 
     def _url(self, name: str) -> str:
@@ -185,6 +187,4 @@ class _HubModel:
 
 
 def _too_large(what: str, size: int, most: Limit) -> TreeError:
-    return TreeError(
-        f"{what} has {size:,} bytes, and {most} is the most that is read of {most.what}"
-    )
+    return TreeError(f"{what} has {size:,} bytes, and the limit for {most.what} is {most}")

@@ -39,15 +39,15 @@ def requirement_troubles(tree: Tree) -> Iterator[Trouble]:
         if known is not None and not required.specifier.contains(known, prereleases=True):
             yield Trouble(
                 FindingCode.UNMET_REQUIREMENT,
-                f"{required.name} {version} is installed, and this vLLM requires {required.name}{required.specifier}",
+                f"{required.name} {version} is installed, but this vLLM requires {required.name}{required.specifier}",
                 f"pip install '{required.name}{required.specifier}'",
             )
     torch = installed.get("torch", "")
     if torch.endswith("+cpu") and tree.read(_OF_GPU) is not None:
         yield Trouble(
             FindingCode.UNMET_REQUIREMENT,
-            f"torch {torch} is built for a CPU, and this vLLM for a GPU: {_OF_GPU} is there",
-            "pip install --force-reinstall torch, from the index of your CUDA or ROCm",
+            f"torch {torch} is built for a CPU, but this vLLM is built for a GPU: it has {_OF_GPU}",
+            "pip install --force-reinstall torch, from the package index for your CUDA or ROCm",
         )
     if absent:
         named_few = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")

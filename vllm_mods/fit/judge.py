@@ -91,7 +91,7 @@ def _judge(
     judged = tuple(c for c in changes if c.path in sound or c.after is None)
     used, names = users(before, after, (change.path for change in judged))
     if len(used) > MOST_USERS:
-        why = f"{len(used)} files mention what the patch changes, and the type checker read {MOST_USERS}"
+        why = f"{len(used)} files mention what the patch changes, but the type checker read only {MOST_USERS}"
         answers.append(Doubt(judged[0].path, "use", why))
     at_origin = None if origin is None else _question_at_origin(origin, cache, lowest)
     origin_with = at_origin and at_origin.after

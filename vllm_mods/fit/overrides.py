@@ -112,7 +112,9 @@ def override_problems(
             return
         unclear += reached is None
     if unclear:
-        why = f"{unclear} calls of {mine.name} may reach it, on receivers of unknown type"
+        why = (
+            f"{unclear} calls of {mine.name} may reach it, but the type of the receiver is unknown"
+        )
         yield Doubt(path, "override", why)
 
 
@@ -134,10 +136,7 @@ def _problem(override: Override, place: tuple[str, int], caller: str, why: str) 
     owner, base = override.owner.cls, override.base.cls
     mine = override.method
     scope = f"{owner.name}.{mine.name}"
-    message = (
-        f"{scope}{mine.text()} overrides {base.name}.{mine.name}"
-        f"{override.overridden.text()}, and {caller} calls it: the call {why}"
-    )
+    message = f"{scope}{mine.text()} overrides {base.name}.{mine.name}{override.overridden.text()}, but the call in {caller} {why}"
     if override.owner.path != place[0]:
         message = f"{override.owner.path}:{mine.line}: {message}"
     key = (override.owner.path, owner.name, mine.name)

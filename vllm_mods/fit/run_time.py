@@ -56,7 +56,7 @@ class RunTimeWrites(NamedTuple):
         if not name and not owner:
             return problem
         what = f"{name} is" if name else f"attributes of {owner} are"
-        message = f"{problem.message} ({what} written while the code runs)"
+        message = f"{problem.message} ({what} changed while the code runs)"
         return problem._replace(level=Level.NOTE, message=message)
 
 

@@ -150,7 +150,7 @@ class World:
         if any(path.endswith((".so", ".pyd", ".pyi")) for path in beside):
             return _OPAQUE
         if _BUILT.search(dotted):
-            return Lookup(exists=None, why=f"{dotted} is made when vLLM is built")
+            return Lookup(exists=None, why=f"{dotted} is generated when vLLM is built")
         return _MISSING
 
     def _has(self, path: str, root: str) -> bool:
@@ -223,7 +223,7 @@ class World:
             if not only_looks_up:
                 why = why or f"{path} makes names in __getattr__"
         if module.dynamic:
-            why = why or f"{path} makes names at run time"
+            why = why or f"{path} creates names at run time"
         return Lookup(exists=None, why=why) if why else _MISSING
 
     def _follow(self, path: str, binding: Binding, depth: int) -> tuple[Symbol, ...]:
