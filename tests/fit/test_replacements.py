@@ -1,0 +1,20 @@
+"""What code puts in the place of vLLM's own while it runs takes the calls of it, and is there once it was put in."""
+
+from __future__ import annotations
+
+import pytest
+from run_time_broken import BROKEN
+from run_time_tree import errors
+from run_time_working import WORKING
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_breaks_vllm_while_it_runs_is_refused(what: str) -> None:
+    assert errors(BROKEN[what]) != []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", WORKING)
+def test_what_works_is_let_be(what: str) -> None:
+    assert errors(WORKING[what]) == []
