@@ -6,6 +6,7 @@ that nothing else can stand for.
 """
 
 import ast
+import builtins
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
@@ -126,7 +127,7 @@ def _call(asked: Asked) -> bool:
             for one in classes
         )
     defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
-    return is_mentioned(world, name, defined)
+    return hasattr(builtins, name) or is_mentioned(world, name, defined)
 
 
 def _takes(asked: Asked) -> bool:

@@ -50,7 +50,7 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[
         return
     if answer is None or scope.guarded or scope.typing_only:
         if answer is False:
-            why = "it fails, and the code catches that or only type checkers see it"
+            why = "it fails, and the code catches that, is for another version or for type checkers only"
         if why:
             yield Doubt(path, "import", why)
         return

@@ -31,7 +31,7 @@ from vllm_mods.fit.overrides import (
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.receivers import receiver_types
 from vllm_mods.fit.results import result_misuses
-from vllm_mods.fit.run_time import may_rest_on_writes, run_time_writes
+from vllm_mods.fit.run_time import run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.signatures import every
@@ -40,7 +40,7 @@ from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.types import MOST_USERS, Question, type_problems
 from vllm_mods.fit.users import users
-from vllm_mods.fit.walk import CodeSite, walk
+from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
@@ -106,12 +106,11 @@ def _judge(
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
+    writes = tuple(w for path, data in sound.items() for w in run_time_writes(path, data))
     question = Question(before, after, judged, tuple(used), names, lowest)
     answers.extend(_opinion(question, at_origin, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
-    if any(map(may_rest_on_writes, problems)):
-        writes = run_time_writes(_added_code(before, sound))
-        problems = [writes.soften(problem) for problem in problems]
+    problems = [soften(after, problem, writes) for problem in problems]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     findings = (*(finding(problem) for problem in problems), *notes(doubts))
     return findings, before.consulted | after.consulted
@@ -193,13 +192,6 @@ def _honour(after: World, problem: Problem) -> Problem:
         return problem
     message = f"{problem.message} (its line says `type: ignore`)"
     return problem._replace(level=Level.NOTE, message=message)
-
-
-def _added_code(before: World, sound: dict[str, bytes]) -> Iterator[CodeSite]:
-    """Yield the code that the changes add, file by file."""
-    for path, data in sound.items():
-        if tree := syntax_tree.module(data):
-            yield from walk(tree, added_lines(before.read(path), data))
 
 
 def _file(

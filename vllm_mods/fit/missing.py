@@ -66,8 +66,10 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
         % (word, word)
     )
     return any(
-        (torch and quoted.search(data)) or ((torch or mine in data) and stores.search(data))
-        for _, data in files_mentioning(world, (name,))
+        (torch and quoted.search(data))
+        # what the patch writes counts where it runs before: ``run_time``
+        or (path not in world.files and (torch or mine in data) and stores.search(data))
+        for path, data in files_mentioning(world, (name,))
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -23,6 +24,10 @@ from vllm_mods.fit.summary import catches_import_errors, imports_of, target_name
 from vllm_mods.formats import syntax_tree
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# What depends on these is for other versions: ``"use_v1" in signature(f).parameters``, ``vllm.__version__ < "0.20"``.
+_OF_VERSIONS = re.compile(
+    r"\.parameters\b|\b__version__\b|(?i:vllm_version|version_is\(|_version\()|\b(?:Version|version|parse)\("
+)
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
 Source = Parameter | Import | None
 
@@ -89,10 +94,8 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         inner = CodeScope(scope.node, scope.name, scope.parent, typing_only=True)
         yield from ((child, inner) for child in node.body)
         yield from ((child, scope) for child in node.orelse)
-    elif isinstance(node, ast.If) and any(
-        isinstance(n, ast.Attribute) and n.attr == "parameters" for n in ast.walk(node.test)
-    ):  # `"use_v1" in signature(f).parameters`: what depends on it is for other versions
-        inner = replace(scope, tolerant=True)
+    elif isinstance(node, ast.If) and _OF_VERSIONS.search(ast.unparse(node.test)):
+        inner = replace(scope, tolerant=True, guarded=True)
         yield from ((child, inner) for child in (*node.body, *node.orelse))
         yield node.test, scope
     elif isinstance(node, ast.Try):
@@ -106,8 +109,11 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
     inner = replace(
         scope,
         guarded=scope.guarded or catches_import_errors(node),
-        # A bare ``except Exception`` is no sign that the code expects to be wrong itself.
-        tolerant=scope.tolerant or "AttributeError" in caught or "TypeError" in caught,
+        # A bare ``except Exception`` is no sign that the code expects to be wrong itself, unless it sets what was not set.
+        tolerant=scope.tolerant
+        or "AttributeError" in caught
+        or "TypeError" in caught
+        or any(_set_in(node.body) & _set_in(handler.body) for handler in node.handlers),
         instead_of=(),
     )
     yield from ((child, inner) for child in node.body)
@@ -117,6 +123,15 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
         fallback = replace(scope, instead_of=imports)
     yield from ((child, fallback) for child in node.handlers)
     yield from ((child, scope) for child in (*node.orelse, *node.finalbody))
+
+
+def _set_in(body: list[ast.stmt]) -> set[str]:
+    """Return what some statements assign, unless they raise."""
+    nodes = [node for statement in body for node in every(statement)]
+    if any(isinstance(node, ast.Raise) for node in nodes):
+        return set()
+    targets = (t for node in nodes if isinstance(node, ast.Assign) for t in node.targets)
+    return {ast.unparse(target) for target in targets}
 
 
 def _inside(node: ast.AST, scope: CodeScope, name: str) -> CodeScope:
