@@ -30,8 +30,9 @@ from vllm_mods.fit.overrides import (
 )
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.receivers import receiver_types
+from vllm_mods.fit.replacements import owner_name, replacement_problems
 from vllm_mods.fit.results import result_misuses
-from vllm_mods.fit.run_time import run_time_writes, soften
+from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.signatures import every
@@ -107,6 +108,7 @@ def _judge(
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
     writes = tuple(w for path, data in sound.items() for w in run_time_writes(path, data))
+    answers.extend(_replacements(before, after, writes, receivers))
     question = Question(before, after, judged, tuple(used), names, lowest)
     answers.extend(_opinion(question, at_origin, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
@@ -192,6 +194,18 @@ def _honour(after: World, problem: Problem) -> Problem:
         return problem
     message = f"{problem.message} (its line says `type: ignore`)"
     return problem._replace(level=Level.NOTE, message=message)
+
+
+def _replacements(
+    before: World, after: World, writes: tuple[Write, ...], receivers: Receivers
+) -> Iterator[Problem]:
+    """Judge what the added lines put in the place of something else."""
+    owned = ((w, one) for w in writes for one in w.owners(after) if w.name)
+    replaced = frozenset((owner_name(one), w.name or "") for w, one in owned)
+    for write in writes:
+        added = added_lines(before.read(write.path), after.read(write.path) or b"")
+        if write.node.lineno in added:
+            yield from replacement_problems(after, write, replaced, receivers)
 
 
 def _file(

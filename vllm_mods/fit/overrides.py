@@ -50,8 +50,14 @@ class MethodCall:
 
     path: str
     node: ast.Call
-    func: ast.Attribute
     scope: CodeScope
+
+    @property
+    def receiver(self) -> ast.expr:
+        """What the method is called on. Raises ``TypeError`` if the call is of a plain name."""
+        if not isinstance(self.node.func, ast.Attribute):
+            raise TypeError(f"{ast.unparse(self.node)} is not called on anything")
+        return self.node.func.value
 
 
 Receivers = Callable[[World, tuple[MethodCall, ...]], Mapping[MethodCall, str]]
@@ -92,7 +98,7 @@ def override_problems(
         return
     refused = {
         call: why
-        for call in _calls(world, mine.name)
+        for call in calls_of(world, mine.name)
         if (why := refusal(unbound(mine), shape_of(call.node))) is not None
         and refusal(unbound(theirs), shape_of(call.node)) is None
     }
@@ -103,7 +109,7 @@ def override_problems(
     kinds = receivers(world, tuple(refused)) if refused else {}
     unclear = 0
     for call, why in refused.items():
-        reached = _reaches(world, call, override, kinds.get(call, ""))
+        reached = reaches(world, call, override, kinds.get(call, ""))
         if reached:
             problem = _problem(override, (path, line), f"{call.path}:{call.node.lineno}", why)
             if _is_called_its_own_way(world, override, call):
@@ -124,7 +130,7 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     mine, theirs = unbound(override.method), unbound(override.overridden)
     shapes = (
         shape_of(one.node)
-        for one in _calls(world, override.method.name)
+        for one in calls_of(world, override.method.name)
         if one.path.startswith(root)
     )
     return any(refusal(mine, one) is None and refusal(theirs, one) is not None for one in shapes)
@@ -144,7 +150,7 @@ def _problem(override: Override, place: tuple[str, int], caller: str, why: str) 
     return Problem(FindingCode.FIT_OVERRIDE, *place, scope, message, key, token=mine.name)
 
 
-def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
+def reaches(  # noqa: PLR0911 - an answer per kind of receiver
     world: World, call: MethodCall, override: Override, kind: str
 ) -> bool | None:
     """Tell whether a call may reach an override; ``None`` for "can't tell". ``kind`` is the type of its receiver."""
@@ -152,19 +158,20 @@ def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
     me, first = receiver(call.scope), next(iter(call.node.args), None)
     if me is not None and first is not None and is_name(first, me):
         return False  # ``Base[Info].m(self)`` names the method that it wants
-    if isinstance(call.func.value, ast.Call) and dotted(call.func.value.func) == "super":
+    if isinstance(call.receiver, ast.Call) and dotted(call.receiver.func) == "super":
         return False
     above = {one.cls.name: one for one in lineage(world, override.owner).classes}
-    is_own = me is not None and is_name(call.func.value, me)
+    is_own = me is not None and is_name(call.receiver, me)
     here = class_at(world, call.path, call.scope.parent) if is_own else None
     named = {here.cls.name} if here else set(_WORD.findall(kind))
     if named & _ANYTHING or not named:
         if mine.name in _COMMON or not _only_family(world, override):
             return None
         return True
-    if "class" in named and "classmethod" not in mine.marks:
+    is_override = override.owner != override.base
+    if is_override and "class" in named and "classmethod" not in mine.marks:
         return False  # ``Base.m(object)``
-    if isinstance(call.func.value, ast.Call) and dotted(call.func.value.func) in named:
+    if isinstance(call.receiver, ast.Call) and dotted(call.receiver.func) in named:
         return override.owner.cls.name in named  # made there: nothing below stands for it
     if named.isdisjoint(above) or (here is not None and here not in above.values()):
         return False
@@ -194,10 +201,10 @@ def _only_family(world: World, override: Override) -> bool:
 
 
 @remembered
-def _calls(world: World, method: str) -> tuple[MethodCall, ...]:
-    """Return every call of methods of a name, found by text first."""
+def calls_of(world: World, method: str, start: bytes = rb"\.") -> tuple[MethodCall, ...]:
+    """Return every call of methods of a name, found by text first; with ``start`` at a word, of functions and classes too."""
     calls: list[MethodCall] = []
-    called = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
+    called = re.compile(start + rb"%b\s*\(" % re.escape(method.encode()))
     for path, data in files_mentioning(world, (method,)):
         tree = syntax_tree.module(data) if called.search(data) else None
         if tree is None:
@@ -205,8 +212,9 @@ def _calls(world: World, method: str) -> tuple[MethodCall, ...]:
         lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))
         for site in walk(tree, lines):
             match site.node:
-                case ast.Call(func=ast.Attribute(attr=attr) as func) as node if attr == method:
-                    calls.append(MethodCall(path, node, func, site.scope))
+                case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) as node:
+                    if name == method:
+                        calls.append(MethodCall(path, node, site.scope))
                 case _:
                     pass
     return tuple(calls)

@@ -18,7 +18,7 @@ from vllm_mods.fit.search import meant_in, subclasses
 from vllm_mods.fit.shapes import Class, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, dotted, every
 from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import CodeScope, local_names, walk
+from vllm_mods.fit.walk import CodeScope, local_names, receiver, walk
 from vllm_mods.fit.world import World, module_stem
 from vllm_mods.formats import syntax_tree
 
@@ -87,8 +87,10 @@ def run_time_writes(path: str, data: bytes) -> Iterator[Write]:
     nodes = (n for n in every(tree) if isinstance(n, ast.Assign | ast.AnnAssign | ast.Call))
     at = frozenset(node.lineno for node in nodes if any(_writes(node)))
     for site in walk(tree, at):
+        own = {receiver(scope) for scope in site.scope.around()}
         for owner, name, value in _writes(site.node):
-            yield Write(path, site.node, site.scope, owner, name, value)
+            if _first_name(owner) not in own:
+                yield Write(path, site.node, site.scope, owner, name, value)
 
 
 _Pair = tuple[ast.expr, str | None, ast.expr | None]
@@ -118,8 +120,7 @@ def _stored(target: ast.expr, value: ast.expr | None) -> Iterator[_Pair]:
             for one in several:
                 yield from _stored(one, None)
         case ast.Attribute(value=owner, attr=name):
-            if _first_name(owner) not in {"self", "cls"}:
-                yield owner, name, value
+            yield owner, name, value
         case ast.Subscript(value=table, slice=key) if whose := _owner_of(table):
             yield whose, _literal(key), value
         case ast.Subscript(value=table, slice=ast.Constant() as key):

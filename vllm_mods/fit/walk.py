@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,6 +14,7 @@ from vllm_mods.fit.shapes import Import
 from vllm_mods.fit.signatures import (
     DefNode,
     ScopeNode,
+    dotted,
     every,
     parameters_of,
     receiver_of,
@@ -24,10 +24,6 @@ from vllm_mods.fit.summary import catches_import_errors, imports_of, target_name
 from vllm_mods.formats import syntax_tree
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# What depends on these is for other versions: ``"use_v1" in signature(f).parameters``, ``vllm.__version__ < "0.20"``.
-_OF_VERSIONS = re.compile(
-    r"\.parameters\b|\b__version__\b|(?i:vllm_version|version_is\(|_version\()|\b(?:Version|version|parse)\("
-)
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
 Source = Parameter | Import | None
 
@@ -94,7 +90,7 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         inner = CodeScope(scope.node, scope.name, scope.parent, typing_only=True)
         yield from ((child, inner) for child in node.body)
         yield from ((child, scope) for child in node.orelse)
-    elif isinstance(node, ast.If) and _OF_VERSIONS.search(ast.unparse(node.test)):
+    elif isinstance(node, ast.If) and any(map(_asks_for_version, every(node.test))):
         inner = replace(scope, tolerant=True, guarded=True)
         yield from ((child, inner) for child in (*node.body, *node.orelse))
         yield node.test, scope
@@ -102,6 +98,18 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         yield from _try(node, scope)
     else:
         yield from ((child, scope) for child in ast.iter_child_nodes(node))
+
+
+def _asks_for_version(node: ast.AST) -> bool:
+    """Tell whether what depends on a node is for other versions: ``signature(f).parameters``, ``vllm.__version__``, ``vllm_version_is``."""
+    word = getattr(node, "attr", getattr(node, "id", ""))
+    named = word.lower()
+    return (
+        word in {"parameters", "__version__", "Version"}
+        or "vllm_version" in named
+        or "version_is" in named
+        or dotted(node) == "version.parse"
+    )
 
 
 def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
