@@ -23,7 +23,7 @@ from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, words
-from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.signatures import DefNode, dotted, every
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.unset import sometimes_unset, unset
 from vllm_mods.fit.world import World
@@ -168,6 +168,8 @@ def _value(asked: Asked) -> bool:
 
 def _kind(asked: Asked) -> bool:
     kinds = _kinds(asked.diagnostic.text)
+    if asked.diagnostic.rule == "not-iterable" and _is_stated_to_hold(asked):
+        return False
     special = {
         "not-iterable": "__iter__",
         "not-callable": "__call__",
@@ -176,6 +178,17 @@ def _kind(asked: Asked) -> bool:
         "invalid-await": "__await__",
     }.get(asked.diagnostic.rule, "")
     return bool(kinds) and all(is_plain(asked, kind, special) for kind in kinds)
+
+
+def _is_stated_to_hold(asked: Asked) -> bool:
+    """Tell whether it is what a parameter is stated to hold that a loop unpacks: whoever wrote the loop knows what is in it."""
+    loop = next((node for node in asked.around if isinstance(node, ast.For)), None)
+    function = next((node for node in asked.around if isinstance(node, DefNode)), None)
+    if loop is None or function is None or not isinstance(loop.target, ast.Tuple):
+        return False
+    stated = {one.arg for one in every(function.args) if isinstance(one, ast.arg) and one.annotation}
+    named = {node.id for node in every(loop.iter) if isinstance(node, ast.Name)}
+    return any(isinstance(one, ast.Tuple) for one in loop.target.elts) and bool(stated & named)
 
 
 def _kinds(text: str) -> list[str]:

@@ -2,18 +2,21 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
+from vllm_mods.fit.bodies import only_raises
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import class_at, classes_in, definers, files_mentioning
 from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import (
+    DefNode,
     dotted,
+    every,
     implementations,
     is_name,
     is_property,
@@ -46,11 +49,12 @@ class Override(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MethodCall:
-    """A call ``….method(…)`` of the tree, and where it stands."""
+    """A call of the tree, and where it stands: ``use`` is the node around it, or what its result is unpacked into."""
 
     path: str
     node: ast.Call
     scope: CodeScope
+    use: ast.AST | None = None
 
     @property
     def receiver(self) -> ast.expr:
@@ -94,7 +98,7 @@ def override_problems(
         return
     if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
         return
-    if unbound(mine) == unbound(theirs):
+    if unbound(mine) == unbound(theirs) or only_raises(world, override.owner.path, mine):
         return
     refused = {
         call: why
@@ -161,6 +165,8 @@ def reaches(  # noqa: PLR0911 - an answer per kind of receiver
     if isinstance(call.receiver, ast.Call) and dotted(call.receiver.func) == "super":
         return False
     above = {one.cls.name: one for one in lineage(world, override.owner).classes}
+    if _is_shut_out(call, above.keys()):
+        return False
     is_own = me is not None and is_name(call.receiver, me)
     here = class_at(world, call.path, call.scope.parent) if is_own else None
     named = {here.cls.name} if here else set(_WORD.findall(kind))
@@ -176,6 +182,26 @@ def reaches(  # noqa: PLR0911 - an answer per kind of receiver
     if named.isdisjoint(above) or (here is not None and here not in above.values()):
         return False
     return not _shadows(world, call, override)
+
+
+def _is_shut_out(call: MethodCall, classes: Collection[str]) -> bool:
+    """Tell whether the code before a call raises for what is none of some other classes: ``if not issubclass(x, A): raise``."""
+    receiver_text = ast.unparse(call.receiver)
+    for scope in call.scope.in_function():
+        body = scope.node.body if isinstance(scope.node, DefNode) else []
+        values = {t: n.value for n in body if isinstance(n, ast.Assign) for t in map(dotted, n.targets)}
+        for node in body:
+            match node:
+                case ast.If(
+                    test=ast.UnaryOp(op=ast.Not(), operand=ast.Call(func=ast.Name(id=asks), args=[what, kinds])),
+                    body=[*_, ast.Raise()],
+                ) if asks in {"issubclass", "isinstance"} and ast.unparse(what) == receiver_text:
+                    named = every(values.get(dotted(kinds), kinds))
+                    if {n.id for n in named if isinstance(n, ast.Name)}.isdisjoint(classes):
+                        return node.lineno < call.node.lineno
+                case _:
+                    pass
+    return False
 
 
 def _shadows(world: World, call: MethodCall, override: Override) -> bool:
@@ -210,13 +236,18 @@ def calls_of(world: World, method: str, start: bytes = rb"\.") -> tuple[MethodCa
         if tree is None:
             continue
         lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))
+        uses: dict[ast.AST, ast.AST] = {}
         for site in walk(tree, lines):
             match site.node:
+                case ast.Assign(targets=[ast.Tuple() as into], value=value):
+                    uses[value.value if isinstance(value, ast.Await) else value] = into
                 case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) as node:
                     if name == method:
-                        calls.append(MethodCall(path, node, site.scope))
+                        calls.append(MethodCall(path, node, site.scope, uses.get(node)))
                 case _:
                     pass
+            for child in ast.iter_child_nodes(site.node):
+                uses.setdefault(child, site.node)
     return tuple(calls)
 
 

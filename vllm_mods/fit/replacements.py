@@ -31,10 +31,9 @@ from vllm_mods.fit.signatures import (
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope
 from vllm_mods.fit.world import World
-from vllm_mods.formats import syntax_tree
 
 _OF_CLASS = re.compile(r"<class '|type\[")
-_USES = ast.Attribute | ast.Subscript | ast.BinOp | ast.Compare | ast.For
+_USES = ast.Attribute | ast.Subscript | ast.BinOp | ast.Compare | ast.For | ast.Tuple
 
 
 class _Taker(NamedTuple):
@@ -185,7 +184,7 @@ def _of_class(
         call: whys
         for call in calls_of(world, name)
         if tuple(call.scope.name.split(".")[-2:]) not in replaced
-        and any(whys := [_broken(world, call, old, new, bound=bound) for bound in (True, False)])
+        and any(whys := [_broken(call, old, new, bound=bound) for bound in (True, False)])
     }
     kinds = receivers(world, tuple(candidates)) if candidates else {}
     override = Override(owner, new.function, owner, old.function)
@@ -211,12 +210,12 @@ def _of_calls(
         text = dotted(call.node.func) or ""
         if module is None or "." in text or call.path == module:
             is_meant = meant_in(world, call.path, call.scope, text) == (meant,)
-            if is_meant and (why := _broken(world, call, old, new, bound=module is None)):
+            if is_meant and (why := _broken(call, old, new, bound=module is None)):
                 return why
     return ""
 
 
-def _broken(world: World, call: MethodCall, old: _Taker, new: _Taker, *, bound: bool) -> str:
+def _broken(call: MethodCall, old: _Taker, new: _Taker, *, bound: bool) -> str:
     """Say why a call that suited what was there does not suit what is put in, ``""`` if it does."""
     shape = shape_of(call.node)
     before, after = (
@@ -226,46 +225,19 @@ def _broken(world: World, call: MethodCall, old: _Taker, new: _Taker, *, bound: 
     where = f"{call.path}:{call.node.lineno}"
     if (why := refusal(after, shape)) and refusal(before, shape) is None:
         return f"and {where} calls it: the call {why}"
-    use = _use(world, call)
-    awaited = isinstance(use, ast.Await)
-    if awaited and old.function.asynchronous and new.gives_no_coroutine:
+    use = call.use
+    if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
         return f"and {where} waits for what is no coroutine"
     if new.function.asynchronous and not old.function.asynchronous:
-        taken = isinstance(use, _USES | ast.Tuple)
+        taken = isinstance(use, _USES)
         return f"and {where} uses the coroutine as its result" if taken else ""
-    lengths = new.lengths
-    if isinstance(use, ast.Tuple) and not any(isinstance(one, ast.Starred) for one in use.elts):
-        if None not in lengths and len(use.elts) not in lengths:
-            gives = " or ".join(str(length) for length in sorted(lengths, key=str))
-            return f"and {where} unpacks {len(use.elts)} values where it gives {gives}"
-    return ""
-
-
-def _use(world: World, call: MethodCall) -> ast.AST | None:
-    """Return the node around a call; what it is unpacked into, if it is, awaited or not."""
-    tree = syntax_tree.module(world.glance(call.path) or b"") or ast.Module([], [])
-    place = call.node.lineno, call.node.col_offset, call.node.end_col_offset
-
-    def is_it(node: ast.AST) -> bool:
-        return isinstance(node, ast.Call) and place == (
-            node.lineno,
-            node.col_offset,
-            node.end_col_offset,
-        )
-
-    for node in every(tree):
-        match node:
-            case ast.Assign(targets=[ast.Tuple() as into], value=value):
-                if is_it(value.value if isinstance(value, ast.Await) else value):
-                    return into
-            case ast.Await() | ast.Attribute() | ast.Subscript() | ast.BinOp() | ast.Compare():
-                if any(map(is_it, ast.iter_child_nodes(node))):
-                    return node
-            case ast.For(iter=value) if is_it(value):
-                return node
-            case _:
-                pass
-    return None
+    if not isinstance(use, ast.Tuple) or any(isinstance(one, ast.Starred) for one in use.elts):
+        return ""
+    many, lengths = len(use.elts), new.lengths
+    if None in lengths or many in lengths:
+        return ""
+    gives = " or ".join(str(length) for length in sorted(lengths, key=str))
+    return f"and {where} unpacks {many} values where it gives {gives}"
 
 
 def _misspelt(world: World, name: str, owner: Symbol) -> str:

@@ -58,7 +58,10 @@ class Write(NamedTuple):
         name = dotted(self.owner)
         if name is None:
             return ()
-        parameters = [one for one in self.scope.in_function() if _takes(one, name.partition(".")[0])]
+        head = name.partition(".")[0]
+        parameters = [one for one in self.scope.in_function() if _takes(one, head)]
+        if parameters and head != name:
+            return ()
         if not parameters:
             return meant_in(world, self.path, self.scope, name)
         arguments = _arguments(parameters[0], name)
@@ -89,7 +92,7 @@ def run_time_writes(path: str, data: bytes) -> Iterator[Write]:
     for site in walk(tree, at):
         own = {receiver(scope) for scope in site.scope.around()}
         for owner, name, value in _writes(site.node):
-            if _first_name(owner) not in own:
+            if getattr(owner, "id", "") not in own:
                 yield Write(path, site.node, site.scope, owner, name, value)
 
 
@@ -145,11 +148,6 @@ def _owner_of(table: ast.expr) -> ast.expr | None:
 def _literal(node: ast.expr) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
-
-def _first_name(value: ast.expr) -> str:
-    while isinstance(value, ast.Attribute):
-        value = value.value
-    return value.id if isinstance(value, ast.Name) else ""
 
 
 # --- whose attributes they are

@@ -121,7 +121,7 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
         tolerant=scope.tolerant
         or "AttributeError" in caught
         or "TypeError" in caught
-        or any(_set_in(node.body) & _set_in(handler.body) for handler in node.handlers),
+        or any(_set_in(node.body) & _set_in(one.body) for one in node.handlers if _is_broad(one)),
         instead_of=(),
     )
     yield from ((child, inner) for child in node.body)
@@ -131,6 +131,10 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
         fallback = replace(scope, instead_of=imports)
     yield from ((child, fallback) for child in node.handlers)
     yield from ((child, scope) for child in (*node.orelse, *node.finalbody))
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or dotted(handler.type) in {"Exception", "BaseException"}
 
 
 def _set_in(body: list[ast.stmt]) -> set[str]:
