@@ -186,7 +186,9 @@ def _is_stated_to_hold(asked: Asked) -> bool:
     function = next((node for node in asked.around if isinstance(node, DefNode)), None)
     if loop is None or function is None or not isinstance(loop.target, ast.Tuple):
         return False
-    stated = {one.arg for one in every(function.args) if isinstance(one, ast.arg) and one.annotation}
+    stated = {
+        one.arg for one in every(function.args) if isinstance(one, ast.arg) and one.annotation
+    }
     named = {node.id for node in every(loop.iter) if isinstance(node, ast.Name)}
     return any(isinstance(one, ast.Tuple) for one in loop.target.elts) and bool(stated & named)
 
@@ -202,6 +204,17 @@ def _operands(asked: Asked) -> bool:
     What is stated to be a number may be a tensor, with which a text does not go either.
     """
     kinds = _kinds(asked.diagnostic.text)
+    # what a field or a container is stated to hold, the code that fills it decides
+    place = next(
+        (node for node in asked.around if isinstance(node, ast.BinOp | ast.AugAssign)), None
+    )
+    held = [
+        one
+        for one in ast.iter_child_nodes(place or ast.Pass())
+        if isinstance(one, ast.Attribute | ast.Subscript)
+    ]
+    if held and any(map(_CONTAINERS.fullmatch, kinds)):
+        return False
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
     return bool(kinds) and all(
         _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)

@@ -20,6 +20,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.operators import operator_misuses
+from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import PYTHON
 from vllm_mods.fit.overrides import (
     Override,
@@ -112,7 +113,7 @@ def _judge(
     question = Question(before, after, judged, tuple(used), names, lowest)
     answers.extend(_opinion(question, at_origin, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
-    problems = [soften(after, problem, writes) for problem in problems]
+    problems = [lessen(after, soften(after, problem, writes)) for problem in problems]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     findings = (*(finding(problem) for problem in problems), *notes(doubts))
     return findings, before.consulted | after.consulted
@@ -246,10 +247,15 @@ def _look(
 ) -> Iterator[Problem | Doubt]:
     sites = tuple(walk(tree, lines))
     yield from import_problems(world, path, sites, lines)
+    compared: set[int] = set()
     for site in sites:
         if site.scope.tolerant or site.scope.typing_only:
             continue
+        if isinstance(site.node, ast.Compare):
+            compared.update(map(id, every(site.node)))  # a name that is compared is not looked up
         for misuses in (string_misuses, operator_misuses):
+            if isinstance(site.node, ast.Constant) and id(site.node) in compared:
+                continue
             for misuse in misuses(world, path, site):
                 yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
         of_kind = (

@@ -11,7 +11,7 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import only_raises
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.search import class_at, classes_in, definers, files_mentioning
+from vllm_mods.fit.search import class_at, classes_in, definers, files_mentioning, subclasses
 from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import (
     DefNode,
@@ -127,17 +127,22 @@ def override_problems(
 
 
 def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -> bool:
-    """Tell whether a class of another package than the call's is called there as only it can be: which caller runs, a plugin decides."""
+    """Tell whether the package of a class calls it as only it can be called, or brings the caller too: which one runs, a plugin decides."""
     root = override.owner.path.partition("/")[0] + "/"
     if call.path.startswith(root):
         return False
     mine, theirs = unbound(override.method), unbound(override.overridden)
-    shapes = (
-        shape_of(one.node)
-        for one in calls_of(world, override.method.name)
-        if one.path.startswith(root)
+    calls = [one for one in calls_of(world, override.method.name) if one.path.startswith(root)]
+    shapes = [shape for one in calls if refusal(mine, shape := shape_of(one.node)) is None]
+    around = next((one for one in call.scope.around() if receiver(one)), None)
+    caller = class_at(world, call.path, around.parent) if around else None
+    replaced = any(
+        around is not None
+        and around.name.rpartition(".")[2] in one.cls.methods
+        and one.path.startswith(root)
+        for one in (subclasses(world, caller) if caller else ())
     )
-    return any(refusal(mine, one) is None and refusal(theirs, one) is not None for one in shapes)
+    return any(replaced or refusal(theirs, shape) is not None for shape in shapes)
 
 
 def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:
@@ -189,11 +194,15 @@ def _is_shut_out(call: MethodCall, classes: Collection[str]) -> bool:
     receiver_text = ast.unparse(call.receiver)
     for scope in call.scope.in_function():
         body = scope.node.body if isinstance(scope.node, DefNode) else []
-        values = {t: n.value for n in body if isinstance(n, ast.Assign) for t in map(dotted, n.targets)}
+        values = {
+            t: n.value for n in body if isinstance(n, ast.Assign) for t in map(dotted, n.targets)
+        }
         for node in body:
             match node:
                 case ast.If(
-                    test=ast.UnaryOp(op=ast.Not(), operand=ast.Call(func=ast.Name(id=asks), args=[what, kinds])),
+                    test=ast.UnaryOp(
+                        op=ast.Not(), operand=ast.Call(func=ast.Name(id=asks), args=[what, kinds])
+                    ),
                     body=[*_, ast.Raise()],
                 ) if asks in {"issubclass", "isinstance"} and ast.unparse(what) == receiver_text:
                     named = every(values.get(dotted(kinds), kinds))

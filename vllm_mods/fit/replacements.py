@@ -103,7 +103,11 @@ def _new(world: World, path: str, scope: CodeScope, value: ast.expr) -> _Taker |
         case ast.Call(func=ast.Name(id=name)):
             maker = _defined(scope, name)
             last = maker.body[-1] if maker else None
-            if maker is None or not isinstance(last, ast.Return) or not isinstance(last.value, ast.Name):
+            if (
+                maker is None
+                or not isinstance(last, ast.Return)
+                or not isinstance(last.value, ast.Name)
+            ):
                 return None
             return _new(world, path, CodeScope(maker, name, scope), last.value)
         case ast.Name(id=name) if node := _defined(scope, name):
@@ -114,7 +118,7 @@ def _new(world: World, path: str, scope: CodeScope, value: ast.expr) -> _Taker |
             return _Taker(function, node) if known else None
         case ast.Name(id=name):
             return _plain(world, meant_in(world, path, scope, name))
-        case ast.Attribute(value=of, attr=name) if (whose := dotted(of)):
+        case ast.Attribute(value=of, attr=name) if whose := dotted(of):
             symbols = meant_in(world, path, scope, whose)
             return _old(world, symbols[0], name) if len(symbols) == 1 else None
         case _:

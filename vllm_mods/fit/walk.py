@@ -90,7 +90,7 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         inner = CodeScope(scope.node, scope.name, scope.parent, typing_only=True)
         yield from ((child, inner) for child in node.body)
         yield from ((child, scope) for child in node.orelse)
-    elif isinstance(node, ast.If) and any(map(_asks_for_version, every(node.test))):
+    elif isinstance(node, ast.If) and any(map(asks_for_version, every(node.test))):
         inner = replace(scope, tolerant=True, guarded=True)
         yield from ((child, inner) for child in (*node.body, *node.orelse))
         yield node.test, scope
@@ -100,7 +100,7 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         yield from ((child, scope) for child in ast.iter_child_nodes(node))
 
 
-def _asks_for_version(node: ast.AST) -> bool:
+def asks_for_version(node: ast.AST) -> bool:
     """Tell whether what depends on a node is for other versions: ``signature(f).parameters``, ``vllm.__version__``, ``vllm_version_is``."""
     word = getattr(node, "attr", getattr(node, "id", ""))
     named = word.lower()
@@ -117,11 +117,11 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
     inner = replace(
         scope,
         guarded=scope.guarded or catches_import_errors(node),
-        # A bare ``except Exception`` is no sign that the code expects to be wrong itself, unless it sets what was not set.
+        # A bare ``except Exception`` is no sign that the code expects to be wrong itself, unless it lets that be.
         tolerant=scope.tolerant
         or "AttributeError" in caught
         or "TypeError" in caught
-        or any(_set_in(node.body) & _set_in(one.body) for one in node.handlers if _is_broad(one)),
+        or any(_lets_be(node, handler) for handler in node.handlers),
         instead_of=(),
     )
     yield from ((child, inner) for child in node.body)
@@ -133,8 +133,12 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
     yield from ((child, scope) for child in (*node.orelse, *node.finalbody))
 
 
-def _is_broad(handler: ast.ExceptHandler) -> bool:
-    return handler.type is None or dotted(handler.type) in {"Exception", "BaseException"}
+def _lets_be(node: ast.Try, handler: ast.ExceptHandler) -> bool:
+    """Tell whether a handler of everything passes, or sets what the block was to set."""
+    if handler.type is not None and dotted(handler.type) not in {"Exception", "BaseException"}:
+        return False
+    passes = all(isinstance(one, ast.Pass | ast.Continue) for one in handler.body)
+    return passes or not _set_in(node.body).isdisjoint(_set_in(handler.body))
 
 
 def _set_in(body: list[ast.stmt]) -> set[str]:
