@@ -1,13 +1,12 @@
 """Code of a patch that is for several versions of vLLM: what only the others come to is a note."""
 
 import ast
-import re
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.problems import PLACED, Problem
-from vllm_mods.fit.search import classes_named, files_mentioning
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.search import class_named, files_mentioning, subclasses
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import ScopeNode, dotted, every
 from vllm_mods.fit.walk import asks_for_version
@@ -21,7 +20,7 @@ def lessen(world: World, problem: Problem) -> Problem:
     """Return an error as a note where the patch itself asks first what there is."""
     if problem.level is Level.NOTE or problem.path not in world.files:
         return problem
-    why = _asked_for(world, problem) or _chosen(world, problem)
+    why = _chosen(world, problem)
     if not why:
         return problem
     return problem._replace(level=Level.NOTE, message=f"{problem.message} ({why})")
@@ -33,65 +32,59 @@ def _trees(world: World) -> Iterator[tuple[str, ast.Module]]:
             yield path, tree
 
 
-def _asked_for(world: World, problem: Problem) -> str:
-    """Say that the code asks whether a class has a field that each of it has here: it knows other forms of it."""
-    match = PLACED.search(problem.message)
-    if problem.code is not FindingCode.FIT_ATTRIBUTE or match is None:
-        return ""
-    fields = {f for one in classes_named(world, match[1]) if one.where in problem.message for f in one.cls.fields}  # fmt: skip
-    for _, tree in _trees(world):
-        for node in every(tree):
-            match node:
-                case ast.Call(
-                    func=ast.Name(id="hasattr"), args=[_, ast.Constant(value=str(name))]
-                ) if name in fields and _is_rare(world, name):
-                    return f"the code asks whether {match[1]} has {name}, as for another version"
-                case _:
-                    pass
-    return ""
-
-
-def _is_rare(world: World, name: str) -> bool:
-    stated = re.compile(rb"^[ \t]+%b\s*:" % name.encode(), re.MULTILINE)
-    return sum(len(stated.findall(data)) for _, data in files_mentioning(world, (name,))) <= 3
-
-
 def _chosen(world: World, problem: Problem) -> str:
     """Say that what the code is in is only used where other code asks for a version, or is loaded by a name in a string."""
     tree = syntax_tree.module(world.glance(problem.path) or b"") or ast.Module([], [])
-    functions = {
-        node.name: (problem.path, node.lineno, node.end_lineno or 0)
-        for node in every(tree)
-        if isinstance(node, ScopeNode) and node.lineno <= problem.line <= (node.end_lineno or 0)
-    }
-    for name, place in functions.items():
-        used = list(_uses(world, name, place))
-        others = (
-            path for path, data in files_mentioning(world, (name,)) if path not in world.files
-        )
-        if used and all(used) and next(others, None) is None:
-            return f"{name} is only used where the code asks what there is"
+    around = [n for n in every(tree) if isinstance(n, ScopeNode) and problem.line in _span(n)]
+    for node in around:
+        others = (path for path, _ in files_mentioning(world, (node.name,)))
+        uses = list(_uses(world, node.name, (problem.path, _span(node))))
+        outer = next((c for c in around if isinstance(c, ast.ClassDef) and node in c.body), None)
+        if outer is not None and _is_replaced(world, problem.path, outer, node.name):
+            if all(is_guarded for is_guarded, is_above in uses if is_above):
+                return f"the classes below {outer.name} have another {node.name}"
+        elif uses and all(one[0] for one in uses) and set(others) <= set(world.files):
+            return f"{node.name} is only used where the code asks what there is"
+    texts = [n.value for _, one in _trees(world) for n in every(one) if isinstance(n, ast.Constant)]
+    makes = any(b"sys.modules" in (data or b"") for data in world.files.values())
+    if problem.code is FindingCode.FIT_IMPORT and makes and problem.key[0] in texts:
+        return "the code names this module in a string, and makes some"
     named, loaded = _loads(world, module_stem(problem.path))
     if named or not loaded or problem.path in world.texts:
         return ""
-    relative = any(
-        isinstance(node, ast.ImportFrom)
-        and node.level > 0
-        and node.lineno <= problem.line <= (node.end_lineno or 0)
-        for node in tree.body
+    imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in _span(n))
+    is_relative = any(node.level > 0 for node in imports)
+    return (
+        "which file is loaded, the code decides when it runs" if all(loaded) or is_relative else ""
     )
-    return "which file is loaded, the code decides when it runs" if all(loaded) or relative else ""
 
 
-def _uses(world: World, name: str, place: tuple[str, int, int]) -> Iterator[bool]:
-    """Yield for each use of a name in the changed files, but in itself, whether it stands where the code asks what there is."""
+def _span(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _is_replaced(world: World, path: str, cls: ast.ClassDef, method: str) -> bool:
+    """Tell whether a class is only a base, and every class below it has a method of its own."""
+    bases, uses = 0, 0
+    for _, tree in _trees(world):
+        for node in every(tree):
+            uses += getattr(node, "attr", getattr(node, "id", None)) == cls.name
+            for base in node.bases if isinstance(node, ast.ClassDef) else ():
+                bases += (dotted(base) or "").rpartition(".")[2] == cls.name
+    symbol = class_named(world, path, cls.name, cls.lineno)
+    below = subclasses(world, symbol) if symbol else ()
+    return bool(below) and uses == bases and all(method in one.cls.methods for one in below)
+
+
+def _uses(world: World, name: str, place: tuple[str, range]) -> Iterator[tuple[bool, bool]]:
+    """Yield for each use of a name, but in itself, whether it stands where the code asks what there is, and whether on ``super``."""
     for path, tree in _trees(world):
         guarded = _lines(tree, asking=True)
         for node in every(tree):
             if getattr(node, "attr", getattr(node, "id", None)) == name:
-                line = getattr(node, "lineno", 0)
-                if path != place[0] or not place[1] <= line <= place[2]:
-                    yield line in guarded
+                line, value = getattr(node, "lineno", 0), getattr(node, "value", None)
+                if path != place[0] or line not in place[1]:
+                    yield line in guarded, dotted(getattr(value, "func", None)) == "super"
 
 
 def _loads(world: World, stem: str) -> tuple[bool, list[bool]]:
@@ -122,7 +115,7 @@ def _lines(tree: ast.Module, *, asking: bool) -> set[int]:
         if isinstance(node, ast.If)
         and (not asking or any(asks_for_version(n) or _asks(n) for n in every(node.test)))
         for one in (*node.body, *node.orelse)
-        for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
+        for line in _span(one)
     }
 
 

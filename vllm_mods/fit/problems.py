@@ -12,8 +12,6 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.fit.walk import CodeSite
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-PLACED = re.compile(r"\b(\w+) \([\w/]+\.py:\d+\)")
-"""The class that a message means, with its place."""
 _LINES = re.compile(r":\d+")
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.problems import PLACED, Problem
+from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import meant_in, subclasses
 from vllm_mods.fit.shapes import Class, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, dotted, every
@@ -36,6 +36,7 @@ _SETTERS = words("setattr type.__setattr__ object.__setattr__ mock.patch.object 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 _QUOTED = re.compile(r"`(?:\w+\.)*(\w+)`")
+_PLACED = re.compile(r"\b(\w+) \([\w/]+\.py:\d+\)")  # the class that is meant, with its place
 _MODULE = re.compile(r"[Mm]odule `|cannot import |\.py does not define ")
 _CALLED = re.compile(r"`?(\w+)\(")
 
@@ -201,7 +202,7 @@ def _resting(world: World, problem: Problem, write: Write) -> str:
     # without the code that the type checker's words are about
     text = problem.message.partition("`: ")[2] or problem.message
     named = set(re.findall(r"\w+", text))
-    about = {problem.token, *_QUOTED.findall(text), *PLACED.findall(text)}
+    about = {problem.token, *_QUOTED.findall(text), *_PLACED.findall(text)}
     is_maker = write.name is None or write.name in _MAKERS
     if not is_maker and write.name not in about:
         return ""
