@@ -240,4 +240,23 @@ Mine.__abstractmethods__ = frozenset()
 def x():
     return Mine()
 """,
+    "what is put in is handed in": """
+def step(): ...
+def install(step):
+    Worker.step = step
+""",
+    "a method of the class around is not meant": """
+class Installer:
+    def run(self): ...
+    def install(self, run):
+        Worker.run = run
+""",
+    "one of two is put in": """
+import os
+if os.environ.get("FAST"):
+    def step(self): ...
+else:
+    def step(self, batch, dry=False): return batch, 1
+Worker.step = step
+""",
 }

@@ -31,7 +31,7 @@ from vllm_mods.fit.overrides import (
 )
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.receivers import receiver_types
-from vllm_mods.fit.replacements import owner_name, replacement_problems
+from vllm_mods.fit.replacements import Surroundings, owner_name, replacement_problems
 from vllm_mods.fit.results import result_misuses
 from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
@@ -203,10 +203,11 @@ def _replacements(
     """Judge what the added lines put in the place of something else."""
     owned = ((w, one) for w in writes for one in w.owners(after) if w.name)
     replaced = frozenset((owner_name(one), w.name or "") for w, one in owned)
+    among = Surroundings(after, replaced, receivers)
     for write in writes:
         added = added_lines(before.read(write.path), after.read(write.path) or b"")
         if write.node.lineno in added:
-            yield from replacement_problems(after, write, replaced, receivers)
+            yield from replacement_problems(among, write)
 
 
 def _file(

@@ -29,7 +29,7 @@ from vllm_mods.fit.signatures import (
     unbound,
 )
 from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import CodeScope
+from vllm_mods.fit.walk import CodeScope, local_names
 from vllm_mods.fit.world import World
 
 _OF_CLASS = re.compile(r"<class '|type\[")
@@ -60,28 +60,28 @@ class _Taker(NamedTuple):
         )
 
 
-def replacement_problems(
-    world: World, write: Write, replaced: frozenset[tuple[str, str]], receivers: Receivers
-) -> Iterator[Problem]:
-    """Judge one write; calls in functions that are ``replaced`` themselves, by owner and name, do not count."""
+class Surroundings(NamedTuple):
+    """What a write is judged in: functions that are ``replaced`` themselves, by owner and name, call nothing any more."""
+
+    world: World
+    replaced: frozenset[tuple[str, str]]
+    receivers: Receivers
+
+
+def replacement_problems(among: Surroundings, write: Write) -> Iterator[Problem]:
+    """Judge what one write puts in the place of a function, method or class."""
     if write.name is None or write.value is None or write.scope.tolerant:
         return
-    owners = write.owners(world)
-    new = _new(world, write.path, write.scope, write.value)
-    if new is None or len(owners) != 1:
+    owners = write.owners(among.world)
+    new = _new(among.world, write.path, write.scope, write.value)
+    if new is None or len(owners) != 1 or not (why := _why(among, write.name, owners[0], new)):
         return
-    owner = owners[0]
-    if isinstance(owner.binding, Class):
-        why = _of_class(world, write.name, owner, new, replaced, receivers)
-    elif owner.module:
-        why = _of_module(world, write.name, owner.module, new)
-    else:
-        return
-    if why:
-        place = write.path, write.node.lineno, write.scope.name
-        name = f"{owner_name(owner)}.{write.name}"
-        text = f"{name} becomes {new.function.name}{new.function.text()} while the code runs, {why}"
-        yield Problem(FindingCode.FIT_OVERRIDE, *place, text, (name,), write.name)
+    place, name = (
+        (write.path, write.node.lineno, write.scope.name),
+        f"{owner_name(owners[0])}.{write.name}",
+    )
+    text = f"{name} becomes {new.function.name}{new.function.text()} while the code runs, {why}"
+    yield Problem(FindingCode.FIT_OVERRIDE, *place, text, (name,), write.name)
 
 
 def owner_name(owner: Symbol) -> str:
@@ -92,7 +92,9 @@ def owner_name(owner: Symbol) -> str:
 # --- what is put in
 
 
-def _new(world: World, path: str, scope: CodeScope, value: ast.expr) -> _Taker | None:
+def _new(  # noqa: PLR0911 - an answer per kind of value
+    world: World, path: str, scope: CodeScope, value: ast.expr
+) -> _Taker | None:
     """Return what a value is, where it is one plain function."""
     match value:
         case ast.Lambda():
@@ -128,12 +130,16 @@ def _new(world: World, path: str, scope: CodeScope, value: ast.expr) -> _Taker |
 def _defined(scope: CodeScope, name: str) -> DefNode | None:
     """Return the one function that a name is bound to in a scope or one around it, by a ``def`` alone."""
     for around in scope.around():
+        if isinstance(around.node, ast.ClassDef) and around is not scope:
+            continue  # its functions do not see its names
         body = getattr(around.node, "body", [])
         nodes = [node for node, _ in statements(body if isinstance(body, list) else [])]
         bound = [n for n in nodes if isinstance(n, DefNode | ast.ClassDef) and n.name == name]
         stored = [t for n in nodes if isinstance(n, ast.Assign) for t in n.targets]
-        if bound and not any(dotted(target) == name for target in stored):
-            return bound[0] if len(bound) == 1 and isinstance(bound[0], DefNode) else None
+        several = len(bound) != 1 or any(dotted(target) == name for target in stored)
+        if bound or name in local_names(around.node):
+            plain = not several and len(local_names(around.node).get(name, bound)) == 1
+            return bound[0] if plain and isinstance(bound[0], DefNode) else None
     return None
 
 
@@ -164,57 +170,49 @@ def _plain(world: World, symbols: Sequence[Symbol]) -> _Taker | None:
 # --- what the tree does with it
 
 
-def _of_class(
-    world: World,
-    name: str,
-    owner: Symbol,
-    new: _Taker,
-    replaced: frozenset[tuple[str, str]],
-    receivers: Receivers,
+def _why(  # noqa: PLR0911 - an answer per kind of what was there
+    among: Surroundings, name: str, owner: Symbol, new: _Taker
 ) -> str:
-    """Say what is wrong with a method that takes another's place, ``""`` if nothing is known to be."""
-    old = _old(world, owner, name)
+    """Say what is wrong with what takes another's place, ``""`` if nothing is known to be."""
+    world = among.world
+    old, cls = _old(world, owner, name), isinstance(owner.binding, Class)
     if old is None:
-        return _misspelt(world, name, owner)
+        return _misspelt(world, name, owner) if cls else ""
     if is_property(old.function):
         read = re.compile(rb"\.%b\b(?!\s*[(=])" % name.encode())
         no_property = not is_property(new.function) and is_mentioned(world, name, read)
         return "and what reads the property gets a function" if no_property else ""
     if is_property(new.function):
         return ""
+    if owner.module:
+        meant = world.lookup(owner.module, name).symbols[0]
+        return _of_calls(world, name, meant, (old, new), owner.module)
     if name == "__init__":
-        return _of_calls(world, owner.cls.name, owner, old, new)
+        return _of_calls(world, owner.cls.name, owner, (old, new))
     candidates = {
         call: whys
         for call in calls_of(world, name)
-        if tuple(call.scope.name.split(".")[-2:]) not in replaced
+        if tuple(call.scope.name.split(".")[-2:]) not in among.replaced
         and any(whys := [_broken(call, old, new, bound=bound) for bound in (True, False)])
     }
-    kinds = receivers(world, tuple(candidates)) if candidates else {}
+    kinds = among.receivers(world, tuple(candidates)) if candidates else {}
     override = Override(owner, new.function, owner, old.function)
     for call, (on_instance, on_class) in candidates.items():
-        kind = kinds.get(call, "")
-        why = on_class if _OF_CLASS.match(kind) else on_instance
-        if why and reaches(world, call, override, kind):
+        why = on_class if _OF_CLASS.match(kinds.get(call, "")) else on_instance
+        if why and reaches(world, call, override, kinds.get(call, "")):
             return why
     return ""
 
 
-def _of_module(world: World, name: str, path: str, new: _Taker) -> str:
-    """Say the same of a function or class of a module: who has imported it before keeps the old one."""
-    old, symbols = _old(world, Symbol(module=path), name), world.lookup(path, name).symbols
-    return _of_calls(world, name, symbols[0], old, new, path) if old else ""
-
-
 def _of_calls(
-    world: World, name: str, meant: Symbol, old: _Taker, new: _Taker, module: str | None = None
+    world: World, name: str, meant: Symbol, pair: tuple[_Taker, _Taker], module: str | None = None
 ) -> str:
-    """Judge the calls of a function or class by its name: of one of a module, those through the module or in it."""
+    """Judge the calls of a name: of a function or class of a module, those through it or in it, since others have imported the old one."""
     for call in calls_of(world, name, rb"\b"):
         text = dotted(call.node.func) or ""
         if module is None or "." in text or call.path == module:
             is_meant = meant_in(world, call.path, call.scope, text) == (meant,)
-            if is_meant and (why := _broken(call, old, new, bound=module is None)):
+            if is_meant and (why := _broken(call, *pair, bound=module is None)):
                 return why
     return ""
 
