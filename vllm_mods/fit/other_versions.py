@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.run_time import RESTING
 from vllm_mods.fit.search import class_named, files_mentioning, subclasses
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import ScopeNode, dotted, every
@@ -19,6 +20,8 @@ _ASKING = words("hasattr getattr find_spec")
 def lessen(world: World, problem: Problem) -> Problem:
     """Return an error as a note where the patch itself asks first what there is."""
     if problem.level is Level.NOTE or problem.path not in world.files:
+        return problem
+    if problem.code not in {*RESTING, FindingCode.FIT_STRING}:
         return problem
     why = _chosen(world, problem)
     if not why:
@@ -66,6 +69,8 @@ def _span(node: ast.stmt) -> range:
 def _is_replaced(world: World, path: str, cls: ast.ClassDef, method: str) -> bool:
     """Tell whether a class is only a base, and every class below it has a method of its own."""
     bases, uses = 0, 0
+    if any(other not in world.files for other, _ in files_mentioning(world, (cls.name,))):
+        return False
     for _, tree in _trees(world):
         for node in every(tree):
             uses += getattr(node, "attr", getattr(node, "id", None)) == cls.name

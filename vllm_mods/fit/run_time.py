@@ -22,13 +22,14 @@ from vllm_mods.fit.walk import CodeScope, local_names, receiver, walk
 from vllm_mods.fit.world import World, module_stem
 from vllm_mods.formats import syntax_tree
 
-_RESTING = {
+RESTING = {
     FindingCode.FIT_ATTRIBUTE,
     FindingCode.FIT_CALL,
     FindingCode.FIT_IMPORT,
     FindingCode.FIT_KIND,
     FindingCode.FIT_TYPES,
 }
+"""The codes of what a line does with what there is."""
 _MAKERS = words(
     "__init__ __new__ __call__ __getattr__ __getattribute__ __bases__ __class__ __abstractmethods__"
 )
@@ -71,7 +72,7 @@ class Write(NamedTuple):
 
 def may_rest_on_writes(problem: Problem) -> bool:
     """Tell whether a problem is an error that what the code writes at run time could be the reason for."""
-    return problem.level is Level.ERROR and problem.code in _RESTING
+    return problem.level is Level.ERROR and problem.code in RESTING
 
 
 def soften(world: World, problem: Problem, writes: Iterable[Write]) -> Problem:
