@@ -265,6 +265,14 @@ class OurManager(Manager):
     def allocate(self, number):
         return number
 """,
+    "the caller is replaced, and called too": """
+class OurManager(Manager):
+    def allocate(self, number):
+        return super().allocate(number)
+class OurScheduler(Scheduler):
+    def schedule(self, manager):
+        return super().schedule(manager)
+""",
     "a file that is imported": """
 from plugin import frozen
 """,

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
@@ -11,49 +12,60 @@ from vllm_mods.fit.search import class_named, files_mentioning, subclasses
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import ScopeNode, dotted, every
 from vllm_mods.fit.walk import asks_for_version
-from vllm_mods.fit.world import World, module_stem
+from vllm_mods.fit.world import World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
 
 _ASKING = words("hasattr getattr find_spec")
 
 
+class _Use(NamedTuple):
+    """A name in the changed files: ``how`` it stands there, whether in a branch, and in one of code that asks what there is."""
+
+    name: str
+    how: str
+    path: str
+    line: int
+    chosen: bool
+    asked: bool
+
+
 def lessen(world: World, problem: Problem) -> Problem:
     """Return an error as a note where the patch itself asks first what there is."""
-    if problem.level is Level.NOTE or problem.path not in world.files:
+    in_patch = problem.path in world.files and problem.code in {*RESTING, FindingCode.FIT_STRING}
+    if problem.level is Level.NOTE or not in_patch:
         return problem
-    if problem.code not in {*RESTING, FindingCode.FIT_STRING}:
-        return problem
-    why = _chosen(world, problem)
-    if not why:
-        return problem
-    return problem._replace(level=Level.NOTE, message=f"{problem.message} ({why})")
-
-
-def _trees(world: World) -> Iterator[tuple[str, ast.Module]]:
-    for path, data in world.files.items():
-        if path.endswith(".py") and data and (tree := syntax_tree.module(data)):
-            yield path, tree
-
-
-def _chosen(world: World, problem: Problem) -> str:
-    """Say that what the code is in is only used where other code asks for a version, or is loaded by a name in a string."""
     tree = syntax_tree.module(world.glance(problem.path) or b"") or ast.Module([], [])
+    why = _of_scopes(world, problem, tree) or _of_module(world, problem, tree)
+    message = f"{problem.message} ({why})"
+    return problem._replace(level=Level.NOTE, message=message) if why else problem
+
+
+def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
+    """Say that only code that asks what there is uses what a problem stands in."""
     around = [n for n in every(tree) if isinstance(n, ScopeNode) and problem.line in _span(n)]
     for node in around:
-        others = (path for path, _ in files_mentioning(world, (node.name,)))
-        uses = list(_uses(world, node.name, (problem.path, _span(node))))
+        own = {(problem.path, line) for line in _span(node)}
+        named = [u for u in _uses(world) if u.name == node.name and u.how in {"", "super"}]
+        uses = [use for use in named if (use.path, use.line) not in own]
         outer = next((c for c in around if isinstance(c, ast.ClassDef) and node in c.body), None)
         if outer is not None and _is_replaced(world, problem.path, outer, node.name):
-            if all(is_guarded for is_guarded, is_above in uses if is_above):
+            if all(use.asked for use in uses if use.how == "super"):
                 return f"the classes below {outer.name} have another {node.name}"
-        elif uses and all(one[0] for one in uses) and set(others) <= set(world.files):
+        elif {use.asked for use in uses} == {True} and _is_ours(world, node.name):
             return f"{node.name} is only used where the code asks what there is"
-    texts = [n.value for _, one in _trees(world) for n in every(one) if isinstance(n, ast.Constant)]
+    return ""
+
+
+def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
+    """Say that a name in a string decides which module it is, or that the code makes it."""
+    uses, stem = _uses(world), module_stem(problem.path)
     makes = any(b"sys.modules" in (data or b"") for data in world.files.values())
+    texts = {use.name for use in uses if use.how == "text"}
     if problem.code is FindingCode.FIT_IMPORT and makes and problem.key[0] in texts:
         return "the code names this module in a string, and makes some"
-    named, loaded = _loads(world, module_stem(problem.path))
-    if named or not loaded or problem.path in world.texts:
+    named = [use for use in uses if use.name.removesuffix(".py").rpartition(".")[2] == stem]
+    loaded = [use.chosen for use in named if use.how == "text"]
+    if not loaded or problem.path in world.texts or any(use.how == "import" for use in named):
         return ""
     imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in _span(n))
     is_relative = any(node.level > 0 for node in imports)
@@ -66,64 +78,55 @@ def _span(node: ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
+def _is_ours(world: World, name: str) -> bool:
+    """Tell whether only changed files mention a name."""
+    return all(path in world.files for path, _ in files_mentioning(world, (name,)))
+
+
 def _is_replaced(world: World, path: str, cls: ast.ClassDef, method: str) -> bool:
     """Tell whether a class is only a base, and every class below it has a method of its own."""
-    bases, uses = 0, 0
-    if any(other not in world.files for other, _ in files_mentioning(world, (cls.name,))):
-        return False
-    for _, tree in _trees(world):
-        for node in every(tree):
-            uses += getattr(node, "attr", getattr(node, "id", None)) == cls.name
-            for base in node.bases if isinstance(node, ast.ClassDef) else ():
-                bases += (dotted(base) or "").rpartition(".")[2] == cls.name
+    hows = [use.how for use in _uses(world) if use.name == cls.name]
     symbol = class_named(world, path, cls.name, cls.lineno)
-    below = subclasses(world, symbol) if symbol else ()
-    return bool(below) and uses == bases and all(method in one.cls.methods for one in below)
+    below = subclasses(world, symbol) if symbol and _is_ours(world, cls.name) else ()
+    own = all(method in one.cls.methods for one in below)
+    return bool(below) and own and hows.count("base") == hows.count("")
 
 
-def _uses(world: World, name: str, place: tuple[str, range]) -> Iterator[tuple[bool, bool]]:
-    """Yield for each use of a name, but in itself, whether it stands where the code asks what there is, and whether on ``super``."""
-    for path, tree in _trees(world):
-        guarded = _lines(tree, asking=True)
-        for node in every(tree):
-            if getattr(node, "attr", getattr(node, "id", None)) == name:
-                line, value = getattr(node, "lineno", 0), getattr(node, "value", None)
-                if path != place[0] or line not in place[1]:
-                    yield line in guarded, dotted(getattr(value, "func", None)) == "super"
+@remembered
+def _uses(world: World) -> tuple[_Use, ...]:
+    uses: list[_Use] = []
+    for path, data in world.files.items():
+        tree = syntax_tree.module(data) if path.endswith(".py") and data else None
+        branches = [n for n in every(tree) if isinstance(n, ast.If)] if tree else []
+        asking = [n for n in branches if any(map(_asks, every(n.test)))]
+        chosen, asked = (
+            {line for node in nodes for one in (*node.body, *node.orelse) for line in _span(one)}
+            for nodes in (branches, asking)
+        )
+        for node in every(tree) if tree else ():
+            line = getattr(node, "lineno", 0)
+            uses += (_Use(*use, path, line, line in chosen, line in asked) for use in _named(node))
+    return tuple(uses)
 
 
-def _loads(world: World, stem: str) -> tuple[bool, list[bool]]:
-    """Tell whether a changed file imports a module, and for each string that names it, whether a branch chooses it."""
-    is_named, loaded = False, []
-    for _, tree in _trees(world):
-        branches = _lines(tree, asking=False)
-        for node in every(tree):
-            match node:
-                case ast.ImportFrom(module=module, names=names):
-                    imported = [module or "", *(one.name for one in names)]
-                    is_named |= any(one.rpartition(".")[2] == stem for one in imported)
-                case ast.Import(names=names):
-                    is_named |= any(one.name.rpartition(".")[2] == stem for one in names)
-                case ast.Constant(value=str(text)):
-                    if text.removesuffix(".py").rpartition(".")[2] == stem:
-                        loaded.append(node.lineno in branches)
-                case _:
-                    pass
-    return is_named, loaded
-
-
-def _lines(tree: ast.Module, *, asking: bool) -> set[int]:
-    """Return the lines of branches: of those that ask what there is, or of all."""
-    return {
-        line
-        for node in every(tree)
-        if isinstance(node, ast.If)
-        and (not asking or any(asks_for_version(n) or _asks(n) for n in every(node.test)))
-        for one in (*node.body, *node.orelse)
-        for line in _span(one)
-    }
+def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
+    match node:
+        case ast.Name(id=name):
+            yield name, ""
+        case ast.Attribute(attr=name, value=value):
+            yield name, "super" if dotted(getattr(value, "func", None)) == "super" else ""
+        case ast.ClassDef(bases=bases):
+            yield from (((dotted(base) or "").rpartition(".")[2], "base") for base in bases)
+        case ast.ImportFrom(module=module, names=names):
+            yield from ((name, "import") for name in (module or "", *(one.name for one in names)))
+        case ast.Import(names=names):
+            yield from ((one.name, "import") for one in names)
+        case ast.Constant(value=str(text)):
+            yield text, "text"
+        case _:
+            pass
 
 
 def _asks(node: ast.AST) -> bool:
     name = dotted(node.func) if isinstance(node, ast.Call) else None
-    return (name or "").rpartition(".")[2] in _ASKING
+    return asks_for_version(node) or (name or "").rpartition(".")[2] in _ASKING

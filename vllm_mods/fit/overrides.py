@@ -132,7 +132,8 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     if call.path.startswith(root):
         return False
     mine, theirs = unbound(override.method), unbound(override.overridden)
-    calls = [one for one in calls_of(world, override.method.name) if one.path.startswith(root)]
+    every_call = calls_of(world, override.method.name)
+    calls = [one for one in every_call if one.path.startswith(root) and not _is_above(one)]
     shapes = [shape for one in calls if refusal(mine, shape := shape_of(one.node)) is None]
     around = next((one for one in call.scope.around() if receiver(one)), None)
     caller = class_at(world, call.path, around.parent) if around else None
@@ -167,7 +168,7 @@ def reaches(  # noqa: PLR0911 - an answer per kind of receiver
     me, first = receiver(call.scope), next(iter(call.node.args), None)
     if me is not None and first is not None and is_name(first, me):
         return False  # ``Base[Info].m(self)`` names the method that it wants
-    if isinstance(call.receiver, ast.Call) and dotted(call.receiver.func) == "super":
+    if _is_above(call):
         return False
     above = {one.cls.name: one for one in lineage(world, override.owner).classes}
     if _is_shut_out(call, above.keys()):
@@ -187,6 +188,10 @@ def reaches(  # noqa: PLR0911 - an answer per kind of receiver
     if named.isdisjoint(above) or (here is not None and here not in above.values()):
         return False
     return not _shadows(world, call, override)
+
+
+def _is_above(call: MethodCall) -> bool:
+    return isinstance(call.receiver, ast.Call) and dotted(call.receiver.func) == "super"
 
 
 def _is_shut_out(call: MethodCall, classes: Collection[str]) -> bool:
