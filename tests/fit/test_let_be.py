@@ -135,18 +135,20 @@ PLUGIN = {
     """,
 }
 WORKING = {
-    "what a class below has otherwise, and uses for another version": """
-class Old:
-    def total(self, context: Context):
-        return context.lengths
-class New(Old):
-    def total(self, context: Context):
-        return context.pieces if hasattr(context, "pieces") else None
-class Newer(Old):
-    def total(self, context):
-        if not hasattr(context, "pieces"):
-            return super().total(context)
-        return context.pieces
+    "a class whose base is not there": """
+from dataclasses import dataclass as made
+from elsewhere import Output
+@made
+class Ours(Output):
+    more: int = 1
+def x():
+    return Ours(loss=1, more=2)
+""",
+    "a class that workers are made of": """
+class Extension:
+    def report(self):
+        return self.model_runner
+options = {"worker_extension_cls": "plugin.mine.Extension"}
 """,
     "a module that the code makes": """
 import sys
@@ -212,22 +214,18 @@ FAILING = {
 def old(context: Context):
     return context.lengths
 """,
-    "what a class below has otherwise, and uses": """
-class Old:
-    def total(self, context: Context):
-        return context.lengths
-class New(Old):
-    def total(self, context):
-        return super().total(context)
+    "a class whose base is not there, and has its own constructor": """
+from elsewhere import Output
+class Ours(Output):
+    def __init__(self, more): ...
+def x():
+    return Ours(loss=1, more=2)
 """,
-    "what one of two classes below has otherwise": """
-class Old:
-    def total(self, context: Context):
-        return context.lengths
-class New(Old):
-    def total(self, context):
-        return context.pieces
-class Newer(Old): ...
+    "a class that is made": """
+class Extension:
+    def report(self):
+        return self.model_runner
+report = Extension().report()
 """,
     "a module that the code names and does not make": """
 name = "vllm.fresh"

@@ -8,7 +8,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.run_time import RESTING
-from vllm_mods.fit.search import class_named, files_mentioning, subclasses
+from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import ScopeNode, dotted, every
 from vllm_mods.fit.walk import asks_for_version
@@ -42,16 +42,13 @@ def lessen(world: World, problem: Problem) -> Problem:
 
 def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
     """Say that only code that asks what there is uses what a problem stands in."""
-    around = [n for n in every(tree) if isinstance(n, ScopeNode) and problem.line in _span(n)]
-    for node in around:
+    for node in every(tree):
+        if not isinstance(node, ScopeNode) or problem.line not in _span(node):
+            continue
         own = {(problem.path, line) for line in _span(node)}
-        named = [u for u in _uses(world) if u.name == node.name and u.how in {"", "super"}]
-        uses = [use for use in named if (use.path, use.line) not in own]
-        outer = next((c for c in around if isinstance(c, ast.ClassDef) and node in c.body), None)
-        if outer is not None and _is_replaced(world, problem.path, outer, node.name):
-            if all(use.asked for use in uses if use.how == "super"):
-                return f"the classes below {outer.name} have another {node.name}"
-        elif {use.asked for use in uses} == {True} and _is_ours(world, node.name):
+        named = [one for one in _uses(world) if one.name == node.name and one.how == "use"]
+        is_ours = all(path in world.files for path, _ in files_mentioning(world, (node.name,)))
+        if is_ours and {use.asked for use in named if (use.path, use.line) not in own} == {True}:
             return f"{node.name} is only used where the code asks what there is"
     return ""
 
@@ -78,20 +75,6 @@ def _span(node: ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-def _is_ours(world: World, name: str) -> bool:
-    """Tell whether only changed files mention a name."""
-    return all(path in world.files for path, _ in files_mentioning(world, (name,)))
-
-
-def _is_replaced(world: World, path: str, cls: ast.ClassDef, method: str) -> bool:
-    """Tell whether a class is only a base, and every class below it has a method of its own."""
-    hows = [use.how for use in _uses(world) if use.name == cls.name]
-    symbol = class_named(world, path, cls.name, cls.lineno)
-    below = subclasses(world, symbol) if symbol and _is_ours(world, cls.name) else ()
-    own = all(method in one.cls.methods for one in below)
-    return bool(below) and own and hows.count("base") == hows.count("")
-
-
 @remembered
 def _uses(world: World) -> tuple[_Use, ...]:
     uses: list[_Use] = []
@@ -111,12 +94,8 @@ def _uses(world: World) -> tuple[_Use, ...]:
 
 def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
     match node:
-        case ast.Name(id=name):
-            yield name, ""
-        case ast.Attribute(attr=name, value=value):
-            yield name, "super" if dotted(getattr(value, "func", None)) == "super" else ""
-        case ast.ClassDef(bases=bases):
-            yield from (((dotted(base) or "").rpartition(".")[2], "base") for base in bases)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            yield name, "use"
         case ast.ImportFrom(module=module, names=names):
             yield from ((name, "import") for name in (module or "", *(one.name for one in names)))
         case ast.Import(names=names):
