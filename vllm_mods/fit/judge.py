@@ -201,13 +201,15 @@ def _replacements(
     before: World, after: World, writes: tuple[Write, ...], receivers: Receivers
 ) -> Iterator[Problem]:
     """Judge what the added lines put in the place of something else."""
-    owned = ((w, one) for w in writes for one in w.owners(after) if w.name)
+    new = [
+        write
+        for write in writes
+        if write.node.lineno in added_lines(before.read(write.path), after.read(write.path) or b"")
+    ]
+    owned = ((w, one) for w in new for one in w.owners(after) if w.name)
     replaced = frozenset((owner_name(one), w.name or "") for w, one in owned)
-    among = Surroundings(after, replaced, receivers)
-    for write in writes:
-        added = added_lines(before.read(write.path), after.read(write.path) or b"")
-        if write.node.lineno in added:
-            yield from replacement_problems(among, write)
+    for write in new:
+        yield from replacement_problems(Surroundings(after, replaced, receivers), write)
 
 
 def _file(

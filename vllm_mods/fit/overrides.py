@@ -255,8 +255,8 @@ def calls_of(world: World, method: str, start: bytes = rb"\.") -> tuple[MethodCa
             match site.node:
                 case ast.Assign(targets=[ast.Tuple() as into], value=value):
                     uses[value.value if isinstance(value, ast.Await) else value] = into
-                case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) as node:
-                    if name == method:
+                case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name) as func) as node:
+                    if name == method and (isinstance(func, ast.Attribute) or start != rb"\."):
                         calls.append(MethodCall(path, node, site.scope, uses.get(node)))
                 case _:
                     pass

@@ -225,11 +225,8 @@ def _may_run_first(world: World, problem: Problem, write: Write) -> bool:
         return True
     tree = syntax_tree.module(world.glance(write.path) or b"") or ast.Module([], [])
     line = _read_at(tree, problem, write)
-    around = [
-        node
-        for node in every(tree)
-        if isinstance(node, DefNode | ast.Lambda) and _spans(node, line) and node.lineno <= line
-    ]
+    functions = (node for node in every(tree) if isinstance(node, DefNode | ast.Lambda))
+    around = [node for node in functions if _spans(node, line)]
     scopes = [one.node for one in write.scope.around()]
     body = next(node for node in scopes if isinstance(node, DefNode | ast.Lambda | ast.Module))
     here = max(around, key=lambda node: node.lineno, default=tree)
