@@ -132,18 +132,18 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     if call.path.startswith(root):
         return False
     mine, theirs = unbound(override.method), unbound(override.overridden)
-    every_call = calls_of(world, override.method.name)
-    calls = [one for one in every_call if one.path.startswith(root) and not _is_above(one)]
-    shapes = [shape for one in calls if refusal(mine, shape := shape_of(one.node)) is None]
     around = next((one for one in call.scope.around() if receiver(one)), None)
     caller = class_at(world, call.path, around.parent) if around else None
-    replaced = any(
-        around is not None
-        and around.name.rpartition(".")[2] in one.cls.methods
-        and one.path.startswith(root)
-        for one in (subclasses(world, caller) if caller else ())
+    below = subclasses(world, caller) if caller else ()
+    method = around.name.rpartition(".")[2] if around else ""
+    callers = {f"{one.cls.name}.{method}" for one in below if one.path.startswith(root)}
+    return any(
+        one.scope.name in callers or refusal(theirs, shape_of(one.node)) is not None
+        for one in calls_of(world, override.method.name)
+        if one.path.startswith(root)
+        and not _is_above(one)
+        and refusal(mine, shape_of(one.node)) is None
     )
-    return any(replaced or refusal(theirs, shape) is not None for shape in shapes)
 
 
 def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:
