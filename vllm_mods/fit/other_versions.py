@@ -18,7 +18,7 @@ from vllm_mods.formats import syntax_tree
 _ASKING = words("hasattr getattr find_spec")
 
 
-class _Use(NamedTuple):
+class _Mention(NamedTuple):
     """A name in the changed files: ``how`` it stands there, whether in a branch, and in one of code that asks what there is."""
 
     name: str
@@ -41,28 +41,28 @@ def lessen(world: World, problem: Problem) -> Problem:
 
 
 def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
-    """Say that only code that asks what there is uses what a problem stands in."""
+    """Say that only code that asks what there is mentions what a problem stands in."""
     for node in every(tree):
         if not isinstance(node, ScopeNode) or problem.line not in _span(node):
             continue
         own = {(problem.path, line) for line in _span(node)}
-        named = [one for one in _uses(world) if one.name == node.name and one.how == "use"]
+        named = [one for one in _mentions(world) if one.name == node.name and one.how == "use"]
         is_ours = all(path in world.files for path, _ in files_mentioning(world, (node.name,)))
-        if is_ours and {use.asked for use in named if (use.path, use.line) not in own} == {True}:
+        if is_ours and {one.asked for one in named if (one.path, one.line) not in own} == {True}:
             return f"{node.name} is only used where the code asks what there is"
     return ""
 
 
 def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
     """Say that a name in a string decides which module it is, or that the code makes it."""
-    uses, stem = _uses(world), module_stem(problem.path)
+    mentions, stem = _mentions(world), module_stem(problem.path)
     makes = any(b"sys.modules" in (data or b"") for data in world.files.values())
-    texts = {use.name for use in uses if use.how == "text"}
+    texts = {one.name for one in mentions if one.how == "text"}
     if problem.code is FindingCode.FIT_IMPORT and makes and problem.key[0] in texts:
         return "the code names this module in a string, and makes some"
-    named = [use for use in uses if use.name.removesuffix(".py").rpartition(".")[2] == stem]
-    loaded = [use.chosen for use in named if use.how == "text"]
-    if not loaded or problem.path in world.texts or any(use.how == "import" for use in named):
+    named = [one for one in mentions if one.name.removesuffix(".py").rpartition(".")[2] == stem]
+    loaded = [one.chosen for one in named if one.how == "text"]
+    if not loaded or problem.path in world.texts or any(one.how == "import" for one in named):
         return ""
     imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in _span(n))
     is_relative = any(node.level > 0 for node in imports)
@@ -76,8 +76,8 @@ def _span(node: ast.stmt) -> range:
 
 
 @remembered
-def _uses(world: World) -> tuple[_Use, ...]:
-    uses: list[_Use] = []
+def _mentions(world: World) -> tuple[_Mention, ...]:
+    mentions: list[_Mention] = []
     for path, data in world.files.items():
         tree = syntax_tree.module(data) if path.endswith(".py") and data else None
         branches = [n for n in every(tree) if isinstance(n, ast.If)] if tree else []
@@ -88,8 +88,10 @@ def _uses(world: World) -> tuple[_Use, ...]:
         )
         for node in every(tree) if tree else ():
             line = getattr(node, "lineno", 0)
-            uses += (_Use(*use, path, line, line in chosen, line in asked) for use in _named(node))
-    return tuple(uses)
+            mentions += (
+                _Mention(*one, path, line, line in chosen, line in asked) for one in _named(node)
+            )
+    return tuple(mentions)
 
 
 def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
