@@ -84,13 +84,13 @@ def _argument(asked: Asked) -> bool | None:
     world = asked.world
     called = _CALLED.search(diagnostic.text)
     owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
-    made = [lineage(world, one) for one in asked.called_classes()]
+    lines = [lineage(world, one) for one in asked.called_classes()]
     # a base outside may take what the class itself does not
-    open_ = any(line.unknown and line.owner("__init__") is None for line in made)
+    open_ = any(line.unknown and line.owner("__init__") is None for line in lines)
     named = classes_named(world, owner) if owner else ()
     if owner == "object" or open_ or not all(_is_stated(world, one) for one in named):
         return False
-    for line in made:
+    for line in lines:
         if "BaseModel" in line.bases:
             if diagnostic.rule != "missing-argument":
                 return None

@@ -26,7 +26,7 @@ class _Mention(NamedTuple):
     path: str
     line: int
     chosen: bool
-    asked: bool
+    guarded: bool
 
 
 def lessen(world: World, problem: Problem) -> Problem:
@@ -48,7 +48,7 @@ def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
         own = {(problem.path, line) for line in _span(node)}
         named = [one for one in _mentions(world) if one.name == node.name and one.how == "use"]
         is_ours = all(path in world.files for path, _ in files_mentioning(world, (node.name,)))
-        if is_ours and {one.asked for one in named if (one.path, one.line) not in own} == {True}:
+        if is_ours and {one.guarded for one in named if (one.path, one.line) not in own} == {True}:
             return f"{node.name} is only used where the code asks what there is"
     return ""
 
@@ -82,14 +82,14 @@ def _mentions(world: World) -> tuple[_Mention, ...]:
         tree = syntax_tree.module(data) if path.endswith(".py") and data else None
         branches = [n for n in every(tree) if isinstance(n, ast.If)] if tree else []
         asking = [n for n in branches if any(map(_asks, every(n.test)))]
-        chosen, asked = (
+        chosen, guarded = (
             {line for node in nodes for one in (*node.body, *node.orelse) for line in _span(one)}
             for nodes in (branches, asking)
         )
         for node in every(tree) if tree else ():
             line = getattr(node, "lineno", 0)
             mentions += (
-                _Mention(*one, path, line, line in chosen, line in asked) for one in _named(node)
+                _Mention(*one, path, line, line in chosen, line in guarded) for one in _named(node)
             )
     return tuple(mentions)
 

@@ -123,8 +123,8 @@ def _writes(node: ast.AST) -> Iterator[_Pair]:
 def _stored(target: ast.expr, value: ast.expr | None) -> Iterator[_Pair]:
     match target:
         case ast.Tuple(elts=several) | ast.List(elts=several):
-            for one in several:
-                yield from _stored(one, None)
+            for part in several:
+                yield from _stored(part, None)
         case ast.Attribute(value=owner, attr=name):
             yield owner, name, value
         case ast.Subscript(value=table, slice=key) if whose := _owner_of(table):
