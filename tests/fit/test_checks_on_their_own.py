@@ -23,7 +23,7 @@ from vllm_mods.fit.overlay import LaidOut, Overlay, python_of
 from vllm_mods.fit.overrides import override_problems, overrides_of
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.results import result_misuses
-from vllm_mods.fit.run_time import run_time_writes
+from vllm_mods.fit.run_time import run_time_writes, soften
 from vllm_mods.fit.search import classes_named
 from vllm_mods.fit.strings import string_misuses
 from vllm_mods.fit.users import users
@@ -407,8 +407,8 @@ def _imports(text: str) -> list[str]:
         ("from .... import A", ["? a relative import leaves the tree"]),
         ("import vllm._C", ["? vllm._C is generated when vLLM is built"]),
         ("import torch.nn", ["? torch is not in the tree"]),
-        ("try:\n    import vllm.gone\nexcept ImportError:\n    pass", ["? it fails, but the code catches the error or only type checkers run it"]),
-        ("if TYPE_CHECKING:\n    import vllm.gone", ["? it fails, but the code catches the error or only type checkers run it"]),
+        ("try:\n    import vllm.gone\nexcept ImportError:\n    pass", ["? it fails, and the code catches that, is for another version or for type checkers only"]),
+        ("if TYPE_CHECKING:\n    import vllm.gone", ["? it fails, and the code catches that, is for another version or for type checkers only"]),
         ("def f():\n    import vllm.gone", ["2 f: cannot import vllm.gone: the tree has no module vllm.gone"]),
         ("from vllm.lazy import Named", []),
         ("from vllm import lazy\nlazy.Named", []),
@@ -502,52 +502,70 @@ def test_files_that_nothing_imports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "names", "owners"),
+    ("code", "writes"),
     [
-        ("A.b = 1", "b", ""),
-        ("a.B.c = d.e = 1", "c e", ""),
-        ("self.b = cls.c = 1", "", ""),
-        ("b = 1\nb[0] = 1", "", ""),
-        ("setattr(A, 'b', 1)", "b", ""),
-        ("setattr(m.A, name, 1)", "", "A"),
-        ("type.__setattr__(A, 'b', 1)", "b", ""),
-        ("mock.patch.object(A, 'b')", "b", ""),
-        ("other(A, 'b', 1)", "", ""),
-        ("vars(A)['b'] = 1", "b", ""),
-        ("A.__dict__['b'] = 1", "b", ""),
-        ("A.__dict__[x] = 1", "", "A"),
-        ("vars(m.A).update(x)", "", "A"),
-        ("A.update(x)", "", ""),
-        ("A.__init__ = f", "__init__", "A"),
-        ("A.__getattr__ = f", "__getattr__", "A"),
-        ("def f(c):\n    c.b = 1\nf(A)", "", "A"),
-        ("def f(c):\n    setattr(c, 'b', 1)\nf(A)", "b", ""),
-        ("def f(c):\n    def g():\n        c.d.b = 1\nf(m.A, x)\ng(B)", "", "A B x"),
-        ("def f():\n    c = 1\n    c.b = 1", "b", ""),
+        ("A.b = 1", "A.b"),
+        ("a.B.c = d.e = 1", "a.B.c d.e"),
+        ("A.b, A.c = 1, 2", "A.b A.c"),
+        ("A.b: int = 1", "A.b"),
+        ("class A:\n    def f(self): self.b = 1", ""),
+        ("def f(self): self.b = 1", "self.b"),
+        ("b = 1\nb[0] = 1", ""),
+        ("setattr(A, 'b', 1)", "A.b"),
+        ("setattr(m.A, name, 1)", "m.A.?"),
+        ("type.__setattr__(A, 'b', 1)", "A.b"),
+        ("mock.patch.object(A, 'b')", "A.b"),
+        ("mock.patch('vllm.a.b', 1)", "'vllm.a'.b"),
+        ("mock.patch(name, 1)", ""),
+        ("other(A, 'b', 1)", ""),
+        ("vars(A)['b'] = 1", "A.b"),
+        ("A.__dict__['b'] = 1", "A.b"),
+        ("A.__dict__[x] = 1", "A.?"),
+        ("vars(m.A).update(x)", "m.A.?"),
+        ("A.update(x)", ""),
+        ("sys.modules['a.b'] = x", "'a.b'.?"),
+        ("others['a.b'] = x", ""),
     ],
 )
-def test_what_code_writes_while_it_runs(code: str, names: str, owners: str) -> None:
-    writes = run_time_writes(_sites(code))
-    assert (writes.names, writes.owners) == (frozenset(names.split()), frozenset(owners.split()))
+def test_what_code_writes_while_it_runs(code: str, writes: str) -> None:
+    known = (f"{ast.unparse(w.owner)}.{w.name or '?'}" for w in run_time_writes(USE, code.encode()))
+    assert sorted(known) == writes.split()
 
 
-def test_only_what_may_rest_on_a_write_is_a_note() -> None:
-    writes = run_time_writes(_sites("A.fast = 1\nsetattr(Worker, name, 2)"))
-
-    def softened(message: str, token: str = "", code: FindingCode = FindingCode.FIT_CALL) -> str:
-        problem = writes.soften(Problem(code, USE, 1, "", message, (), token))
-        assert (problem.level is Level.NOTE) is (problem.message != message)
-        return problem.message.removeprefix(message)
-
-    assert softened("no", "fast") == " (fast is changed while the code runs)"
-    assert softened("no `x.fast` here") == " (fast is changed while the code runs)"
-    assert softened("no fast (vllm/a.py:3)") == " (fast is changed while the code runs)"
-    assert softened("no Worker here") == " (attributes of Worker are changed while the code runs)"
-    assert softened("`Worker.x`: no more") == ""
-    assert softened("no fast here") == ""
-    assert softened("no", "fast", FindingCode.FIT_SYNTAX) == ""
-    note = Problem(FindingCode.FIT_CALL, USE, 1, "", "no", (), "fast", Level.NOTE)
-    assert writes.soften(note) == note
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        ("Worker.fast = 1", "no `x.fast` of Worker", "fast is"),
+        ("Worker.fast = 1", "no fast (vllm/a.py:3), Worker", "fast is"),
+        ("Worker.fast = 1", "no `x.fast` of Other", ""),
+        ("who.fast = 1", "no `x.fast` of Other", "fast is"),
+        ("setattr(Worker, name, 2)", "no Worker here", "attributes of Worker are"),
+        ("setattr(Worker, name, 2)", "`Worker.x`: no more", ""),
+        ("setattr(who, name, 2)", "no `x.fast` of who", ""),
+        ("Worker.fast = 1", "no fast of Worker", ""),
+        ("Below.fast = 1", "no `x.fast` of Worker", "fast is"),
+        ("Worker.fast = 1", "no `x.fast` of Below", "fast is"),
+        ("a.fast = 1", "no `x.fast`", "fast is"),
+        ("a.fast = 1", "module `other` has no `fast`", ""),
+        ("def f(c):\n    c.fast = 1\nf(Worker)", "no `x.fast` of Other", ""),
+        ("def f(c: Worker):\n    c.fast = 1\nf(x)", "no `x.fast` of Worker", "fast is"),
+        ("mock.patch('vllm.a.Worker.fast', 1)", "no `x.fast` of Worker", "fast is"),
+        ("Worker.__init__ = f", "no Worker here", "attributes of Worker are"),
+    ],
+)
+def test_only_what_may_rest_on_a_write_is_a_note(code: str, message: str, reason: str) -> None:
+    classes = "class Worker: ...\nclass Below(Worker): ...\nclass Other: ...\n"
+    text = f"import vllm.a as a\nfrom vllm.a import Worker, Below\n{code}\n"
+    world = world_of({"vllm/__init__.py": "", "vllm/a.py": classes}, {USE: text})
+    writes = tuple(run_time_writes(USE, text.encode()))
+    problem = Problem(FindingCode.FIT_CALL, USE, 9, "", message, ())
+    softened = soften(world, problem, writes)
+    assert (softened.level is Level.NOTE) is bool(reason)
+    assert softened.message == (
+        f"{message} ({reason} changed while the code runs)" if reason else message
+    )
+    syntax = problem._replace(code=FindingCode.FIT_SYNTAX)
+    assert soften(world, syntax, writes) == syntax
 
 
 # ---- users, and the folders that the type checker reads --------------------------------------------

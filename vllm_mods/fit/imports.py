@@ -50,7 +50,7 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[
         return
     if answer is None or scope.guarded or scope.typing_only:
         if answer is False:
-            why = "it fails, but the code catches the error or only type checkers run it"
+            why = "it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"
         if why:
             yield Doubt(path, "import", why)
         return

@@ -260,14 +260,15 @@ class World:
         return answer
 
     def member(self, of: Symbol, name: str, depth: int = 0) -> Lookup:
-        """Find an attribute of a module, or a class nested in a class."""
+        """Find an attribute of a module, or a class or method in a class."""
         if of.module:
             return self.lookup(of.module, name, depth)
         if of.external:
             return Lookup(exists=None, symbols=(Symbol(external=f"{of.external}.{name}"),))
-        if isinstance(of.binding, Class) and name in of.binding.nested:
-            inner = of.binding.nested[name]
-            return Lookup(exists=True, symbols=(Symbol(path=of.path, binding=inner),))
+        if isinstance(of.binding, Class):
+            inner = (of.binding.nested.get(name), *of.binding.methods.get(name, ()))
+            if symbols := tuple(Symbol(path=of.path, binding=one) for one in inner if one):
+                return Lookup(exists=True, symbols=symbols)
         return Lookup(exists=None, why="the value is not a module or class")
 
 
