@@ -105,7 +105,7 @@ REFUSALS: Refusing = [
         "--variant a",
     ),
     (
-        lambda _: list(keep.keep("own", ["none", "it"], message=str, access=shelved())),
+        lambda _: list(keep.keep("own", ["none", "it"], message=str, request=str, access=shelved())),
         "own has no mod none, it",
         "vllm-mods list --library own",
     ),
