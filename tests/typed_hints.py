@@ -41,11 +41,9 @@ _typed: set[str] = set()
 
 def commands_of(err: str) -> Iterator[list[str]]:
     """Yield the arguments of each vllm-mods command in the hints of a run."""
+    err = re.sub(r"`vllm-mods [\w-]+`", "", err)  # a name alone is not typed
     for hint in re.findall(r"(?m)^hint: (.*(?:\n  .*)*)", err):
-        for found in COMMAND.finditer(
-            re.sub(r"`vllm-mods [\w-]+`", "", hint)
-        ):  # a name alone is no command to type
-            yield shlex.split(found[1])
+        yield from (shlex.split(found[1]) for found in COMMAND.finditer(hint))
 
 
 def parse(words: list[str]) -> str | None:

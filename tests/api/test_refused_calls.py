@@ -19,6 +19,7 @@ from vllm_mods.api.import_mod import ImportTerms
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import LockedBase, LockedImage, LockedVllm, PairingLock
 from vllm_mods.formats.project import SyncTarget
+from vllm_mods.keeping.proposing import RequestText
 from vllm_mods.library.catalog import Library, Shared
 from vllm_mods.matrices.run import Computed
 
@@ -105,8 +106,8 @@ REFUSALS: Refusing = [
         "--variant a",
     ),
     (
-        lambda _: list(keep.keep("own", ["none", "it"], message=str, access=shelved())),
-        "own has no mod none, it",
+        lambda _: list(keep.keep("own", ["none"], message=str, request=RequestText, access=shelved())),
+        "own has no mod none",
         "vllm-mods list --library own",
     ),
     (

@@ -157,11 +157,11 @@ def test_where_the_kernel_has_no_filter_nothing_is_run(
     monkeypatch.setattr(parser_process, "SANDBOX", "elsewhere_too")
     with pytest.raises(NotRendered) as caught:
         rendering.render(b"{{ messages }}", "t.jinja", (HELLO,))
-    fenced = "only in a sandbox of the kernel, which is not available: "
-    assert caught.value.message == f"t.jinja: it is rendered {fenced}{why}"
+    fenced = "it runs only in a sandbox of the kernel, which is not available: "
+    assert caught.value.message == f"t.jinja: {fenced}{why}"
     with pytest.raises(TreeError) as refused:
         parser_process.open_release(toy_release())
-    assert refused.value.message.endswith(f": its parsers cannot run: they are run {fenced}{why}")
+    assert refused.value.message.endswith(f": its parsers cannot run: {fenced}{why}")
 
 
 @pytest.mark.started

@@ -74,7 +74,7 @@ def test_what_it_changed_is_told_from_what_it_left_elsewhere() -> None:
     )
     assert effect.templates == {"c.j2": b"{{ messages }}"}
     assert effect.notes == tuple(
-        f"it printed {path}, which no mod can have"
+        f"it wrote {path}, which no mod can have"
         for path in ("/root/link", "/tmp/listed", "/workspace/d/e.jinja")  # noqa: S108
     )
 

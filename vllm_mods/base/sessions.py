@@ -210,6 +210,12 @@ class _Retry(urllib3.Retry):
         return None if asked is None else min(float(asked), limits.PAUSE_SECONDS)
 
 
+def is_unconnected(error: BaseException) -> bool:
+    """Tell whether there was no connection at all: no route, name, proxy or listener."""
+    early = requests.exceptions.ConnectTimeout | requests.exceptions.ProxyError
+    return isinstance(error, early) or "Failed to " in str(error)  # establish, resolve: urllib3
+
+
 def reason(error: BaseException) -> str:
     """Return the innermost reason: requests wraps urllib3, which wraps the system's words.
 

@@ -15,7 +15,7 @@ import urllib3
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, no_network
 from vllm_mods.base.hops import check_hop, is_local, place
-from vllm_mods.base.sessions import BROKEN, reason, session, until
+from vllm_mods.base.sessions import BROKEN, is_unconnected, reason, session, until
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import names, oci
 from vllm_mods.images.model import Base, Descriptor, digest_of, with_ancestors
@@ -210,10 +210,10 @@ class Client:
 
     def _unreachable(self, error: Exception) -> TreeError:
         host = self.name.host
-        what = no_network(host, reason(error))
+        what = f"cannot connect to {host}: {reason(error)}"
+        what = no_network(host, reason(error)) if is_unconnected(error) else what
         hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # does it answer? oci:FOLDER and images of an engine need no network"
         if isinstance(error, requests.exceptions.SSLError):
-            what = f"cannot connect to {host}: {reason(error)}"
             hint = f"set REQUESTS_CA_BUNDLE=FILE for a registry with its own certificates, or {PLAIN_HTTP}={host} for one without TLS"
         return TreeError(f"{self.name}: {what}", hint=hint)
 

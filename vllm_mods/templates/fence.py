@@ -76,7 +76,7 @@ def enter(case: Mapping[str, Any]) -> bool:
     try:
         lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
-        why = "it is run behind a fence of the kernel only, and there is no workspace"
+        why = "it runs only in a sandbox of the kernel, which is not available"
         write_line(error=f"{why}: {error}", line=None)
         return False
     return True

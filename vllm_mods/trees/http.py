@@ -13,7 +13,16 @@ import urllib3
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, Unreachable, no_network
 from vllm_mods.base.hops import is_local, place, redact
-from vllm_mods.base.sessions import AGAIN, BROKEN, Adapter, is_over, reason, session, until
+from vllm_mods.base.sessions import (
+    AGAIN,
+    BROKEN,
+    Adapter,
+    is_over,
+    is_unconnected,
+    reason,
+    session,
+    until,
+)
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.trees.index import WebPage
 from vllm_mods.trees.pip_config import PipSettings
@@ -194,10 +203,10 @@ class Http:
                 f"{redact(url)}: the server's certificate is not trusted: {reason(error)}",
                 hint="pip config set global.cert FILE  # the certificates of your network",
             ) from error
-        except requests.exceptions.ConnectionError as error:
-            raise self._given_up(no_network(parts.hostname, reason(error))) from error
         except BROKEN as error:
-            raise self._given_up(f"cannot read {redact(url)}: {reason(error)}") from error
+            why = f"cannot read {redact(url)}: {reason(error)}"
+            why = no_network(parts.hostname, reason(error)) if is_unconnected(error) else why
+            raise self._given_up(why) from error
         except (requests.exceptions.RequestException, OSError, ValueError) as error:
             # A ValueError is about the URL, a redirect's or the proxy's, and quotes it, passwords and all.
             why = "not a usable URL or proxy" if isinstance(error, ValueError) else reason(error)
