@@ -95,7 +95,7 @@ def test_a_label_that_names_another_lock_is_said(
     inspected = altered(built, tmp_path, alter)
     (finding,) = (each for each in inspected.findings if each.code == "label-disagrees")
     inside = f"is sha256:{sha256(built[1])}" if has_lock else "is not there"
-    why = f"the label vllm-mods.lock says sha256:0, and the lock inside has has {inside}"
+    why = f"the label vllm-mods.lock says sha256:0, and the lock inside {inside}"
     assert (finding.message, finding.path) == (why, pairing_lock.PLACE)
     assert "other" not in inspected.labels
     if not has_lock:

