@@ -140,7 +140,6 @@ def _ask_tree(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
 
 
 def _default_target(asked: ServeArguments, access: Access) -> str:
-    """Return the newest release that the pairing is for."""
     if asked.vllm is None:
         what = f"pairing `{asked.name}` does not say its vLLM" if asked.name else "no tree is named"
         raise UsageError(f"{what}: no vLLM to check against was named", hint="--target TREE")

@@ -65,7 +65,6 @@ def command(
 
 
 def _check_unused(start: StartOptions) -> None:
-    """Raise ``UsageError`` for an option that only what starts a container has a place for."""
     for name, value, default in zip(start._fields, start, StartOptions(), strict=True):
         if value != default:
             raise UsageError(

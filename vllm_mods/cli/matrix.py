@@ -128,7 +128,6 @@ def _print(form: str, written: str, words: str, output: str | None, *, ok: bool)
 
 
 def _refuse_beside_against(form: str, **given: Any) -> None:
-    """Raise ``UsageError`` for what has no meaning where two trees are compared."""
     beside = [f"--{name}" for name, value in given.items() if value]
     beside += [] if form in against_forms.FORMS else [f"--format {form}"]
     if beside:

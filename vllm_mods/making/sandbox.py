@@ -109,7 +109,6 @@ def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
 def _exchange(
     command: Sequence[str], job: SandboxJob, environ: Mapping[str, str] | None, errors: IO[bytes]
 ) -> bytes:
-    """Hand the job to the supervisor, and return what it answers."""
     sent = json.dumps(
         {
             **job._replace(files={})._asdict(),
@@ -266,7 +265,6 @@ def _folders(above: str, path: str) -> Iterator[str]:
 
 
 def _shown(path: str) -> Iterator[str]:
-    """Yield what shows a file or folder of the system read-only."""
     if os.path.islink(path):
         yield from ("--symlink", os.readlink(path), path)
     elif os.path.exists(path):

@@ -141,7 +141,6 @@ def _differences(
 
 
 def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
-    """Return a table: what two templates keep of the cache in each conversation, and what they lose."""
     rows = [("", first.template.name, second.template.name)]
     rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
     before, after = count_weights(first.every), count_weights(second.every)

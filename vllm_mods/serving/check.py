@@ -43,10 +43,7 @@ class ServeAnswer(NamedTuple):
 
 
 def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
-    """Hold a command against a tree with the changes of its mods in it.
-
-    Raises ``TreeError`` if a file of the tree cannot be read.
-    """
+    """Hold a command against a tree with its mods in. Raises ``TreeError`` for one unreadable."""
     checker = _Checker(known, serving)
     return ServeAnswer(tuple(dict.fromkeys(checker.faults())), len(checker.parsed.uses))
 
