@@ -75,12 +75,7 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
     vllm-mods.toml does not trust is not built. A tag that names another image is not moved.
     """
     result = build(pairing=pairing, lock=lock, tag=tag, **given)
-    named = [
-        word
-        for name, value in (("--lock", lock), ("--image", tag))
-        if value
-        for word in (name, value)
-    ]
+    named = (*(("--lock", lock) if lock else ()), *(("--image", tag) if tag else ()))
     return report.build(result, [pairing, *named], output=given["output"])
 
 
