@@ -219,9 +219,7 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
     result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
     notes = [
         faults.note(
-            FindingCode.MOD_UNREAD,
-            name,
-            f"was not checked: {why}; what the mod adds is unknown",
+            FindingCode.MOD_UNREAD, name, f"was not checked: {why}; what the mod adds is unknown"
         )
         for name, why in asked.missing
     ]

@@ -33,12 +33,7 @@ from vllm_mods.report.reply import Reply
 @options.pairing
 @option("--vllm SPEC", "Only releases in this range, such as '>=0.19,<0.22'.")
 @option("--pre", "Include pre-releases.")
-@option(
-    "--tree TREE",
-    "Check these trees instead of releases.",
-    "trees",
-    multiple=True,
-)
+@option("--tree TREE", "Check these trees instead of releases.", "trees", multiple=True)
 @option(
     "--against BASE..HEAD",
     "Print only what changes from one tree to another: two releases, or two revisions of the clone here or of --commits.",

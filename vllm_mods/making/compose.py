@@ -285,8 +285,7 @@ def written(
     except UnicodeEncodeError as error:
         line = error.object[error.object.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
         raise Refused(
-            f"a path is not UTF-8, so mod.toml cannot name it: {line!a}",
-            hint="rename the file",
+            f"a path is not UTF-8, so mod.toml cannot name it: {line!a}", hint="rename the file"
         ) from error
 
 

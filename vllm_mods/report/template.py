@@ -12,13 +12,7 @@ from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.template_verdict import verdict
 from vllm_mods.report.text import columns
-from vllm_mods.templates.check import (
-    CaseOutcome,
-    TemplateChecked,
-    Weight,
-    count_weights,
-    weight,
-)
+from vllm_mods.templates.check import CaseOutcome, TemplateChecked, Weight, count_weights, weight
 from vllm_mods.templates.client_requests import clients as known_clients
 from vllm_mods.templates.client_table import Row
 from vllm_mods.templates.model_texts import TextsBack
