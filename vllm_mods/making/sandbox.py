@@ -196,9 +196,6 @@ def _checked(path: str, job: SandboxJob) -> str:
     )
 
 
-# --- bubblewrap
-
-
 def _bubblewrap(job: SandboxJob) -> list[str]:
     """Return the words that start Python in bubblewrap. Raises ``Refused`` where it is not installed."""
     program = shutil.which("bwrap")
@@ -274,9 +271,6 @@ def _shown(path: str) -> Iterator[str]:
 def _system_python() -> str | None:
     """Return the Python of the system; None if it has none, and this one is shown."""
     return shutil.which("python3", path=_PATH)
-
-
-# --- container engines
 
 
 def _engine(job: SandboxJob, container: ImageInEngine) -> Iterator[str]:
