@@ -19,20 +19,11 @@ from vllm_mods.templates.model_texts import TextsBack
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Replayed
-from vllm_mods.templates.source import SPECIAL, Template
+from vllm_mods.templates.source import SPECIAL, About, Template
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})
-_SAID = (
-    "version",
-    "summary",
-    "license",
-    "content_format",
-    "families",
-    "tool_call_parser",
-    "other_tool_call_parsers",
-    "reasoning_parser",
-)
+_SAID = tuple(name for name in About._fields if name not in {"name", "kwargs"})
 
 
 def listed(templates: Sequence[Template], faults: Sequence[ManifestError]) -> Reply:

@@ -114,11 +114,8 @@ def object_problems(
             message = f"{cls.node.name} has no {where!r}, but this is not certain: {anything}"
             yield note(FindingCode.JSON_UNCLEAR, "", message)
         elif key in fields:
-            yield ServeFault(
-                FindingCode.JSON_KEY,
-                "",
-                f"{where!r} is set by {cls.node.name} itself and cannot be given",
-            )
+            message = f"{where!r} is set by {cls.node.name} itself and cannot be given"
+            yield ServeFault(FindingCode.JSON_KEY, "", message)
         else:
             near = nearest(key, settable)
             meant = f"; did you mean {near!r}?" if near else ""
