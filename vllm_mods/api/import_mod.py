@@ -75,8 +75,6 @@ def import_mod(
 
 
 class _ModImport(NamedTuple):
-    """One call of ``import_mod``."""
-
     path: str
     terms: ImportTerms
     access: Access
@@ -149,7 +147,6 @@ class _ModImport(NamedTuple):
         )
 
     def over_releases(self, source: ModSource) -> NewMod:
-        """Make a mod of what the script does on every release of the range."""
         spec = self.terms.vllm
         if spec is None:
             raise UsageError(

@@ -112,7 +112,6 @@ def run_matrix(
 
 
 def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:
-    """Yield what the tables of clients beside the mods' chat templates say."""
     from vllm_mods.api.template_clients import client_notes  # noqa: PLC0415  (for a page alone)
     from vllm_mods.templates.source import open_template  # noqa: PLC0415
 

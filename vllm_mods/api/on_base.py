@@ -66,10 +66,7 @@ def lock_path(library: Library, name: str, named: str | None) -> str:
 
 
 def find_lock(library: Library, name: str, named: str | None) -> tuple[ReadLock, tuple[str, ...]]:
-    """Read a pairing's lock; the second is its path if it is a file of the library, which is trusted as that is.
-
-    Raises as ``read_lock``.
-    """
+    """Read a pairing's lock; the second is its path if it is the library's, and trusted as that."""
     path = lock_path(library, name, named)
     is_beside = named is None and path == _beside(library, name)
     return read_lock(library, path, name), (path,) if is_beside else ()

@@ -105,7 +105,10 @@ def port(
         return _port(job, access)
     finally:
         if output is not None:
-            _remove_unchanged(library.load(mod), copy, library)
+            # a copy to which nothing was added would only stand in the way of the next try
+            files = library.files(library.load(mod))
+            if set(reading.paths_below(copy.directory)) == files.keys():
+                shutil.rmtree(copy.directory)
 
 
 def continue_port(
@@ -168,7 +171,6 @@ def _port(job: Job, access: Access) -> PortResult:
 
 
 def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
-    """Raise ``UsageError`` for a variant that has no patches to port."""
     if variant.replace:
         why = "replaces text; `port` can only port patches"
     elif not variant.patches:
@@ -200,12 +202,6 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
     return load_mod(place, library.roots)
 
 
-def _remove_unchanged(mod: Mod, copy: Mod, library: Library) -> None:
-    """Remove a copy to which nothing was added: it would only stand in the way of the next try."""
-    if set(reading.paths_below(copy.directory)) == library.files(mod).keys():
-        shutil.rmtree(copy.directory)
-
-
 def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
     """Write a variant, and the target into a mod.lock that is of the mod as it was; return the variant's files."""
     files = dict(new.files)
@@ -220,7 +216,6 @@ def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
 
 
 def _needless(job: Job, new: NewVariant) -> tuple[str, ...]:
-    """Return a note if a variant of the mod would do as well."""
     before = planner.plan_alone(job.mod, job.target)
     if before.variant is None or before.changes != new.planned.changes:
         return ()

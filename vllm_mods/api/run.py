@@ -21,10 +21,7 @@ from vllm_mods.running.service import LOCK_LABEL, Service, StartOptions, line, s
 
 
 class ServedPairing(NamedTuple):
-    """The container of a pairing, and the ``lock`` that its image has to have: its sha256.
-
-    ``site_root`` is where the image has its vLLM.
-    """
+    """A pairing's container; the sha256 of its image's ``lock``, and where that has its vLLM."""
 
     service: Service
     lock: str

@@ -140,7 +140,6 @@ def _ask_tree(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
 
 
 def _default_target(asked: ServeArguments, access: Access) -> str:
-    """Return the newest release that the pairing is for."""
     if asked.vllm is None:
         what = f"pairing `{asked.name}` does not say its vLLM" if asked.name else "no tree is named"
         raise UsageError(f"{what}: no vLLM to check against was named", hint="--target TREE")
@@ -220,9 +219,7 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
     result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
     notes = [
         faults.note(
-            FindingCode.MOD_UNREAD,
-            name,
-            f"was not checked: {why}; what the mod adds is unknown",
+            FindingCode.MOD_UNREAD, name, f"was not checked: {why}; what the mod adds is unknown"
         )
         for name, why in asked.missing
     ]

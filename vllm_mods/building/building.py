@@ -26,10 +26,7 @@ _TRIPLETS = ("x86_64-linux-gnu", "aarch64-linux-gnu")
 
 
 class Drafted(NamedTuple):
-    """What an image will hold: ``entries`` are those of its layer, the lock's with no bytes yet.
-
-    ``lock`` says all of it.
-    """
+    """What an image will hold: the ``entries`` of its layer, the ``lock``'s with no bytes yet."""
 
     lock: PairingLock
     entries: tuple[TarEntry, ...]

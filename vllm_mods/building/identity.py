@@ -222,7 +222,6 @@ def of_indexes(indexes: Sequence[Index], images: Sequence[Base]) -> Iterator[Fin
 
 
 def _values(what: str, wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield a finding for each key whose value is not the one that the lock makes."""
     for key in sorted(wanted.keys() | actual.keys()):
         if wanted.get(key) != actual.get(key):
             yield differs(

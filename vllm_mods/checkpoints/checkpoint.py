@@ -30,10 +30,7 @@ class Checkpoint(NamedTuple):
 
 
 class ModelFiles(Protocol):
-    """Where the files of one checkpoint lie: their ``names``, and the model as it was named.
-
-    ``commit`` is the one on the Hub.
-    """
+    """Where a checkpoint's files lie: ``names``, the model as named, the ``commit`` on the Hub."""
 
     name: str
     commit: str | None

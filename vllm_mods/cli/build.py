@@ -55,15 +55,9 @@ def lock_command(
 @options.pairing_name
 @options.base
 @option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
-@option(
-    "--output WHERE",
-    "docker, oci:DIR or registry:REF [the engine that has the base].",
-)
+@option("--output WHERE", "docker, oci:DIR or registry:REF [the engine that has the base].")
 @option("--tag T", "The tag of the image [PAIRING:VLLM-LOCK].")
-@option(
-    "--platform OS/ARCH",
-    "One platform of the lock [all, if the base is an index].",
-)
+@option("--platform OS/ARCH", "One platform of the lock [all, if the base is an index].")
 @options.library
 @options.network
 @options.json_output
@@ -75,22 +69,14 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
     vllm-mods.toml does not trust is not built. A tag that names another image is not moved.
     """
     result = build(pairing=pairing, lock=lock, tag=tag, **given)
-    named = [
-        word
-        for name, value in (("--lock", lock), ("--image", tag))
-        if value
-        for word in (name, value)
-    ]
+    named = (*(("--lock", lock) if lock else ()), *(("--image", tag) if tag else ()))
     return report.build(result, [pairing, *named], output=given["output"])
 
 
 @click.command(name="upgrade")
 @options.pairing_name
 @option("--to VERSION", "The vLLM version to move to [the current one].")
-@option(
-    "--base REF",
-    "The base image [the pairing's, with that version in its tag].",
-)
+@option("--base REF", "The base image [the pairing's, with that version in its tag].")
 @option("--output WHERE", "As for `build` [the engine that has the base].")
 @options.own_library
 @options.network

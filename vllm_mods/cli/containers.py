@@ -31,8 +31,7 @@ starting = options.grouped(
         "The cache of models from the Hub [$HF_HOME, else ~/.cache/huggingface].",
     ),
     option(
-        "--model-folder DIR",
-        "The model's folder, for a pairing that names a path [that path].",
+        "--model-folder DIR", "The model's folder, for a pairing that names a path [that path]."
     ),
     option("--restart POLICY", "When.", default="unless-stopped", show_default=True),
 )

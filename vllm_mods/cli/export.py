@@ -45,14 +45,12 @@ def command(
     if not library.has(what):
         if as_json:
             raise UsageError(
-                f"--json needs a mod, and there is no mod named `{what}`",
-                hint="vllm-mods list",
+                f"--json needs a mod, and there is no mod named `{what}`", hint="vllm-mods list"
             )
         return _write_pairing(library, what, form, start, output)
     if library.has_pairing(what):
         raise UsageError(
-            f"`{what}` is the name of both a mod and a pairing",
-            hint="rename one of them",
+            f"`{what}` is the name of both a mod and a pairing", hint="rename one of them"
         )
     if output is None:
         raise UsageError(
@@ -65,7 +63,6 @@ def command(
 
 
 def _check_unused(start: StartOptions) -> None:
-    """Raise ``UsageError`` for an option that only what starts a container has a place for."""
     for name, value, default in zip(start._fields, start, StartOptions(), strict=True):
         if value != default:
             raise UsageError(

@@ -34,8 +34,7 @@ _of_mods = options.grouped(
         "For a mod: run its script in a container of this image, which must contain vLLM.",
     ),
     option(
-        "--tree TREE",
-        "For a mod: the vLLM that it was written for. Its script runs on a copy.",
+        "--tree TREE", "For a mod: the vLLM that it was written for. Its script runs on a copy."
     ),
 )
 
@@ -54,11 +53,7 @@ _of_mods = options.grouped(
 @options.access
 @options.json_output
 def command(
-    path: str,
-    folder: str | None,
-    terms: ImportTerms,
-    access: Access,
-    **of_recipes: Any,
+    path: str, folder: str | None, terms: ImportTerms, access: Access, **of_recipes: Any
 ) -> Reply:
     """Make a pairing from a recipe, or a mod from a launcher's mod folder or zip.
 

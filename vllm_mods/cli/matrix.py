@@ -33,12 +33,7 @@ from vllm_mods.report.reply import Reply
 @options.pairing
 @option("--vllm SPEC", "Only releases in this range, such as '>=0.19,<0.22'.")
 @option("--pre", "Include pre-releases.")
-@option(
-    "--tree TREE",
-    "Check these trees instead of releases.",
-    "trees",
-    multiple=True,
-)
+@option("--tree TREE", "Check these trees instead of releases.", "trees", multiple=True)
 @option(
     "--against BASE..HEAD",
     "Print only what changes from one tree to another: two releases, or two revisions of the clone here or of --commits.",
@@ -128,7 +123,6 @@ def _print(form: str, written: str, words: str, output: str | None, *, ok: bool)
 
 
 def _refuse_beside_against(form: str, **given: Any) -> None:
-    """Raise ``UsageError`` for what has no meaning where two trees are compared."""
     beside = [f"--{name}" for name, value in given.items() if value]
     beside += [] if form in against_forms.FORMS else [f"--format {form}"]
     if beside:

@@ -86,7 +86,8 @@ def command(
             "no vLLM was named for the diff or the command",
             hint="--tree TREE; for a diff, --tree auto finds the release",
         )
-    diff, diff_name = _read_diff(diff_file)
+    diff = None if diff_file is None else named_files.read(diff_file)
+    diff_name = "stdin" if diff_file == "-" else diff_file or ""
     if spec == "auto" and diff is not None:
         tree = find_release(access, diff, diff_name)
     else:
@@ -102,10 +103,3 @@ def command(
         **given,
     )
     return report.new(result)
-
-
-def _read_diff(path: str | None) -> tuple[bytes | None, str]:
-    """Return a diff, None where none is named, and what messages call it."""
-    return (
-        (None, "") if path is None else (named_files.read(path), "stdin" if path == "-" else path)
-    )

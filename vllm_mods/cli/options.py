@@ -137,13 +137,9 @@ pairing = option(
     "Use the mods and templates of this pairing, then MOD.",
     shell_complete=complete_pairings,
 )
-base = option(
-    "--base REF",
-    "The base image [the one that the pairing or its lock names].",
-)
+base = option("--base REF", "The base image [the one that the pairing or its lock names].")
 platform = option(
-    "--platform OS/ARCH",
-    "The image of an index to read, such as linux/arm64 [this machine's].",
+    "--platform OS/ARCH", "The image of an index to read, such as linux/arm64 [this machine's]."
 )
 target_in_image = option(
     "--target-in-image DIR",
@@ -157,8 +153,7 @@ others = option(
     multiple=True,
 )
 verify = option(
-    "--verify",
-    "Download each release's whole wheel once and check its hash from the index.",
+    "--verify", "Download each release's whole wheel once and check its hash from the index."
 )
 target_folder = option(
     "--target DIR",

@@ -102,8 +102,6 @@ class _DiffReader:
                 hint="put the whole file into the mod's overlay",
             )
 
-    # --- one file -----------------------------------------------------------
-
     def git_file(self) -> FileDiff:
         start = self.at
         self.no_carriage_return(self.lines[start])
@@ -254,8 +252,6 @@ class _DiffReader:
             raise self.fail(f"a {kinds.get(mode & 0o170000, 'special file')} cannot be patched")
         return mode & 0o777
 
-    # --- names --------------------------------------------------------------
-
     def side(self, marker: bytes, prefix: bytes) -> str | None:
         line = self.lines[self.at]
         self.no_carriage_return(line)
@@ -280,8 +276,6 @@ class _DiffReader:
         except diff_names.BadName as error:
             raise self.fail(error.why, hint=error.hint) from error
         return f"{self.root}/{name}" if self.root else name
-
-    # --- hunks --------------------------------------------------------------
 
     def hunks(self) -> tuple[Hunk, ...]:
         hunks: list[Hunk] = []

@@ -166,7 +166,6 @@ class LockDifference(NamedTuple):
     after: str | None
 
     def __str__(self) -> str:
-        """Say it on one line."""
         before, after = (_short(text) for text in (self.before, self.after))
         return f"{self.path}: {before} → {after}"
 

@@ -67,10 +67,7 @@ class Parts(NamedTuple):
 
 
 class Composed(NamedTuple):
-    """A mod as files by their names in its folder, what the plan says, and what nobody could know.
-
-    ``parts`` are those of its one variant.
-    """
+    """A mod's files by name, its plan, what nobody could know, and the ``parts`` of its variant."""
 
     mod: Mod
     files: dict[str, bytes]
@@ -182,7 +179,6 @@ def compose(
 def _parts(
     wanted: Wanted, effect: ModEffect, tree: Tree, context: int
 ) -> tuple[dict[str, bytes], Parts]:
-    """Return the files that an effect makes, and the variant that has them."""
     variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
     files = {one.file: one.data for one in effect.fetched}
     names = _names(effect.templates)
@@ -247,7 +243,6 @@ def _diff(change: FileChange, context: int) -> bytes:
 
 
 def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
-    """Hold what the mod would do against what it was made of."""
     planned = composed.planned
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
@@ -290,8 +285,7 @@ def written(
     except UnicodeEncodeError as error:
         line = error.object[error.object.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
         raise Refused(
-            f"a path is not UTF-8, so mod.toml cannot name it: {line!a}",
-            hint="rename the file",
+            f"a path is not UTF-8, so mod.toml cannot name it: {line!a}", hint="rename the file"
         ) from error
 
 

@@ -136,7 +136,6 @@ def _read(old: str, new: str, line: int, body: bytes, where: str) -> FileDiff:
 
 
 def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> FileChange:
-    """Return what a part changes in the file that it means."""
     candidates = _candidates(part.old, paths) or _candidates(part.new, paths)
     texts = {path: tree.read(path) or b"" for path in candidates}
     stated = {path: text for path, text in texts.items() if _is_at_its_lines(part.file, text)}

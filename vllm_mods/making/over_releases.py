@@ -125,7 +125,6 @@ class _Maker:
         return variants
 
     def makes(self, composed: Composed, tree: Tree, effect: ModEffect) -> bool:
-        """Return True if a variant makes the changes of an effect on the tree that it is of."""
         variant = composed.mod.variants[0]
         if variant.python != effect.python or len(variant.templates) != len(effect.templates):
             return False

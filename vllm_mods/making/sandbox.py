@@ -109,7 +109,6 @@ def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
 def _exchange(
     command: Sequence[str], job: SandboxJob, environ: Mapping[str, str] | None, errors: IO[bytes]
 ) -> bytes:
-    """Hand the job to the supervisor, and return what it answers."""
     sent = json.dumps(
         {
             **job._replace(files={})._asdict(),
@@ -197,9 +196,6 @@ def _checked(path: str, job: SandboxJob) -> str:
     )
 
 
-# --- bubblewrap
-
-
 def _bubblewrap(job: SandboxJob) -> list[str]:
     """Return the words that start Python in bubblewrap. Raises ``Refused`` where it is not installed."""
     program = shutil.which("bwrap")
@@ -266,7 +262,6 @@ def _folders(above: str, path: str) -> Iterator[str]:
 
 
 def _shown(path: str) -> Iterator[str]:
-    """Yield what shows a file or folder of the system read-only."""
     if os.path.islink(path):
         yield from ("--symlink", os.readlink(path), path)
     elif os.path.exists(path):
@@ -276,9 +271,6 @@ def _shown(path: str) -> Iterator[str]:
 def _system_python() -> str | None:
     """Return the Python of the system; None if it has none, and this one is shown."""
     return shutil.which("python3", path=_PATH)
-
-
-# --- container engines
 
 
 def _engine(job: SandboxJob, container: ImageInEngine) -> Iterator[str]:

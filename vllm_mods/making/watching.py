@@ -62,7 +62,6 @@ class WatchedCommand(NamedTuple):
     argv: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Name it with its line."""
         text = " ".join(self.argv[self.argv[0] == "exit" :])
         text = text if len(text) <= 70 else f"{text[:67]}..."
         return f"{self.place}: `{text}`" if self.place else f"`{text}`"

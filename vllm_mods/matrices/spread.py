@@ -92,7 +92,6 @@ class _Lanes:
         return outcome
 
     def end(self) -> None:
-        """Let the processes end."""
         for process in self._processes:
             process.shutdown()
 

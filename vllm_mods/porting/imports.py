@@ -34,10 +34,7 @@ class Move(NamedTuple):
 def follow(
     cuts: Sequence[FileChange], findings: Sequence[Finding], base: Tree, target: Tree
 ) -> Repair:
-    """Let imports that the mod adds, and that fail, follow what upstream moved.
-
-    Raises ``TreeError`` for a tree that cannot be read.
-    """
+    """Let failing imports of the mod follow what upstream moved. Raises ``TreeError``."""
     cache = SummaryCache()
     before, now = World(base, {}, cache), World(target, {}, cache)
     failed = (finding for finding in findings if finding.level is Level.ERROR)
@@ -72,7 +69,6 @@ def _module(path: str, node: ast.ImportFrom) -> str:
 def _moves(
     before: World, now: World, path: str, tree: ast.Module, lines: Collection[int | None]
 ) -> Iterator[Move]:
-    """Yield the names of imports on some lines that have another home by now."""
     for node in (one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)):
         module = _module(path, node)
         for alias in node.names:
@@ -81,7 +77,6 @@ def _moves(
 
 
 def _symbols(world: World, module: str, name: str) -> list[Symbol]:
-    """Return what a name of a module means, as far as a world knows it."""
     answer = world.imported("", Import(level=0, module=module, name=name, line=0))
     named = answer.symbols if answer.exists else ()
     return [one for one in named if one.binding is not None or one.module]

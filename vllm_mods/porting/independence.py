@@ -19,8 +19,6 @@ _NAMED = (*_SCOPES, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 _OWN = {("self",), ("cls",)}
 _QUIET = {"logger", "logging", "warnings", "print", "super()"}
 """Roots of calls that change nothing that a neighbour could see."""
-
-
 _Exit = tuple[ast.stmt, list[ast.stmt]]
 """A statement that leaves a function or a loop, and what then does not run."""
 

@@ -16,8 +16,6 @@ from vllm_mods.porting import outline
 from vllm_mods.porting.outline import Outline
 
 Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]
-
-
 MARKED = frozenset({FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_ADD})
 """Codes of the problems that a conflict marker shows."""
 

@@ -19,10 +19,7 @@ _BROKEN = 128  # exit codes below it count conflicts
 def merge(
     base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
 ) -> list[Lines | Clash]:
-    """Merge with ``git merge-file``, or with our own diff3 where there is no git.
-
-    Raises ``TreeError`` if git fails.
-    """
+    """Merge with ``git merge-file`` (``TreeError`` if it fails), else with our own diff3."""
     if shutil.which("git") is None:
         return diff3.merge(base, ours, theirs)
     long = _longer_than_all(line for text in (base, ours, theirs) for line in text)

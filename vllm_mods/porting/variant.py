@@ -28,10 +28,7 @@ class NewVariant(NamedTuple):
 
 
 def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]:
-    """Return what the patches of a variant change in the tree they were written for.
-
-    Raises ``Refused`` if they do not go in there.
-    """
+    """Return what a variant's patches change in the tree that they are for. Raises ``Refused``."""
     planned = planner.plan_alone(mod, tree, variant)
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
@@ -44,10 +41,7 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
 
 
 def nearest(mod: Mod, version: str | None, locked: Lock | None) -> Variant:
-    """Return the variant to port to a version: the one whose range begins nearest to it.
-
-    A variant whose range names it comes first.
-    """
+    """Return the variant whose range names a version, else the one that begins nearest to it."""
     named = [one for one in mod.variants if versions.in_range(version, one.vllm)]
     if named or version is None:
         return (named or list(mod.variants))[-1]
@@ -100,10 +94,7 @@ def between(releases: Releases, base: Tree | None, target: Tree) -> Iterator[Tre
 
 
 def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: Tree) -> None:
-    """Hold the files of a base against the hashes that mod.lock has for its release.
-
-    Raises ``Refused`` if they are others.
-    """
+    """Raise ``Refused`` if the files of a base are not those of which mod.lock has the hashes."""
     known = [
         {file.path: file.before for file in state.files}
         for version, state in states(lock_entries.current(mod), variant)

@@ -56,7 +56,6 @@ def _written(result: NewMod) -> Iterator[str]:
 
 
 def _remarks(result: NewMod) -> Iterator[str]:
-    """Yield what one should know of a mod, and what only its author can say."""
     findings = result.planned.findings if result.planned else ()
     yield from notes((*result.notes, *(finding.message for finding in findings)))
     # a line for each stretch of releases with the same variant, or the same reason for none

@@ -69,7 +69,6 @@ def request(message: str, diff: str) -> RequestText:
 
 
 def _cut(text: str, room: int) -> str:
-    """Return a text without its end, as far as there is room."""
     if len(text) <= room:
         return text.rstrip("\n")
     return f"{text[: max(0, room)].rpartition(chr(10))[0]}\n… and more: see the branch"

@@ -12,33 +12,18 @@ from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.template_verdict import verdict
 from vllm_mods.report.text import columns
-from vllm_mods.templates.check import (
-    CaseOutcome,
-    TemplateChecked,
-    Weight,
-    count_weights,
-    weight,
-)
+from vllm_mods.templates.check import CaseOutcome, TemplateChecked, Weight, count_weights, weight
 from vllm_mods.templates.client_requests import clients as known_clients
 from vllm_mods.templates.client_table import Row
 from vllm_mods.templates.model_texts import TextsBack
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Replayed
-from vllm_mods.templates.source import SPECIAL, Template
+from vllm_mods.templates.source import SPECIAL, About, Template
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})
-_SAID = (
-    "version",
-    "summary",
-    "license",
-    "content_format",
-    "families",
-    "tool_call_parser",
-    "other_tool_call_parsers",
-    "reasoning_parser",
-)
+_SAID = tuple(name for name in About._fields if name not in {"name", "kwargs"})
 
 
 def listed(templates: Sequence[Template], faults: Sequence[ManifestError]) -> Reply:
@@ -141,7 +126,6 @@ def _differences(
 
 
 def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
-    """Return a table: what two templates keep of the cache in each conversation, and what they lose."""
     rows = [("", first.template.name, second.template.name)]
     rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
     before, after = count_weights(first.every), count_weights(second.every)

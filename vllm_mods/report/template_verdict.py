@@ -57,7 +57,6 @@ def _faults(result: TemplateChecked) -> Iterator[str]:
 
 
 def _losses(result: TemplateChecked, level: Level) -> Iterator[str]:
-    """Yield what it does to which conversations, of the findings of a level."""
     losses: dict[str, list[str]] = {}
     for replay in result.replays:
         asked = replay.conversation.title or replay.conversation.name

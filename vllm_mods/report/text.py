@@ -9,8 +9,6 @@ from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 
 Paint = Callable[..., str]
 """Colours as a verdict is coloured: its word, or words that are given behind it."""
-
-
 WIDTH = 100
 
 MEANING = {

@@ -43,10 +43,7 @@ class ServeAnswer(NamedTuple):
 
 
 def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
-    """Hold a command against a tree with the changes of its mods in it.
-
-    Raises ``TreeError`` if a file of the tree cannot be read.
-    """
+    """Hold a command against a tree with its mods in. Raises ``TreeError`` for one unreadable."""
     checker = _Checker(known, serving)
     return ServeAnswer(tuple(dict.fromkeys(checker.faults())), len(checker.parsed.uses))
 
@@ -92,8 +89,6 @@ class _Checker:
         for name, terms in self.served.values():
             yield from (note(FindingCode.CLIENT_LOSES, name, text) for text in terms.clients)
 
-    # --- flags
-
     def use(self, use: Use) -> Iterator[ServeFault]:
         if use.flag is None:
             yield self.no_flag(use)
@@ -122,11 +117,8 @@ class _Checker:
             names = " or ".join(use.candidates[:_SHOWN])
             if len(use.candidates) > _SHOWN:
                 names += f" or {len(use.candidates) - _SHOWN} others"
-            return ServeFault(
-                FindingCode.FLAG_AMBIGUOUS,
-                use.typed,
-                f"is an abbreviation of {names}: write the full name",
-            )
+            message = f"is an abbreviation of {names}: write the full name"
+            return ServeFault(FindingCode.FLAG_AMBIGUOUS, use.typed, message)
         head = use.typed.partition(".")[0]
         known = list(self.flags.by_name)
         if head.startswith("--no-"):
@@ -212,8 +204,6 @@ class _Checker:
                 message = f"vLLM does not read {key!r}: {meant}it reads {', '.join(keys)}"
                 yield ServeFault(FindingCode.JSON_KEY, use.typed, message, near)
 
-    # --- the command as a whole
-
     def repeated(self) -> Iterator[ServeFault]:
         whole = Counter(u.name for u in self.parsed.uses if u.flag and not u.keys)
         by_key = {u.name for u in self.parsed.uses if u.keys}
@@ -286,8 +276,6 @@ class _Checker:
                         )
                 case _:
                     pass
-
-    # --- what the pairing brings
 
     def mod(self, mod: ModPlan) -> Iterator[ServeFault]:
         name = mod.mod.name

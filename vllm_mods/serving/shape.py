@@ -151,7 +151,6 @@ def _of_collection(sources: ModuleSources, hint: Hint) -> FlagShape:
 
 
 def _of_type(node: ast.AST, before: FlagShape) -> FlagShape:
-    """Return the shape with the type that ``add_argument`` is told."""
     name = dotted(node.func if isinstance(node, ast.Call) else node) or ""
     if isinstance(node, ast.Call) and name in {"optional_type", "parse_type"} and node.args:
         return _of_type(node.args[0], before)._replace(optional=name == "optional_type")

@@ -51,10 +51,7 @@ class ModuleSources:
         self._parsed: dict[str, ast.Module | None] = {}
 
     def parse(self, path: str) -> ast.Module | None:
-        """Return a file's syntax tree, ``None`` if there is no such file or it is no Python.
-
-        Raises ``TreeError`` if it cannot be read.
-        """
+        """Return a file's syntax tree, None if it is missing or no Python. Raises ``TreeError``."""
         if path not in self._parsed:
             data = self.tree.read(path)
             self._parsed[path] = None if data is None else syntax_tree.module(data)

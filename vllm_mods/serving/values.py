@@ -114,11 +114,8 @@ def object_problems(
             message = f"{cls.node.name} has no {where!r}, but this is not certain: {anything}"
             yield note(FindingCode.JSON_UNCLEAR, "", message)
         elif key in fields:
-            yield ServeFault(
-                FindingCode.JSON_KEY,
-                "",
-                f"{where!r} is set by {cls.node.name} itself and cannot be given",
-            )
+            message = f"{where!r} is set by {cls.node.name} itself and cannot be given"
+            yield ServeFault(FindingCode.JSON_KEY, "", message)
         else:
             near = nearest(key, settable)
             meant = f"; did you mean {near!r}?" if near else ""
@@ -195,7 +192,6 @@ def _early(sources: ModuleSources, cls: ClassPlace, field: ConfigField) -> list[
 def _in_bounds(
     sources: ModuleSources, cls: ClassPlace, field: ConfigField, value: float, at: str = ""
 ) -> Iterator[ServeFault]:
-    """Yield a problem if a number is out of the bounds of its field."""
     if not all(one.lets_none_through for one in _early(sources, cls, field)):
         return
     if not all(getattr(operator, name)(value, bound) for name, bound in field.bounds):
@@ -319,10 +315,7 @@ def _is_number(text: str) -> bool:
 
 
 def adapter_problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[ServeFault]:
-    """Yield what is wrong with an adapter: ``name=path``, or a JSON object.
-
-    ``--lora-modules`` has an action of its own, which reads it.
-    """
+    """Yield what is wrong with an adapter: ``name=path`` or an object. Its own action reads it."""
     if not text or ("=" in text and "," not in text):
         return
     many = hints.hints(sources, shape.field.annotation) if shape.field else ()

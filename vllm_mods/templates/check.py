@@ -259,7 +259,6 @@ def _shorten(text: str) -> str:
 
 
 def _first_difference(expected: str, prompt: str) -> str:
-    """Say where a prompt leaves what was expected."""
     sides = [text.split("\n") for text in (expected, prompt)]
     same = len(os.path.commonprefix(sides))  # noqa: RUF071  (lines are meant)
     first, second = (

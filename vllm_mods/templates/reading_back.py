@@ -27,8 +27,6 @@ _TAG = re.compile(r"<\|[^<>|\s]+\|?>|<[^<>|\s]+\|>|\[/?[A-Z_]{2,}\]")
 _SHOWN = 160
 ParserPair = tuple[str | None, str | None]
 """The names of a tool parser and of a reasoning parser."""
-
-
 TOOLS = (
     replay.tool("look_up", word="string"),
     replay.tool("write", text="string", count="integer", share="number", wide="boolean", tags="array", more="object"),

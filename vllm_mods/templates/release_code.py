@@ -30,8 +30,6 @@ STANDARD = (
     "weakref", "xml.etree.ElementTree", "xml.parsers.expat", "xml.sax.saxutils",
 )  # fmt: skip
 """What may be imported of the standard library; it is imported before the process is locked."""
-
-
 _OWN = ("vllm.parser", "vllm.reasoning", "vllm.tool_parsers")
 _OWN_OF_ENDPOINTS = (
     "vllm.entrypoints.anthropic.",
