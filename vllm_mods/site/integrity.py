@@ -140,7 +140,6 @@ def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
 
 
 def _bytecode(place: ReceiptPlace, path: str, applied: Receipt) -> Iterator[Finding]:
-    """Find bytecode that Python would run in place of the patched source."""
     removed = {file.path: file.before for file in applied.files if file.kind == receipt.BYTECODE}
     source = place.read(path)
     folder = bytecode.cache(path)
