@@ -143,8 +143,7 @@ class PatchingStep:
             return
         renamed = file.new_path not in (None, file.old_path)
         if renamed and self.view.read(file.new_path or "") is not None:
-            new = f"{file.new_path} already exists"
-            message = f"{new}, so {file.old_path} cannot be renamed to it"
+            message = f"{file.new_path} already exists, so {file.old_path} cannot be renamed to it"
             self.fail(FindingCode.FILE_THERE, message, path=file.new_path)
             return
         if file.new_path is None:

@@ -104,10 +104,7 @@ def parts_of(
 def forward(
     plan: ModPlan, parts: tuple[Part, ...], tree: Tree, *, beneath: Tree | None = None
 ) -> ModPlan:
-    """Return the plan of a variant with its parts put in, or with what is wrong with them.
-
-    ``beneath`` is the tree as it was before other mods changed it.
-    """
+    """Return a plan with its parts in, or what is wrong; ``beneath`` lacks what other mods did."""
     view = LayeredTree(tree)
     below = LayeredTree(beneath or tree)
     findings: list[Finding] = []
@@ -177,18 +174,14 @@ def backward(parts: tuple[Part, ...], tree: Tree) -> tuple[FileChange, ...] | No
     view = LayeredTree(tree)
     for free, group in reversed(_groups(parts)):
         trial = LayeredTree(view) if free else view
-        is_out = _take_out(group, trial)
+        is_out = not any(
+            PatchingStep(part, trial).take_out() for part in reversed(group) if not _only_mode(part)
+        )
         if is_out and free:
             view.lay(trial.changes())
         elif not is_out and (not free or _goes_in(group, LayeredTree(view))):
             return None  # it is still to be put in
     return view.changes() if needed else view.changes() or None
-
-
-def _take_out(group: Sequence[Part], view: LayeredTree) -> bool:
-    """Take parts out, last one first; False as soon as one is not in."""
-    parts = (part for part in reversed(group) if not _only_mode(part))
-    return not any(PatchingStep(part, view).take_out() for part in parts)
 
 
 def _goes_in(group: Sequence[Part], view: LayeredTree) -> bool:

@@ -72,10 +72,7 @@ def plan(
 def plan_alone(
     mod: Mod, tree: Tree, *variants: Variant, cache: SummaryCache | None = None
 ) -> ModPlan:
-    """Plan one mod as if it rested on no other; with ``variants``, as if it had no others.
-
-    Raises ``DiffError`` as ``plan`` does.
-    """
+    """Plan a mod as if it rested on no other, with ``variants`` alone, if any; as ``plan``."""
     alone = mod._replace(requires=(), conflicts=(), after=())
     if variants:
         alone = lock_entries.with_variants(alone, variants)
@@ -109,8 +106,6 @@ def hunk_states(planned: ModPlan, tree: Tree) -> tuple[HunkState, ...]:
 
 
 class _Planner(NamedTuple):
-    """One run of ``plan``."""
-
     context: PlanContext
     cache: SummaryCache | None
     strict_version: bool
@@ -201,7 +196,6 @@ class _Planner(NamedTuple):
         return refusal.nothing_fits(self.context, mod, inside, failed)
 
     def attempt(self, mod: Mod, variant: Variant) -> ModPlan:
-        """Put a variant in, and ask whether what comes out would work."""
         parts = self.context.located(mod, variant)
         plan = self.context.plan_of(mod, variant, Verdict.CONFLICT)
         tried = patching.forward(plan, parts, self.context.view, beneath=self.context.untouched)
@@ -226,7 +220,6 @@ class _Planner(NamedTuple):
         )
 
     def finish(self, tried: ModPlan, variant: Variant, *leftovers: Finding) -> ModPlan:
-        """Return a plan with all that a user should know of it."""
         more = (*leftovers, *self.context.notes(tried.mod, variant))
         return add_notes(tried, *more)._replace(
             witness=known_trees.witness(tried.beside, self.context.view),
@@ -269,10 +262,7 @@ def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
 
 
 def _objections(
-    mod: Mod,
-    mods: Sequence[Mod],
-    done: Mapping[str, ModPlan],
-    applied: Mapping[str, Sequence[str]],
+    mod: Mod, mods: Sequence[Mod], done: Mapping[str, ModPlan], applied: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
     """Yield why a mod cannot go in beside the others, whatever the tree.
 
