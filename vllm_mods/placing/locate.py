@@ -120,8 +120,6 @@ def _has_removed_heads(side: Hunk, match: LookAlike, target: Target) -> bool:
 
 
 class _Placing:
-    """One file's hunks on one target."""
-
     def __init__(self, file: FileDiff, target: Target, *, back: bool, base: BaseKnown) -> None:
         self.file = file
         self.hunks = file.hunks
