@@ -83,10 +83,7 @@ def commit(
 def _decide(
     mods: Sequence[Mod], tree: FolderTree, state: State, notes: list[str], terms: Terms
 ) -> tuple[Plan, Transition | None]:
-    """Return the plan of mods, and the transition of the tree, None where nothing is to be done.
-
-    Raises ``Refused`` where not every mod fits; ``notes`` gets more lines.
-    """
+    """Return the plan, and the transition, if any; extend ``notes``. Raises ``Refused``."""
     base = ground.of(tree, state.receipt)
     plan, whole = plan_on_ground(mods, base, tree.workspace, terms)
     notes += check_agreement(plan, tree, terms, notes)
