@@ -104,7 +104,6 @@ class _Files:
         self._there: dict[str, bytes | None] = {}
 
     def variant(self, at: str, stated: Variant) -> Variant:
-        """Return a variant with the bytes of all its files."""
         templates = enumerate(stated.templates)
         return stated._replace(
             patches=self.filled(f"{at}.patches", stated.patches),
@@ -151,7 +150,6 @@ class _Files:
         return data
 
     def template(self, at: str, stated: TemplateFile) -> TemplateFile:
-        """Return a template with its text, and the folder that its path is from."""
         name = stated.name
         own = os.path.dirname(os.path.dirname(os.path.abspath(self.folder)))
         folders = [self.folder, *sorted(self.roots, key=lambda root: root != own)]
