@@ -84,7 +84,6 @@ def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: st
 
 
 def _library(repository: Repository, commit: str, source: LibrarySource) -> FetchedLibrary:
-    """Read a library out of a commit that was fetched."""
     files: dict[str, bytes] = {}
     objects: dict[str, bytes] = {}
     left = int(limits.LIBRARY)
