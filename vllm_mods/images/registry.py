@@ -246,8 +246,7 @@ def find_login(host: str, repository: str, environ: Mapping[str, str]) -> tuple[
             credentials = fitting or known.resolve_authconfig(host)
         except DockerException as error:
             raise TreeError(
-                f"{path}: the login for {host} cannot be read: {error}",
-                hint=f"docker login {host}",
+                f"{path}: the login for {host} cannot be read: {error}", hint=f"docker login {host}"
             ) from error
         if credentials and credentials.get("IdentityToken"):
             return TOKEN_USER, str(credentials["IdentityToken"])
