@@ -81,7 +81,6 @@ class ArchiveTree(PristineTree):
         return platforms.of_wheel(self._own("WHEEL"))
 
     def _own(self, name: str) -> bytes | None:
-        """Return a file of its distribution's metadata."""
         own = [*tree_names.dist_infos(self._tops)]
         return self._archive.read(f"{own[0]}/{name}") if len(own) == 1 else None
 

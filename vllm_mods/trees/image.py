@@ -40,11 +40,7 @@ class ImageTree(Tree):
         return tree_names.module_version(self.read("vllm/_version.py"))
 
     def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file, ``None`` if there is none.
-
-        As in a folder, links are not followed: ``TreeError``. An absolute path is one in the image,
-        inside the workspace.
-        """
+        """Read a file as in a folder, through no link; an absolute path in the workspace, too."""
         if path.startswith("/"):
             return self.base.read(self._in_workspace(path))
         parts = tree_names.split(path, self.spec)
@@ -219,7 +215,6 @@ def _fault(base: Base, folder: str) -> str | None:
 
 
 def _files(base: Base, folders: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of what lies in folders that are there."""
     return (one.path for folder in folders if folder for one in children(base, folder))
 
 

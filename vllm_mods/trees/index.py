@@ -31,10 +31,7 @@ _PIECE = 16 << 10  # letters
 
 
 class WebPage(NamedTuple):
-    """A page as it came.
-
-    ``url`` is where it was found in the end, without user and password: links are relative to it.
-    """
+    """A page; ``url`` is where it was in the end, without a login: links are relative to it."""
 
     url: str
     content_type: str

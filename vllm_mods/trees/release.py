@@ -67,7 +67,6 @@ class Releases:
         self._connect(read_settings(os.environ))
 
     def _connect(self, settings: PipSettings) -> None:
-        """Ask the indexes of these settings from now on."""
         self._settings = settings
         self.http: Http | None = None
         if not self._offline:
@@ -92,10 +91,7 @@ class Releases:
         return self._archive(choose(version, self.files()))[0]
 
     def files(self) -> tuple[ReleaseFile, ...]:
-        """Return every file of every release that any source has.
-
-        Raises ``TreeError`` if no source could be asked.
-        """
+        """Return all files that any source has. Raises ``TreeError`` if none could be asked."""
         answer = self._sources.ask(fresh=False)
         if not answer.files:
             raise self._nothing(answer)
@@ -108,11 +104,7 @@ class Releases:
         return frozenset(file.version for file in self.files() if file.yanked is None)
 
     def open(
-        self,
-        name: str,
-        *,
-        verify: bool = False,
-        named: Mapping[str, str] | None = None,
+        self, name: str, *, verify: bool = False, named: Mapping[str, str] | None = None
     ) -> Tree:
         """Open a release by its version or by the name of one of its files; ``verify`` it first.
 
@@ -169,10 +161,7 @@ class Releases:
         return str(max(stable))
 
     def whole(self, name: str) -> Tree:
-        """Open a release so that all of its source is here: its sdist, or the wheel where there is none.
-
-        Raises as ``open`` does.
-        """
+        """Open a release, all its source here: an sdist, else a wheel. Raises as ``open``."""
         files = self._sources.ask(fresh=False).files
         candidates = choose(name, files)
         if not candidates:
@@ -226,10 +215,7 @@ class Releases:
         return None if seen is None else file.sha256 if seen.whole else seen.key
 
     def _archive(self, candidates: tuple[ReleaseFile, ...]) -> tuple[Archive, ReleaseFile]:
-        """Read the first candidate by ranges, else the sdist whole, else the first one whole.
-
-        The second part of the answer is the file that was taken.
-        """
+        """Read the first by ranges, else the sdist or the first whole; say which file it was."""
         best = candidates[0]
         self._check_link(best)
         here = self._here(best)
