@@ -173,13 +173,8 @@ def remove(
                 transition = plan_removal(tree, left, gone, discard_edits=discard_edits)
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
-            outcome = transaction.commit(
-                tree.root,
-                transition._replace(undone=undone.paths),
-                workspace=state.receipt.workspace,
-                source_date_epoch=source_date_epoch,
-                known=state,
-            )
+            terms = Terms(source_date_epoch=source_date_epoch)
+            outcome = commit(tree, state, transition._replace(undone=undone.paths), terms)
             changed = outcome.changed
             notes += outcome.notes
         version = tree.version

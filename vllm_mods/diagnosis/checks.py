@@ -154,28 +154,18 @@ def _files(
     if listed is None or held is None:
         return
     touched = {file.path for file in current.files} if current else set()  # `verify` tells of them
+    edited = f"differs from {listed.name}: edited, or written by another tool"
+    link = "a symbolic link, which vllm-mods does not follow: other environments may share the file"
+    extra = f"not in {listed.name}: added, left by `patch`, or from another version"
     for code, paths, what in (
-        (
-            FindingCode.EDITED,
-            held.differs,
-            f"differs from {listed.name}: edited, or written by another tool",
-        ),
+        (FindingCode.EDITED, held.differs, edited),
         (FindingCode.LOST, held.gone, f"listed in {listed.name} but missing"),
-        (
-            FindingCode.LINKS,
-            held.links,
-            "a symbolic link, which vllm-mods does not follow: other environments may share the file",
-        ),
-        (
-            FindingCode.UNLISTED,
-            held.extra,
-            f"not in {listed.name}: added, left by `patch`, or from another version",
-        ),
+        (FindingCode.LINKS, held.links, link),
+        (FindingCode.UNLISTED, held.extra, extra),
     ):
-        some = [path for path in paths if path not in touched]
-        if some:
-            level = Level.NOTE if code is FindingCode.UNLISTED else Level.ERROR
-            hint = None if code is FindingCode.UNLISTED else again
+        if some := [path for path in paths if path not in touched]:
+            is_extra = code is FindingCode.UNLISTED
+            level, hint = (Level.NOTE, None) if is_extra else (Level.ERROR, again)
             yield Trouble(code, f"{_name_few(some)}: {what}", hint, level)
 
 

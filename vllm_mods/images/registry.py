@@ -146,7 +146,6 @@ class Client:
         return token is not None
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
-        """Get a token from the realm, for reading this repository."""
         realm = wanted["realm"]
         try:
             check_hop(self._root, realm, self._is_plain)

@@ -29,8 +29,7 @@ _Stated = TypeVar("_Stated", PatchFile, OverlayFile, FetchedFile, BinaryFile, Im
 def data_root() -> str:
     """Return the folder with the bundled ``patches/`` and ``templates/``.
 
-    In a wheel they lie inside the package; in a checkout, and so in an editable
-    install, beside it.
+    In a wheel they lie inside the package; in a checkout, and so in an editable install, beside it.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for root in (os.path.join(package, "_data"), os.path.dirname(package)):
@@ -53,9 +52,8 @@ def load_mod(
 ) -> Mod:
     """Read the mod in a folder with all the files it names, by ``read`` if they are not on disk.
 
-    A template is looked up in the folder's own ``templates/`` first, then in its library, if that is one
-    of ``roots``, then in the others.
-    Raises ``ManifestError`` with every problem.
+    A template is looked up in the folder's own ``templates/`` first, then in its library, if that
+    is one of ``roots``, then in the others. Raises ``ManifestError`` with every problem.
     """
     read = read or reading.reader(folder, *roots, linked=data_root())
     where = os.path.join(folder, MANIFEST)

@@ -139,7 +139,6 @@ class _BlockReader:
         yield from self._entries(value, block.chain)
 
     def _entries(self, value: ast.expr | None, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
-        """Yield the entries of a dictionary that take several lines and have a constant for a key."""
         if not isinstance(value, ast.Dict):
             return
         for key, entry in zip(value.keys, value.values, strict=True):

@@ -155,7 +155,6 @@ def _is_undone(
 
 
 def _lists_any(base: bytes | None, paths: list[str]) -> bool:
-    """Tell whether a RECORD as it was before the mods has files, or the packages that new ones went into."""
     return base is not None and any(
         record.lists(base, path) or record.takes(base, path) for path in paths
     )

@@ -220,8 +220,6 @@ def _hex(value: object) -> str | None:
 
 
 class _Anchors(HTMLParser):
-    """Collects the attributes of every ``<a href>`` and the ``<base href>``."""
-
     def __init__(self, url: str) -> None:
         super().__init__()
         self.base = url

@@ -112,7 +112,6 @@ def checked_record(archive: ZipArchive, label: str) -> bytes:
 
 
 def _fault(archive: ZipArchive, record: str, data: bytes) -> str | None:
-    """Say where a wheel's RECORD and the wheel disagree."""
     sizes = {name: info.file_size for name, info in archive.infos.items()}
     try:
         rows = {row[0]: (row[1], row[2]) for row in csv.reader(io.StringIO(data.decode()))}
