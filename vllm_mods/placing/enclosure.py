@@ -1,11 +1,9 @@
 """What encloses the lines that a hunk changes, and how much of that the patch itself names. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from operator import eq
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from vllm_mods.formats.diff import Hunk
 from vllm_mods.placing.chains import CodeBlock
@@ -128,7 +126,7 @@ class Identity(NamedTuple):
     inside_statement: bool
 
     @classmethod
-    def read(cls, hunk: Hunk, target: Target, line: int) -> Identity:
+    def read(cls, hunk: Hunk, target: Target, line: int) -> Self:
         """Read the identity of a hunk at a line."""
         shown = range(line, line + len(hunk.old))
 

@@ -4,12 +4,10 @@
 is, and put files of their own in place of what mods had changed.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
@@ -17,9 +15,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode
-
-if TYPE_CHECKING:
-    from vllm_mods.site.journal_text import Step
+from vllm_mods.site.journal_text import Step
 
 
 class Undone(NamedTuple):

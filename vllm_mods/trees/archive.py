@@ -4,8 +4,6 @@ A wheel (PEP 427) is a zip whose names start at the site root; an sdist is a ``.
 folder at the top, which is taken off.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import stat

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import functools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from packaging.version import Version
 
@@ -16,20 +16,17 @@ from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node, parse
 from vllm_mods.trees.archive import ArchiveTree, open_archive
 from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, release_file
-from vllm_mods.trees.other_packages import OtherPackages
-from vllm_mods.trees.pip_config import read_settings
+from vllm_mods.trees.other_packages import Archive, OtherPackages
+from vllm_mods.trees.pip_config import PipSettings, read_settings
 from vllm_mods.trees.remote import RemoteZip, pin, seen_of
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
 from vllm_mods.trees.spans import OFFLINE, NoRangesError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import BinaryIO
 
     from vllm_mods.base.tree import Tree
     from vllm_mods.trees.http import Http
-    from vllm_mods.trees.other_packages import Archive
-    from vllm_mods.trees.pip_config import PipSettings
 
     Progress = Callable[[str, int, int | None], None]
     Note = Callable[[str], None]

@@ -8,7 +8,7 @@ import itertools
 import json
 import time
 import zlib
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
@@ -21,7 +21,6 @@ from vllm_mods.trees.spans import OFFLINE, Spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from typing import BinaryIO
 
     from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http

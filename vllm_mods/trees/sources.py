@@ -12,14 +12,13 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.hops import redact
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.trees.index import ACCEPT, PROJECT, WebPage, parse_page, release_file
+from vllm_mods.trees.index import ACCEPT, PROJECT, ReleaseFile, WebPage, parse_page, release_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
-    from vllm_mods.trees.index import ReleaseFile
     from vllm_mods.trees.pip_config import PipSettings
 
 # PyPI itself lets its pages be ten minutes old.
