@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, BinaryIO
 
 from packaging.version import Version
@@ -23,8 +24,6 @@ from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
 from vllm_mods.trees.spans import OFFLINE, NoRangesError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from vllm_mods.base.tree import Tree
     from vllm_mods.trees.http import Http
 

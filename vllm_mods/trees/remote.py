@@ -8,6 +8,7 @@ import itertools
 import json
 import time
 import zlib
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from vllm_mods.base import limits
@@ -20,8 +21,6 @@ from vllm_mods.trees.archive import ZipArchive
 from vllm_mods.trees.spans import OFFLINE, Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
     from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
     from vllm_mods.trees.index import ReleaseFile

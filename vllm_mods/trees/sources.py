@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -15,8 +16,6 @@ from vllm_mods.base.untrusted import json_of
 from vllm_mods.trees.index import ACCEPT, PROJECT, ReleaseFile, WebPage, parse_page, release_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
     from vllm_mods.trees.pip_config import PipSettings
