@@ -113,9 +113,8 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
     trust.demand(mods)
     notes: list[str] = []
     with refusing():
-        tree, state = open_tree(
-            target, terms.workspace, recovering=notes.append if terms.write else None
-        )
+        recovering = notes.append if terms.write else None
+        tree, state = open_tree(target, terms.workspace, recovering=recovering)
         check_finished(tree, state, "sync")
         gone = integrity.undone_in(state)
         left = state.receipt

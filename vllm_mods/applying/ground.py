@@ -155,9 +155,7 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
             message = f"{name} was applied, but vLLM was installed again since, which undid it"
             finding = Finding(FindingCode.UNDONE, message, level=Level.NOTE)
             named[name] = named[name]._replace(findings=(*named[name].findings, finding))
-    changes = tuple(
-        change for change in whole.changes if ground.tree.read(change.path) != change.after
-    )
+    changes = tuple(one for one in whole.changes if ground.tree.read(one.path) != one.after)
     return Planned(Plan(ground.tree.spec, ground.tree.version, (*named.values(),), changes), whole)
 
 

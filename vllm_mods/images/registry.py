@@ -219,9 +219,8 @@ class Client:
 
 def is_plain(host: str, environ: Mapping[str, str]) -> bool:
     """Tell whether a registry is asked without TLS: on this machine, or where the user says so."""
-    return host in environ.get(PLAIN_HTTP, "").split(",") or is_local(
-        urlsplit(f"//{host}").hostname or "-"
-    )
+    named = environ.get(PLAIN_HTTP, "").split(",")
+    return host in named or is_local(urlsplit(f"//{host}").hostname or "-")
 
 
 def find_login(host: str, repository: str, environ: Mapping[str, str]) -> tuple[str, str] | None:

@@ -167,9 +167,7 @@ class _Placing:
         )
         if not wanted:
             places = _list(self.target, hunk, fits or lines)
-            where = (
-                f"for the part below `{hunk.section}`" if not fits else f"in {_quote(known or ())}"
-            )
+            where = f"in {_quote(known or ())}" if fits else f"for the part below `{hunk.section}`"
             message = f"its text is at {places}, but it was written {where}"
             scope = " | ".join(known) if known else written_in(hunk)
             self.lost[i] = Lost(FindingCode.ELSEWHERE, message, scope, fits or lines)

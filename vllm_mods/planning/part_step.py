@@ -214,11 +214,8 @@ class PatchingStep:
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"
         label += f" (`{spot.scope}`)" if spot.scope else ""
-        if (
-            not self.explain
-            or spot.code != FindingCode.ABSENT
-            or len(self.findings) >= limits.EXPLAINED
-        ):
+        enough = len(self.findings) >= limits.EXPLAINED
+        if not self.explain or spot.code != FindingCode.ABSENT or enough:
             line = spot.lines[0] if spot.lines else None
             code = FindingCode.TEXT if spot.code == FindingCode.ABSENT else spot.code
             self.fail(code, f"{label}: {spot.message}", line=line, **place)
@@ -233,9 +230,7 @@ class PatchingStep:
         from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
 
         near = nearest(hunk, target, spot.scope)
-        line, words = (
-            near[:2] if near is not None else (None, "nothing in the file resembles its text")
-        )
+        line, words = near[:2] if near else (None, "nothing in the file resembles its text")
         self.fail(FindingCode.TEXT, f"{label}: {words}", line=line, **place)
 
     def reports_absent_package(self, path: str) -> bool:

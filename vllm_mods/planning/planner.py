@@ -137,9 +137,8 @@ class _Planner(NamedTuple):
     def put_in(self, mod: Mod) -> ModPlan:
         context = self.context
         locked = context.locks.get(mod.name)
-        for tree in (
-            known_trees.states(locked, self.context.view, context.workspace) if locked else ()
-        ):
+        states = known_trees.states(locked, context.view, context.workspace) if locked else ()
+        for tree in states:
             vouched = self.vouched(mod, tree)
             if vouched is not None and not (self.strict_version and not vouched.in_range):
                 return vouched
@@ -283,6 +282,5 @@ def _objections(
             message = f"{mod.name} requires {name}, which does not apply (`{done[name].verdict}`)"
             yield Finding(FindingCode.REQUIRED_MOD, message)
         elif name not in done and name not in applied:
-            yield Finding(
-                FindingCode.REQUIRED_MOD, f"{mod.name} requires {name}, which is not applied"
-            )
+            message = f"{mod.name} requires {name}, which is not applied"
+            yield Finding(FindingCode.REQUIRED_MOD, message)

@@ -101,9 +101,8 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         objects[name] = git_objects.with_header(*read(name))
         return objects[name]
 
-    for path, blob in git_objects.library_files(
-        commit, source.subdirectory, read_object, str(source)
-    ):
+    inside = git_objects.library_files(commit, source.subdirectory, read_object, str(source))
+    for path, blob in inside:
         try:
             files[path] = read(blob)[1]
         except LookupError as error:

@@ -41,9 +41,8 @@ def look(applied: Receipt, tree: Tree) -> Undone:
     is another one now and does not list what the mods made: that one's originals are of an
     installation that is gone.
     """
-    new = [
-        one for one in applied.files if one.kind == receipt.RECORD and _is_new(one, applied, tree)
-    ]
+    records = (one for one in applied.files if one.kind == receipt.RECORD)
+    new = [one for one in records if _is_new(one, applied, tree)]
     lists = {base: one for one in new if (base := _list_of(tree, one)) is not None}
     paths, edited = set(), []
     for file in applied.files:

@@ -200,9 +200,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
 
 def _vllms(base: Base, folders: Iterable[str]) -> dict[str, str]:
     """Return which folders hold a vLLM, each with what is wrong with it."""
-    return {
-        one: fault for one in dict.fromkeys(folders) if (fault := _fault(base, one)) is not None
-    }
+    return {one: why for one in dict.fromkeys(folders) if (why := _fault(base, one)) is not None}
 
 
 def _fault(base: Base, folder: str) -> str | None:

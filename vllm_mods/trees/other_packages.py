@@ -184,7 +184,6 @@ def parse_versions(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
     """Return what all of a METADATA's lines on a distribution allow together."""
-    sets = [
-        one.specifier for one in needs(metadata or b"", _MARKERS) if canonical(one.name) == name
-    ]
+    needed = needs(metadata or b"", _MARKERS)
+    sets = [one.specifier for one in needed if canonical(one.name) == name]
     return SpecifierSet(",".join(map(str, sets))) if sets else None

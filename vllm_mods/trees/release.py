@@ -278,9 +278,8 @@ class Releases:
 
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
-            return self._nothing(
-                answer, what=f"{spec}: {'no answer' if answer.failures else 'not found'}"
-            )
+            what = "no answer" if answer.failures else "not found"
+            return self._nothing(answer, what=f"{spec}: {what}")
         named = release_file(name, "")
         if named is not None or parse(name) is None:
             version = named and named.version
