@@ -204,12 +204,9 @@ def plan_removal(
     )
     bad = [one for one in plan.mods if not one.verdict.ok]
     if bad:
-        lines = [
-            f"nothing was changed in {tree.spec}: other mods need {', '.join(gone)}",
-            *reasons(plan),
-        ]
+        head = f"nothing was changed in {tree.spec}: other mods need {', '.join(gone)}"
         names = " ".join([*gone, *(one.mod.name for one in bad)])
         hint = f"vllm-mods revert {names} --target {tree.spec}"
-        raise Refused("\n".join(lines), hint=hint, plan=plan)
+        raise Refused("\n".join((head, *reasons(plan))), hint=hint, plan=plan)
     wanted = transitions.forward(plan, None)
     return transitions.revert_transition(tree.root, current, wanted, discard_edits=discard_edits)

@@ -146,10 +146,8 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
     on_tree = make_plan(
         [mod for mod in mods if mod.name in stay], ground.tree, receipt=ground.receipt
     )
-    named = {
-        one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok
-    }
-    named = {one.mod.name: one for one in on_tree.mods} | named
+    others = (one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok)
+    named = {one.mod.name: one for one in (*on_tree.mods, *others)}
     for name in ground.undone.mods(ground.receipt):
         if name in named:
             message = f"{name} was applied, but vLLM was installed again since, which undid it"

@@ -357,10 +357,8 @@ class Plan:
         return all(mod.verdict.ok for mod in self.mods)
 
     def __repr__(self) -> str:
-        lines = [
-            self._head,
-            *(f"{one.mod.name} {one.mod.version}: {one.verdict}" for one in self.mods),
-        ]
+        mods = (f"{one.mod.name} {one.mod.version}: {one.verdict}" for one in self.mods)
+        lines = [self._head, *mods]
         if len(lines) > _REPR_LINES:
             lines[_REPR_LINES - 1 :] = [f"and {len(lines) - _REPR_LINES + 1} more"]
         return "<Plan of " + "\n  ".join(lines) + ">"

@@ -138,9 +138,8 @@ def _files(
     tree: Tree, listed: Listed | None, held: Compared | None, current: Receipt | None, again: str
 ) -> Iterator[Trouble]:
     if (listed is None or len(listed.rows) == 1) and not tree.read("vllm/__init__.py"):
-        yield Trouble(
-            FindingCode.NO_VLLM, "vllm/__init__.py is empty: this is not a complete vLLM", again
-        )
+        message = "vllm/__init__.py is empty: this is not a complete vLLM"
+        yield Trouble(FindingCode.NO_VLLM, message, again)
     if listed is None and not tree.remote:
         lost = unresolved(tree)
         if lost:

@@ -62,11 +62,10 @@ def load_mod(
         raise UsageError(f"{folder} has no {MANIFEST}")
     locked = read(os.path.join(folder, LOCK))
     table = mod_lock.manifest_of(locked, sha256(raw)) if locked is not None else None
-    stated = (
-        manifest.from_toml(raw, where)
-        if table is None
-        else manifest.from_dict(table, where, checked=True)
-    )
+    if table is None:
+        stated = manifest.from_toml(raw, where)
+    else:
+        stated = manifest.from_dict(table, where, checked=True)
     files = _Files(folder, roots, read)
     own_name = os.path.basename(os.path.abspath(folder))
     if stated.name != own_name:

@@ -155,11 +155,8 @@ class Identity(NamedTuple):
 
     def admits(self, homes: tuple[Home, ...]) -> bool:
         """Tell whether a place inside of these could be the one that the hunk was written for, too."""
-        return all(
-            _admits(mine, known, theirs)
-            for mine, known in zip(self.homes, self.known, strict=True)
-            for theirs in homes
-        )
+        pairs = zip(self.homes, self.known, strict=True)
+        return all(_admits(mine, known, theirs) for mine, known in pairs for theirs in homes)
 
     def agrees(self, homes: tuple[Home, ...]) -> bool:
         """Tell whether all that the patch names is named so in these, too."""

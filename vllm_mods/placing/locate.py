@@ -271,9 +271,8 @@ class _Placing:
         have not moved; in a tree of the version that the patch was written for, by all other places being far away. What
         undoes the patch must not stand at its stated lines as well.
         """
-        if any(
-            hunk.stated not in lines for hunk, lines in zip(self.hunks, self.places, strict=True)
-        ):
+        places = zip(self.hunks, self.places, strict=True)
+        if any(hunk.stated not in lines for hunk, lines in places):
             return False
         if self.back and any(map(doubts.leaves_blanks, self.hunks)):
             return False

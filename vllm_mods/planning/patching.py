@@ -75,10 +75,7 @@ def parts_of(
             why = f"with the patches before it, it has more than {limits.PATCH}"
             raise DiffError(where, 1, why, hint=diff_reader.MANY)
         files = reader(patch.data, where, root=patch.root)
-        parts += [
-            Part(source=patch.source, diff=file, path=file.path, optional=patch.optional)
-            for file in files
-        ]
+        parts += [Part(patch.source, file, file.path, optional=patch.optional) for file in files]
         hunks += sum(len(file.hunks) for file in files)
         if hunks > limits.HUNKS:
             why = f"with the patches before it, it has more than {limits.HUNKS}"

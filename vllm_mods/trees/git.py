@@ -90,11 +90,8 @@ class GitTree(PristineTree):
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole commit."""
         prefix = "/".join(tree_names.split(under, self.spec)) + "/" if under else ""
-        return (
-            path
-            for path, (mode, _) in self._files.items()
-            if mode in REGULAR and path.startswith(prefix)
-        )
+        regular = (path for path, (mode, _) in self._files.items() if mode in REGULAR)
+        return (path for path in regular if path.startswith(prefix))
 
 
 def open_git(

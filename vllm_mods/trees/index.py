@@ -190,10 +190,8 @@ def _html_file(anchor: dict[str, str | None], base: str, project: str) -> Releas
 
 
 def _preference(file: ReleaseFile) -> tuple[bool, bool, tuple[int, str] | tuple[()], list[int]]:
-    linux = any(
-        platform.startswith(("manylinux", "linux")) and platform.endswith("_x86_64")
-        for platform in file.platforms
-    )
+    of_linux = (one for one in file.platforms if one.startswith(("manylinux", "linux")))
+    linux = any(one.endswith("_x86_64") for one in of_linux)
     # cp38-abi3 < cp311: among wheels per interpreter any will do, but always the same one.
     digits = [int("".join(filter(str.isdigit, tag)) or 0) for tag in file.interpreters]
     return file.kind == "wheel", linux, file.build, sorted(digits)
