@@ -29,7 +29,7 @@ _BROKEN = (*tars.BROKEN, zlib.error, zstd.ZstdError)
 
 
 class CheckedStream:
-    """A blob that raises at its end unless size and digest agree; ``on_read`` gets the count."""
+    """A blob that raises at its end if size or digest is wrong; ``on_read`` gets the bytes so far."""
 
     def __init__(
         self,

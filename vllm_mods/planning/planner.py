@@ -72,7 +72,7 @@ def plan(
 def plan_alone(
     mod: Mod, tree: Tree, *variants: Variant, cache: SummaryCache | None = None
 ) -> ModPlan:
-    """Plan a mod as if it rested on no other, with ``variants`` alone, if any; as ``plan``."""
+    """Plan a mod as if alone, with ``variants`` in place of its own, if any. Raises as ``plan``."""
     alone = mod._replace(requires=(), conflicts=(), after=())
     if variants:
         alone = lock_entries.with_variants(alone, variants)

@@ -235,7 +235,7 @@ class Repository:
         return self._blobs[blob]
 
     def line(self, since: str, until: str) -> tuple[Commit, ...]:
-        """Return the first parents in ``since..until``, oldest first. Raises ``TreeError``."""
+        """Return ``since..until`` by first parents, oldest first. Raises ``TreeError``."""
         words = ("--first-parent", "--reverse", "--no-renames", "--no-show-signature")
         form = ("--name-only", "-z", "--format=%x01%H%x00%P%x00%cI%x00%s")
         span = f"{since}..{until}"

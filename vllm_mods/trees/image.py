@@ -40,7 +40,7 @@ class ImageTree(Tree):
         return tree_names.module_version(self.read("vllm/_version.py"))
 
     def read(self, path: str) -> bytes | None:
-        """Read a file as in a folder, through no link; an absolute path in the workspace, too."""
+        """Read a file as a folder does, through no link; in the workspace by its absolute path."""
         if path.startswith("/"):
             return self.base.read(self._in_workspace(path))
         parts = tree_names.split(path, self.spec)
