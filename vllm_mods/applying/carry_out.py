@@ -83,10 +83,7 @@ def commit(
 def _decide(
     mods: Sequence[Mod], tree: FolderTree, state: State, notes: list[str], terms: Terms
 ) -> tuple[Plan, Transition | None]:
-    """Return the plan of mods, and the transition of the tree, None where nothing is to be done.
-
-    Raises ``Refused`` where not every mod fits; ``notes`` gets more lines.
-    """
+    """Return the plan, and the transition, if any; extend ``notes``. Raises ``Refused``."""
     base = ground.of(tree, state.receipt)
     plan, whole = plan_on_ground(mods, base, tree.workspace, terms)
     notes += check_agreement(plan, tree, terms, notes)
@@ -116,9 +113,8 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
     trust.demand(mods)
     notes: list[str] = []
     with refusing():
-        tree, state = open_tree(
-            target, terms.workspace, recovering=notes.append if terms.write else None
-        )
+        recovering = notes.append if terms.write else None
+        tree, state = open_tree(target, terms.workspace, recovering=recovering)
         check_finished(tree, state, "sync")
         gone = integrity.undone_in(state)
         left = state.receipt
@@ -176,13 +172,8 @@ def remove(
                 transition = plan_removal(tree, left, gone, discard_edits=discard_edits)
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
-            outcome = transaction.commit(
-                tree.root,
-                transition._replace(undone=undone.paths),
-                workspace=state.receipt.workspace,
-                source_date_epoch=source_date_epoch,
-                known=state,
-            )
+            terms = Terms(source_date_epoch=source_date_epoch)
+            outcome = commit(tree, state, transition._replace(undone=undone.paths), terms)
             changed = outcome.changed
             notes += outcome.notes
         version = tree.version
@@ -213,12 +204,9 @@ def plan_removal(
     )
     bad = [one for one in plan.mods if not one.verdict.ok]
     if bad:
-        lines = [
-            f"nothing was changed in {tree.spec}: other mods need {', '.join(gone)}",
-            *reasons(plan),
-        ]
+        head = f"nothing was changed in {tree.spec}: other mods need {', '.join(gone)}"
         names = " ".join([*gone, *(one.mod.name for one in bad)])
         hint = f"vllm-mods revert {names} --target {tree.spec}"
-        raise Refused("\n".join(lines), hint=hint, plan=plan)
+        raise Refused("\n".join((head, *reasons(plan))), hint=hint, plan=plan)
     wanted = transitions.forward(plan, None)
     return transitions.revert_transition(tree.root, current, wanted, discard_edits=discard_edits)

@@ -146,18 +146,14 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
     on_tree = make_plan(
         [mod for mod in mods if mod.name in stay], ground.tree, receipt=ground.receipt
     )
-    named = {
-        one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok
-    }
-    named = {one.mod.name: one for one in on_tree.mods} | named
+    others = (one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok)
+    named = {one.mod.name: one for one in (*on_tree.mods, *others)}
     for name in ground.undone.mods(ground.receipt):
         if name in named:
             message = f"{name} was applied, but vLLM was installed again since, which undid it"
             finding = Finding(FindingCode.UNDONE, message, level=Level.NOTE)
             named[name] = named[name]._replace(findings=(*named[name].findings, finding))
-    changes = tuple(
-        change for change in whole.changes if ground.tree.read(change.path) != change.after
-    )
+    changes = tuple(one for one in whole.changes if ground.tree.read(one.path) != one.after)
     return Planned(Plan(ground.tree.spec, ground.tree.version, (*named.values(),), changes), whole)
 
 

@@ -1,7 +1,4 @@
-"""The code of each finding: a stable word for scripts, which stands in brackets behind the message.
-
-What each means, and what to do next, is in ``report/finding_codes.toml``.
-"""
+"""The code of each finding, a stable word for scripts; what it means: report/finding_codes.toml."""
 
 from enum import StrEnum
 

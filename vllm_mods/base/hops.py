@@ -15,11 +15,8 @@ def check_hop(first: str, then: str, plain: Callable[[str], bool] = lambda _: Fa
     """
     before, after = urlsplit(first).scheme, urlsplit(then).scheme
     local = is_local(urlsplit(first).hostname) and is_local(urlsplit(then).hostname)
-    if (
-        before == "file"
-        or after == "https"
-        or (before == after == "http" and (local or plain(then)))
-    ):
+    is_plain = before == after == "http" and (local or plain(then))
+    if before == "file" or after == "https" or is_plain:
         return
     if after == "http":
         why = "anybody on the network could change the data"

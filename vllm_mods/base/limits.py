@@ -73,9 +73,7 @@ ENGINE_SECONDS = Limit(120, "seconds", "a container engine that says nothing at 
 UNPACKED_FILE = Limit(
     512 << 20, "bytes", "one file of a tree, a wheel, a zip or an sdist, unpacked"
 )
-ZIP_DIRECTORY = Limit(
-    64 << 20, "bytes", "the directory of a zip"
-)  # that of a wheel of vLLM: 650 KB
+ZIP_DIRECTORY = Limit(64 << 20, "bytes", "the directory of a zip")  # of vLLM's wheel: 650 KB
 SDIST = Limit(1 << 30, "bytes", "an sdist, unpacked")  # vLLM's takes 60 MiB
 WHEEL = Limit(4 << 30, "bytes", "all that a mod's wheel unpacks to")
 MOD_BYTES = Limit(512 << 20, "bytes", "all of a mod, and any one file of it")

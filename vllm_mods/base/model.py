@@ -112,10 +112,7 @@ class PatchFile(NamedTuple):
 
 
 class OverlayFile(NamedTuple):
-    """A whole file that a variant brings.
-
-    It never replaces a file that is there, unless the sha256 of that file is in ``replaces``.
-    """
+    """A whole file of a variant; it replaces only files whose sha256 is in ``replaces``."""
 
     source: str
     path: str
@@ -360,17 +357,13 @@ class Plan:
         return all(mod.verdict.ok for mod in self.mods)
 
     def __repr__(self) -> str:
-        """Return it on a screen."""
-        lines = [
-            self._head,
-            *(f"{one.mod.name} {one.mod.version}: {one.verdict}" for one in self.mods),
-        ]
+        mods = (f"{one.mod.name} {one.mod.version}: {one.verdict}" for one in self.mods)
+        lines = [self._head, *mods]
         if len(lines) > _REPR_LINES:
             lines[_REPR_LINES - 1 :] = [f"and {len(lines) - _REPR_LINES + 1} more"]
         return "<Plan of " + "\n  ".join(lines) + ">"
 
     def _repr_html_(self) -> str:
-        """Return it as a table, for a notebook."""
         from html import escape  # noqa: PLC0415  (in a notebook only)
 
         rows = [

@@ -11,10 +11,8 @@ HIDDEN = "…"
 NAMED = re.compile(r"(?i).*_(TOKEN|KEY|SECRET|PASSWORD)\Z")
 """Names of variables whose value nobody may read in an image, or in a file that is passed on."""
 # What Hugging Face, GitHub, AWS, and then GitHub, GitLab, OpenAI, Slack, PyPI, NVIDIA, Docker begin theirs with.
-_PLAIN, _MIXED = (
-    r"hf_|gh[opsur]_|AKIA",
-    r"github_pat_|glpat-|sk-|xox[abeprs]-|pypi-Ag|nvapi-|dckr_pat_",
-)
+_PLAIN = r"hf_|gh[opsur]_|AKIA"
+_MIXED = r"github_pat_|glpat-|sk-|xox[abeprs]-|pypi-Ag|nvapi-|dckr_pat_"
 _TOKEN = re.compile(
     rf"(?<![\w-])(?!(?<=/)sk-)(?:({_PLAIN})[A-Za-z0-9]{{16,}}|({_MIXED})[\w-]{{16,}}|(eyJ)[\w-]{{8,}}\.eyJ[\w-]{{8,}})"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----",

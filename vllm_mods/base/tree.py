@@ -1,7 +1,4 @@
-"""What a vLLM source tree can be asked, whatever it is read from. No I/O here.
-
-Paths are as in ``base.model``.
-"""
+"""What any vLLM source tree can be asked; no I/O here. Paths are as in ``base.model``."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis.beside import requirement_troubles
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
 from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed, unresolved
-from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.packages import dist_infos, reinstalling
+from vllm_mods.trees.receipt_tree import receipt_of
 
 _SHOWN = 3
 # Bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB.
@@ -54,7 +54,6 @@ def examine(spec: str | None, opener: Callable[[str], Tree]) -> Diagnosis:
 
 @contextmanager
 def _collect_errors(issues: list[Trouble]) -> Iterator[None]:
-    """Turn an error into a trouble, and go on."""
     try:
         yield
     except VllmModsError as error:
@@ -103,14 +102,12 @@ def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...], Undone]:
 
         seen = inspect(tree)
         return seen.receipt, seen.findings, Undone()
-    raw = None if tree.remote else tree.read(receipt.RECEIPT)
-    return (None if raw is None else receipt.parse(raw)), (), Undone()
+    return receipt_of(tree), (), Undone()
 
 
 def _receipt_troubles(
     tree: Tree, current: Receipt | None, findings: Sequence[Finding], undone: Undone, again: str
 ) -> Iterator[Trouble]:
-    """Say what is not as the receipt says, and what puts it right."""
     hint = f"{again}  # then apply again"
     if findings and tree.root is not None:
         hint = advice.next_command(tree, current, undone, findings)
@@ -141,11 +138,8 @@ def _files(
     tree: Tree, listed: Listed | None, held: Compared | None, current: Receipt | None, again: str
 ) -> Iterator[Trouble]:
     if (listed is None or len(listed.rows) == 1) and not tree.read("vllm/__init__.py"):
-        yield Trouble(
-            FindingCode.NO_VLLM,
-            "vllm/__init__.py is empty: this is not a complete vLLM",
-            again,
-        )
+        message = "vllm/__init__.py is empty: this is not a complete vLLM"
+        yield Trouble(FindingCode.NO_VLLM, message, again)
     if listed is None and not tree.remote:
         lost = unresolved(tree)
         if lost:
@@ -159,28 +153,18 @@ def _files(
     if listed is None or held is None:
         return
     touched = {file.path for file in current.files} if current else set()  # `verify` tells of them
+    edited = f"differs from {listed.name}: edited, or written by another tool"
+    link = "a symbolic link, which vllm-mods does not follow: other environments may share the file"
+    extra = f"not in {listed.name}: added, left by `patch`, or from another version"
     for code, paths, what in (
-        (
-            FindingCode.EDITED,
-            held.differs,
-            f"differs from {listed.name}: edited, or written by another tool",
-        ),
+        (FindingCode.EDITED, held.differs, edited),
         (FindingCode.LOST, held.gone, f"listed in {listed.name} but missing"),
-        (
-            FindingCode.LINKS,
-            held.links,
-            "a symbolic link, which vllm-mods does not follow: other environments may share the file",
-        ),
-        (
-            FindingCode.UNLISTED,
-            held.extra,
-            f"not in {listed.name}: added, left by `patch`, or from another version",
-        ),
+        (FindingCode.LINKS, held.links, link),
+        (FindingCode.UNLISTED, held.extra, extra),
     ):
-        some = [path for path in paths if path not in touched]
-        if some:
-            level = Level.NOTE if code is FindingCode.UNLISTED else Level.ERROR
-            hint = None if code is FindingCode.UNLISTED else again
+        if some := [path for path in paths if path not in touched]:
+            is_extra = code is FindingCode.UNLISTED
+            level, hint = (Level.NOTE, None) if is_extra else (Level.ERROR, again)
             yield Trouble(code, f"{_name_few(some)}: {what}", hint, level)
 
 

@@ -21,21 +21,16 @@ _PYTHON = re.compile(r"(?P<prefix>.*)/lib(?:64)?/python(?P<minor>3\.\d+)/(?:site
 
 def here() -> str | None:
     """Return the site root of the vLLM that the running Python would import, None if there is none."""
-    roots = (folder for folder in _path(os.environ, sys.path) if _holds(folder))
-    return next(roots, None) or _editable()
+    return next(filter(_holds, _path(os.environ, sys.path)), None) or _editable()
 
 
 def active(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the site roots of the vLLMs that this Python or the active environment would import."""
     mine = here()
-    roots = [root for prefix in _active(environ) for root in in_prefix(prefix)]
-    return tuple(dict.fromkeys((*([os.path.realpath(mine)] if mine else ()), *roots)))
-
-
-def _active(environ: Mapping[str, str]) -> list[str]:
-    """Return the prefixes of the environments that are active, else that of the ``python3`` in PATH."""
     named = [environ.get("VIRTUAL_ENV"), environ.get("CONDA_PREFIX")]
-    return [one for one in named if one] or [_of_program(environ)]
+    prefixes = [one for one in named if one] or [_of_program(environ)]
+    roots = [root for prefix in prefixes for root in in_prefix(prefix)]
+    return tuple(dict.fromkeys((*([os.path.realpath(mine)] if mine else ()), *roots)))
 
 
 def _of_program(environ: Mapping[str, str]) -> str:

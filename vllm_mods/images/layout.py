@@ -29,8 +29,7 @@ def open_layout(text: str, how: Opening) -> Base:
             data = limits.bounded(file, limits.DOCUMENT, index)
     except FileNotFoundError as error:
         raise UsageError(
-            f"{how.reference}: {path} is not an OCI layout: it has no index.json",
-            hint=f"ls {path}",
+            f"{how.reference}: {path} is not an OCI layout: it has no index.json", hint=f"ls {path}"
         ) from error
     except OSError as error:
         raise TreeError(f"{index}: {error.strerror}", hint=f"ls -la {index}") from error

@@ -50,10 +50,7 @@ class ImageEntry(NamedTuple):
 
 
 class Blob(NamedTuple):
-    """A layer that can be opened. ``digest`` is that of the bytes that ``open`` gives.
-
-    ``diff_id`` is what the configuration says of it.
-    """
+    """A layer: ``digest`` is of what ``open`` gives, ``diff_id`` what the configuration says."""
 
     digest: str
     size: int | None

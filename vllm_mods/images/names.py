@@ -37,9 +37,8 @@ class Name(NamedTuple):
         return self.digest or self.tag
 
     def __str__(self) -> str:
-        return f"{self.host}/{self.repository}" + (
-            f"@{self.digest}" if self.digest else f":{self.tag}"
-        )
+        version = f"@{self.digest}" if self.digest else f":{self.tag}"
+        return f"{self.host}/{self.repository}{version}"
 
 
 def plain(reference: str) -> str:

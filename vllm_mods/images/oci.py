@@ -204,10 +204,7 @@ def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
 def read_manifest(
     store: BlobStore, manifest: bytes, reference: str
 ) -> tuple[Descriptor, tuple[Descriptor, ...], bytes]:
-    """Return the configuration and the layers that a manifest names, and the bytes of the former.
-
-    Raises ``TreeError``.
-    """
+    """Return what a manifest names, and the configuration's bytes. Raises ``TreeError``."""
     raw = parse(manifest, f"{reference}: its manifest")
     try:
         config, layers = descriptor(raw["config"]), tuple(map(descriptor, raw["layers"]))
@@ -269,8 +266,6 @@ class _Settings(NamedTuple):
 
 
 class _Config(NamedTuple):
-    """What is read of a configuration."""
-
     architecture: str | None
     os: str | None
     variant: str | None

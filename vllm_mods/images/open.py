@@ -114,7 +114,6 @@ def demand_platform(base: Base, platform: str) -> None:
 
 
 def _open_local(name: str) -> Base:
-    """Ask the engines of this machine, one after the other, for an image."""
     from vllm_mods.images import docker  # noqa: PLC0415
 
     if os.path.exists(name):

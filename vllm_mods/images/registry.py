@@ -146,7 +146,6 @@ class Client:
         return token is not None
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
-        """Get a token from the realm, for reading this repository."""
         realm = wanted["realm"]
         try:
             check_hop(self._root, realm, self._is_plain)
@@ -220,9 +219,8 @@ class Client:
 
 def is_plain(host: str, environ: Mapping[str, str]) -> bool:
     """Tell whether a registry is asked without TLS: on this machine, or where the user says so."""
-    return host in environ.get(PLAIN_HTTP, "").split(",") or is_local(
-        urlsplit(f"//{host}").hostname or "-"
-    )
+    named = environ.get(PLAIN_HTTP, "").split(",")
+    return host in named or is_local(urlsplit(f"//{host}").hostname or "-")
 
 
 def find_login(host: str, repository: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
@@ -246,8 +244,7 @@ def find_login(host: str, repository: str, environ: Mapping[str, str]) -> tuple[
             credentials = fitting or known.resolve_authconfig(host)
         except DockerException as error:
             raise TreeError(
-                f"{path}: the login for {host} cannot be read: {error}",
-                hint=f"docker login {host}",
+                f"{path}: the login for {host} cannot be read: {error}", hint=f"docker login {host}"
             ) from error
         if credentials and credentials.get("IdentityToken"):
             return TOKEN_USER, str(credentials["IdentityToken"])

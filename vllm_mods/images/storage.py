@@ -102,9 +102,8 @@ class _MountedFiles:
                     yield entry
 
     def _is_folder(self, path: str) -> bool:
-        return all(
-            (entry := self._entry(folder)) and entry.kind == DIR for folder in with_ancestors(path)
-        )
+        entries = map(self._entry, with_ancestors(path))
+        return all(entry and entry.kind == DIR for entry in entries)
 
     def _entry(self, path: str) -> ImageEntry | None:
         place = self._place(path)

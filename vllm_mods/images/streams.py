@@ -29,10 +29,7 @@ _BROKEN = (*tars.BROKEN, zlib.error, zstd.ZstdError)
 
 
 class CheckedStream:
-    """A blob that raises at its end unless size and digest are those of its descriptor.
-
-    ``on_read`` is called with the bytes read so far.
-    """
+    """A blob that raises at its end if size or digest is wrong; ``on_read`` gets the bytes so far."""
 
     def __init__(
         self,
@@ -115,10 +112,7 @@ def unpacked(source: Sizable) -> Sizable:
 
 
 class Forward(io.RawIOBase):
-    """A file for ``tarfile`` over a source that can only be read forwards.
-
-    With ``hashed`` all that is read goes through it.
-    """
+    """A file for ``tarfile`` over a forward-only source; all goes through ``hashed``, if any."""
 
     def __init__(self, source: Sizable, hashed: hashlib._Hash | None = None) -> None:
         super().__init__()

@@ -106,9 +106,8 @@ class Library:
 
     def owner(self, path: str) -> str | None:
         """Return whose library something lies in, None for a folder that was only named."""
-        return next(
-            (one[0] for root, one in self._owners.items() if path.startswith(f"{root}/")), None
-        )
+        owners = (one[0] for root, one in self._owners.items() if path.startswith(f"{root}/"))
+        return next(owners, None)
 
     def read(self, path: str, folder: str | None = None) -> bytes | None:
         """Read a file of one of the libraries, or of a ``folder`` elsewhere; None if there is none.

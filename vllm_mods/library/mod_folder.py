@@ -29,8 +29,7 @@ _Stated = TypeVar("_Stated", PatchFile, OverlayFile, FetchedFile, BinaryFile, Im
 def data_root() -> str:
     """Return the folder with the bundled ``patches/`` and ``templates/``.
 
-    In a wheel they lie inside the package; in a checkout, and so in an editable
-    install, beside it.
+    In a wheel they lie inside the package; in a checkout, and so in an editable install, beside it.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for root in (os.path.join(package, "_data"), os.path.dirname(package)):
@@ -53,9 +52,8 @@ def load_mod(
 ) -> Mod:
     """Read the mod in a folder with all the files it names, by ``read`` if they are not on disk.
 
-    A template is looked up in the folder's own ``templates/`` first, then in its library, if that is one
-    of ``roots``, then in the others.
-    Raises ``ManifestError`` with every problem.
+    A template is looked up in the folder's own ``templates/`` first, then in its library, if that
+    is one of ``roots``, then in the others. Raises ``ManifestError`` with every problem.
     """
     read = read or reading.reader(folder, *roots, linked=data_root())
     where = os.path.join(folder, MANIFEST)
@@ -64,11 +62,10 @@ def load_mod(
         raise UsageError(f"{folder} has no {MANIFEST}")
     locked = read(os.path.join(folder, LOCK))
     table = mod_lock.manifest_of(locked, sha256(raw)) if locked is not None else None
-    stated = (
-        manifest.from_toml(raw, where)
-        if table is None
-        else manifest.from_dict(table, where, checked=True)
-    )
+    if table is None:
+        stated = manifest.from_toml(raw, where)
+    else:
+        stated = manifest.from_dict(table, where, checked=True)
     files = _Files(folder, roots, read)
     own_name = os.path.basename(os.path.abspath(folder))
     if stated.name != own_name:
@@ -104,7 +101,6 @@ class _Files:
         self._there: dict[str, bytes | None] = {}
 
     def variant(self, at: str, stated: Variant) -> Variant:
-        """Return a variant with the bytes of all its files."""
         templates = enumerate(stated.templates)
         return stated._replace(
             patches=self.filled(f"{at}.patches", stated.patches),
@@ -151,7 +147,6 @@ class _Files:
         return data
 
     def template(self, at: str, stated: TemplateFile) -> TemplateFile:
-        """Return a template with its text, and the folder that its path is from."""
         name = stated.name
         own = os.path.dirname(os.path.dirname(os.path.abspath(self.folder)))
         folders = [self.folder, *sorted(self.roots, key=lambda root: root != own)]

@@ -70,10 +70,7 @@ def is_scant(hunk: Hunk) -> bool:
 def in_order(
     options: list[tuple[int, ...]], hunks: Sequence[Hunk], lost: dict[int, Lost]
 ) -> list[tuple[int, ...]]:
-    """Leave of each hunk's places those that go with places of the hunks before and behind it.
-
-    A hunk that has none left is put into ``lost``.
-    """
+    """Leave places that go with those of the other hunks; a hunk without one goes into ``lost``."""
     left = list(options)
     placed = [i for i in range(len(hunks)) if i not in lost]
     first = 0

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vllm_mods.formats import syntax_tree
 
 _LONGEST = 72
-_LONE_RETURN = re.compile(rb"\r(?!\n)")
+LONE_RETURN = re.compile(rb"\r(?!\n)")
 _JOINED = r"^\s*(else|finally)\b"
 
 
@@ -46,7 +46,7 @@ def read_blocks(data: bytes) -> tuple[CodeBlock, ...]:
     """Return all blocks of a file, outer ones before those inside them; none where this interpreter's parser cannot read it."""
     tree = syntax_tree.module(data)
     # a return alone ends a line to Python, and none in a patch
-    if tree is None or _LONE_RETURN.search(data):
+    if tree is None or LONE_RETURN.search(data):
         return ()
     blocks = _BlockReader(data).read(tree.body, ())
     return tuple(sorted(blocks, key=lambda block: (block.start, -block.end)))
@@ -139,13 +139,11 @@ class _BlockReader:
         yield from self._entries(value, block.chain)
 
     def _entries(self, value: ast.expr | None, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
-        """Yield the entries of a dictionary that take several lines and have a constant for a key."""
         if not isinstance(value, ast.Dict):
             return
         for key, entry in zip(value.keys, value.values, strict=True):
             if isinstance(key, ast.Constant) and (entry.end_lineno or 0) > key.lineno:
-                name = f"[{self._text(key)}]"
-                block = self._block("table", name, key.lineno, entry, chain)
+                block = self._block("table", f"[{self._text(key)}]", key.lineno, entry, chain)
                 yield block
                 yield from self._entries(entry, block.chain)
 

@@ -1,11 +1,9 @@
 """What encloses the lines that a hunk changes, and how much of that the patch itself names. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from operator import eq
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from vllm_mods.formats.diff import Hunk
 from vllm_mods.placing.chains import CodeBlock
@@ -128,7 +126,7 @@ class Identity(NamedTuple):
     inside_statement: bool
 
     @classmethod
-    def read(cls, hunk: Hunk, target: Target, line: int) -> Identity:
+    def read(cls, hunk: Hunk, target: Target, line: int) -> Self:
         """Read the identity of a hunk at a line."""
         shown = range(line, line + len(hunk.old))
 
@@ -157,11 +155,8 @@ class Identity(NamedTuple):
 
     def admits(self, homes: tuple[Home, ...]) -> bool:
         """Tell whether a place inside of these could be the one that the hunk was written for, too."""
-        return all(
-            _admits(mine, known, theirs)
-            for mine, known in zip(self.homes, self.known, strict=True)
-            for theirs in homes
-        )
+        pairs = zip(self.homes, self.known, strict=True)
+        return all(_admits(mine, known, theirs) for mine, known in pairs for theirs in homes)
 
     def agrees(self, homes: tuple[Home, ...]) -> bool:
         """Tell whether all that the patch names is named so in these, too."""

@@ -5,7 +5,7 @@ import re
 
 from vllm_mods.formats.diff import Hunk
 from vllm_mods.placing.chains import CodeBlock
-from vllm_mods.placing.target import Target, shown
+from vllm_mods.placing.target import COLUMN_0, Target, shown
 
 _DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
 # Prose has the word too, and no bracket or colon behind a name.
@@ -14,7 +14,6 @@ _CODE = r"\s*((?:async\s+)?(?:def\s+\w+(?=\s*[(\[])|class\s+\w+(?=\s*[(:\[])))"
 _TOP_LEVEL = rb"(?:async\s+)?(?:class|def)\s"
 # What a statement binds, imports from or calls; more of its first line may be another in the next release.
 _NAME = r"(?:from\s+|import\s+)?[\w.]+"
-_COLUMN_0 = rb"[A-Za-z_$]"
 
 
 def definition_in(line: bytes) -> str | None:
@@ -62,7 +61,7 @@ def _is_table(section: str, target: Target, line: int) -> bool:
     return (
         outer is None
         or outer.head >= line
-        or not re.match(_COLUMN_0, target.lines[outer.head - 1])
+        or not re.match(COLUMN_0, target.lines[outer.head - 1])
         or _same_name(section, target, outer)
     )
 
@@ -83,6 +82,6 @@ def written_in(hunk: Hunk) -> str | None:
 def is_below(section: str, target: Target, line: int) -> bool:
     """Tell whether a header is one that git writes for this line, by its two rules for Python files."""
     above = target.lines[line - 2 :: -1] if line > 1 else ()
-    heads = (_COLUMN_0, rb"\s*(?:async\s+)?(?:class|def)\s")
+    heads = (COLUMN_0, rb"\s*(?:async\s+)?(?:class|def)\s")
     nearest = (next((text for text in above if re.match(head, text)), b"") for head in heads)
     return not section or any(shown(text).strip().startswith(section) for text in nearest)

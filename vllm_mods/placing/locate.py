@@ -120,8 +120,6 @@ def _has_removed_heads(side: Hunk, match: LookAlike, target: Target) -> bool:
 
 
 class _Placing:
-    """One file's hunks on one target."""
-
     def __init__(self, file: FileDiff, target: Target, *, back: bool, base: BaseKnown) -> None:
         self.file = file
         self.hunks = file.hunks
@@ -169,9 +167,7 @@ class _Placing:
         )
         if not wanted:
             places = _list(self.target, hunk, fits or lines)
-            where = (
-                f"for the part below `{hunk.section}`" if not fits else f"in {_quote(known or ())}"
-            )
+            where = f"in {_quote(known or ())}" if fits else f"for the part below `{hunk.section}`"
             message = f"its text is at {places}, but it was written {where}"
             scope = " | ".join(known) if known else written_in(hunk)
             self.lost[i] = Lost(FindingCode.ELSEWHERE, message, scope, fits or lines)
@@ -275,9 +271,8 @@ class _Placing:
         have not moved; in a tree of the version that the patch was written for, by all other places being far away. What
         undoes the patch must not stand at its stated lines as well.
         """
-        if any(
-            hunk.stated not in lines for hunk, lines in zip(self.hunks, self.places, strict=True)
-        ):
+        places = zip(self.hunks, self.places, strict=True)
+        if any(hunk.stated not in lines for hunk, lines in places):
             return False
         if self.back and any(map(doubts.leaves_blanks, self.hunks)):
             return False

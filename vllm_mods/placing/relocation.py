@@ -96,7 +96,6 @@ def _read(tree: Tree, path: str) -> bytes:
 
 
 def _likeness(path: str, lost: str) -> float:
-    """Rank a path by how much it looks like the one that is gone."""
     folders, _, file = path.rpartition("/")
     lost_folders, _, lost_file = lost.rpartition("/")
     stem, lost_stem = file.removesuffix(".py"), lost_file.removesuffix(".py")
@@ -112,6 +111,5 @@ def _likeness(path: str, lost: str) -> float:
 
 @lru_cache(maxsize=4096)
 def _near(folders: str, lost: str) -> float:
-    """Rank a folder by how much of its path it shares with another one."""
     shared = len(posixpath.commonprefix([f"{folders}/".split("/"), f"{lost}/".split("/")]))
     return shared / (1 + abs(folders.count("/") - lost.count("/")) / 4)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.formats.concrete_syntax import UnparsableError, read_places
+from vllm_mods.placing.chains import LONE_RETURN
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # They give back what they were given, or something that nobody else holds.
@@ -110,16 +111,13 @@ def long_strings(data: bytes) -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=32)
 def read_strictly(data: bytes) -> Scopes:
-    """Read a file with LibCST. Raises ``UnparsableError`` with the reason.
-
-    Every definition is ``live`` here.
-    """
+    """Read a file by LibCST, all definitions ``live``. Raises ``UnparsableError`` with why."""
     return Scopes(_by_line_feeds(tuple(Scope(*place) for place in read_places(data)), data))
 
 
 def _by_line_feeds(scopes: tuple[Scope, ...], data: bytes) -> tuple[Scope, ...]:
     """Count lines as a patch does, for which a carriage return alone ends none."""
-    if not _LONE_RETURN.search(data):
+    if not LONE_RETURN.search(data):
         return scopes
     ends = (line.endswith(b"\n") for line in data.splitlines(keepends=True))
     at = [0, 1, *(1 + feeds for feeds in accumulate(ends))]
@@ -128,7 +126,6 @@ def _by_line_feeds(scopes: tuple[Scope, ...], data: bytes) -> tuple[Scope, ...]:
     )
 
 
-_LONE_RETURN = re.compile(rb"\r(?!\n)")
 _SPACE = rb"(?:[ \t\f]|\\\r?\n|\\\r)*"
 _SEMICOLON = re.compile(_SPACE + rb";" + _SPACE)
 _CLOSING = re.compile(rb"(?:\s|\\|#[^\r\n]*|\))*\)")

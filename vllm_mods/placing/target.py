@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vllm_mods.formats.diff import Hunk
     from vllm_mods.placing.scopes import Scope, Scopes
 
-_COLUMN_0 = rb"[A-Za-z_$]"
+COLUMN_0 = rb"[A-Za-z_$]"
 _SHORTEST_BLOB = 7
 
 
@@ -82,7 +82,7 @@ class Target:
     @cached_property
     def tops(self) -> list[int]:
         """The numbers of the lines that begin in column 0 as git's do, in order."""
-        return [n for n, text in enumerate(self.lines, 1) if re.match(_COLUMN_0, text)]
+        return [n for n, text in enumerate(self.lines, 1) if re.match(COLUMN_0, text)]
 
     @cached_property
     def lines(self) -> tuple[bytes, ...]:

@@ -130,9 +130,7 @@ def without(parts: tuple[Part, ...], taken: Iterable[HunkState]) -> tuple[Part, 
     gone = {(one.patch, one.path, one.number) for one in taken}
     left = []
     for part in parts:
-        wanted = {
-            number for number in _numbers(part) if (part.source, part.path, number) not in gone
-        }
+        wanted = {n for n in _numbers(part) if (part.source, part.path, n) not in gone}
         if wanted:
             left.append(_only(part, wanted))
     return tuple(left)

@@ -31,11 +31,7 @@ class PlanContext:
     """
 
     def __init__(
-        self,
-        tree: Tree,
-        receipt: Receipt | None,
-        workspace: str,
-        origin: Origin | None,
+        self, tree: Tree, receipt: Receipt | None, workspace: str, origin: Origin | None
     ) -> None:
         self.tree = LayeredTree(tree)
         self.view = LayeredTree(self.tree)

@@ -16,10 +16,7 @@ from vllm_mods.planning.layered_tree import LayeredTree
 
 
 def entry(planned: ModPlan) -> LockedTree | None:
-    """Return what a lock says of a plan, without its version and witness.
-
-    None if nothing is written.
-    """
+    """Return what a lock says of a plan but its version and witness; None if nothing is written."""
     if not planned.verdict.writes or planned.variant is None:
         return None
     return LockedTree(
@@ -92,10 +89,7 @@ def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[Writ
 
 
 def places_in(mod: Mod, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:
-    """Return where the hunks of a mod's variants stand in a tree, of those that were written for it.
-
-    ``base`` is what to call the tree, its version by default.
-    """
+    """Return what ``written.record`` does, of each variant that was written for a tree."""
     places = (
         written_places.record(
             variant, patching.parts_of(mod, variant, known_trees.WORKSPACE), tree, base

@@ -99,7 +99,6 @@ def _base(mod_plan: ModPlan, plan: Plan) -> str | None:
 
 
 def _port(mod_plan: ModPlan, plan: Plan) -> str:
-    """Return how to port a mod; where that cannot be, how to look at it."""
     variants = (mod_plan.variant,) if mod_plan.variant else mod_plan.mod.variants
     patched = [variant for variant in variants if variant.patches]
     if plan.version is None or not patched:

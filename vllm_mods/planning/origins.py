@@ -67,9 +67,7 @@ class Origins:
         return sorted(inside, key=versions.sort_key)
 
     def _find(self, mod: Mod, variant: Variant) -> Tree | None:
-        parts = tuple(
-            part for part in patching.parts_of(mod, variant, WORKSPACE) if part.diff is not None
-        )
+        parts = tuple(part for part in patching.parts_of(mod, variant, WORKSPACE) if part.diff)
         nearly: Tree | None = None
         try:
             locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None

@@ -143,8 +143,7 @@ class PatchingStep:
             return
         renamed = file.new_path not in (None, file.old_path)
         if renamed and self.view.read(file.new_path or "") is not None:
-            new = f"{file.new_path} already exists"
-            message = f"{new}, so {file.old_path} cannot be renamed to it"
+            message = f"{file.new_path} already exists, so {file.old_path} cannot be renamed to it"
             self.fail(FindingCode.FILE_THERE, message, path=file.new_path)
             return
         if file.new_path is None:
@@ -215,11 +214,8 @@ class PatchingStep:
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"
         label += f" (`{spot.scope}`)" if spot.scope else ""
-        if (
-            not self.explain
-            or spot.code != FindingCode.ABSENT
-            or len(self.findings) >= limits.EXPLAINED
-        ):
+        enough = len(self.findings) >= limits.EXPLAINED
+        if not self.explain or spot.code != FindingCode.ABSENT or enough:
             line = spot.lines[0] if spot.lines else None
             code = FindingCode.TEXT if spot.code == FindingCode.ABSENT else spot.code
             self.fail(code, f"{label}: {spot.message}", line=line, **place)
@@ -234,9 +230,7 @@ class PatchingStep:
         from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
 
         near = nearest(hunk, target, spot.scope)
-        line, words = (
-            near[:2] if near is not None else (None, "nothing in the file resembles its text")
-        )
+        line, words = near[:2] if near else (None, "nothing in the file resembles its text")
         self.fail(FindingCode.TEXT, f"{label}: {words}", line=line, **place)
 
     def reports_absent_package(self, path: str) -> bool:

@@ -75,10 +75,7 @@ def parts_of(
             why = f"with the patches before it, it has more than {limits.PATCH}"
             raise DiffError(where, 1, why, hint=diff_reader.MANY)
         files = reader(patch.data, where, root=patch.root)
-        parts += [
-            Part(source=patch.source, diff=file, path=file.path, optional=patch.optional)
-            for file in files
-        ]
+        parts += [Part(patch.source, file, file.path, optional=patch.optional) for file in files]
         hunks += sum(len(file.hunks) for file in files)
         if hunks > limits.HUNKS:
             why = f"with the patches before it, it has more than {limits.HUNKS}"
@@ -104,10 +101,7 @@ def parts_of(
 def forward(
     plan: ModPlan, parts: tuple[Part, ...], tree: Tree, *, beneath: Tree | None = None
 ) -> ModPlan:
-    """Return the plan of a variant with its parts put in, or with what is wrong with them.
-
-    ``beneath`` is the tree as it was before other mods changed it.
-    """
+    """Return a plan with its parts in, or what is wrong; ``beneath`` lacks what other mods did."""
     view = LayeredTree(tree)
     below = LayeredTree(beneath or tree)
     findings: list[Finding] = []
@@ -177,18 +171,14 @@ def backward(parts: tuple[Part, ...], tree: Tree) -> tuple[FileChange, ...] | No
     view = LayeredTree(tree)
     for free, group in reversed(_groups(parts)):
         trial = LayeredTree(view) if free else view
-        is_out = _take_out(group, trial)
+        is_out = not any(
+            PatchingStep(part, trial).take_out() for part in reversed(group) if not _only_mode(part)
+        )
         if is_out and free:
             view.lay(trial.changes())
         elif not is_out and (not free or _goes_in(group, LayeredTree(view))):
             return None  # it is still to be put in
     return view.changes() if needed else view.changes() or None
-
-
-def _take_out(group: Sequence[Part], view: LayeredTree) -> bool:
-    """Take parts out, last one first; False as soon as one is not in."""
-    parts = (part for part in reversed(group) if not _only_mode(part))
-    return not any(PatchingStep(part, view).take_out() for part in parts)
 
 
 def _goes_in(group: Sequence[Part], view: LayeredTree) -> bool:

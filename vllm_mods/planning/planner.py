@@ -72,10 +72,7 @@ def plan(
 def plan_alone(
     mod: Mod, tree: Tree, *variants: Variant, cache: SummaryCache | None = None
 ) -> ModPlan:
-    """Plan one mod as if it rested on no other; with ``variants``, as if it had no others.
-
-    Raises ``DiffError`` as ``plan`` does.
-    """
+    """Plan a mod as if alone, with ``variants`` in place of its own, if any. Raises as ``plan``."""
     alone = mod._replace(requires=(), conflicts=(), after=())
     if variants:
         alone = lock_entries.with_variants(alone, variants)
@@ -109,8 +106,6 @@ def hunk_states(planned: ModPlan, tree: Tree) -> tuple[HunkState, ...]:
 
 
 class _Planner(NamedTuple):
-    """One run of ``plan``."""
-
     context: PlanContext
     cache: SummaryCache | None
     strict_version: bool
@@ -142,9 +137,8 @@ class _Planner(NamedTuple):
     def put_in(self, mod: Mod) -> ModPlan:
         context = self.context
         locked = context.locks.get(mod.name)
-        for tree in (
-            known_trees.states(locked, self.context.view, context.workspace) if locked else ()
-        ):
+        states = known_trees.states(locked, context.view, context.workspace) if locked else ()
+        for tree in states:
             vouched = self.vouched(mod, tree)
             if vouched is not None and not (self.strict_version and not vouched.in_range):
                 return vouched
@@ -201,7 +195,6 @@ class _Planner(NamedTuple):
         return refusal.nothing_fits(self.context, mod, inside, failed)
 
     def attempt(self, mod: Mod, variant: Variant) -> ModPlan:
-        """Put a variant in, and ask whether what comes out would work."""
         parts = self.context.located(mod, variant)
         plan = self.context.plan_of(mod, variant, Verdict.CONFLICT)
         tried = patching.forward(plan, parts, self.context.view, beneath=self.context.untouched)
@@ -226,7 +219,6 @@ class _Planner(NamedTuple):
         )
 
     def finish(self, tried: ModPlan, variant: Variant, *leftovers: Finding) -> ModPlan:
-        """Return a plan with all that a user should know of it."""
         more = (*leftovers, *self.context.notes(tried.mod, variant))
         return add_notes(tried, *more)._replace(
             witness=known_trees.witness(tried.beside, self.context.view),
@@ -269,10 +261,7 @@ def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
 
 
 def _objections(
-    mod: Mod,
-    mods: Sequence[Mod],
-    done: Mapping[str, ModPlan],
-    applied: Mapping[str, Sequence[str]],
+    mod: Mod, mods: Sequence[Mod], done: Mapping[str, ModPlan], applied: Mapping[str, Sequence[str]]
 ) -> Iterator[Finding]:
     """Yield why a mod cannot go in beside the others, whatever the tree.
 
@@ -293,6 +282,5 @@ def _objections(
             message = f"{mod.name} requires {name}, which does not apply (`{done[name].verdict}`)"
             yield Finding(FindingCode.REQUIRED_MOD, message)
         elif name not in done and name not in applied:
-            yield Finding(
-                FindingCode.REQUIRED_MOD, f"{mod.name} requires {name}, which is not applied"
-            )
+            message = f"{mod.name} requires {name}, which is not applied"
+            yield Finding(FindingCode.REQUIRED_MOD, message)

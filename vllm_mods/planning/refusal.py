@@ -4,15 +4,7 @@ from collections.abc import Sequence
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import (
-    Finding,
-    HunkState,
-    Level,
-    Mod,
-    ModPlan,
-    Variant,
-    Verdict,
-)
+from vllm_mods.base.model import Finding, HunkState, Level, Mod, ModPlan, Variant, Verdict
 from vllm_mods.formats import tree_names
 from vllm_mods.planning import carried_parts, patching
 from vllm_mods.planning.context import PlanContext

@@ -33,9 +33,7 @@ def judge(plan: ModPlan, tree: Tree) -> ModPlan:
 
 def conflicts(variant: Variant, tree: Tree) -> tuple[Finding, ...]:
     """Return what lies beside a tree in another version than a variant's code imports."""
-    return tuple(
-        found for found in _findings(variant, tree) if found.code == FindingCode.PYTHON_CONFLICT
-    )
+    return tuple(one for one in _findings(variant, tree) if one.code == FindingCode.PYTHON_CONFLICT)
 
 
 def _on_platform(plan: ModPlan, tree: Tree) -> ModPlan:

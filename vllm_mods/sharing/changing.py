@@ -166,17 +166,14 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdat
 
 
 def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
-    """Read the mods of a library that is kept."""
     library_files = kept.open_kept(locked)
     if library_files is None:
         return None
     library = Library(shared=[Shared(name, *library_files)])
-    own = contents.mods_in(library_files.listed)
-    return tuple(library.load(f"{name}/{mod}") for mod in own)
+    return tuple(library.load(f"{name}/{mod}") for mod in contents.mods_in(library_files.listed))
 
 
 def _lock(project: ProjectFile) -> dict[str, LockedLibrary]:
-    """Read what is locked of the libraries that a project names."""
     return {name: was for name, was in locking.read(project).items() if name in project.libraries}
 
 
@@ -203,8 +200,6 @@ def _beside(path: str, where: str) -> str:
 
 
 def _edit_to_add(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
-    """Return what puts a library into a project's table, and mods into what its target holds."""
-
     def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
         subtable(root, "libraries")[name] = source.keys
         if mods:
@@ -218,8 +213,6 @@ def _edit_to_add(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
 
 
 def _edit_to_remove(name: str, mods: Sequence[str]) -> Edit:
-    """Return what takes a library out of a project's table, and mods out of what its targets hold."""
-
     def change(root: Any) -> None:  # noqa: ANN401
         del root["libraries"][name]
         if not root["libraries"]:
@@ -268,8 +261,7 @@ def _write(
 @contextlib.contextmanager
 def _locked_project(where: str) -> Iterator[ProjectFile]:
     """Read a project, and let nobody else change it meanwhile; one that there is not yet is empty."""
-    folder = os.path.dirname(where)
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(os.path.dirname(where), os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # it is held for milliseconds

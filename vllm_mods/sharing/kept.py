@@ -112,7 +112,6 @@ def _is_of_commit(locked: LockedLibrary, library: KeptLibrary, place: str) -> bo
 
 
 def _damaged(library: KeptLibrary) -> set[str]:
-    """Return the files that are not as they are listed."""
     return {
         path
         for path, listed in library.listed.items()

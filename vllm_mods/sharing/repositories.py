@@ -84,7 +84,6 @@ def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: st
 
 
 def _library(repository: Repository, commit: str, source: LibrarySource) -> FetchedLibrary:
-    """Read a library out of a commit that was fetched."""
     files: dict[str, bytes] = {}
     objects: dict[str, bytes] = {}
     left = int(limits.LIBRARY)
@@ -102,9 +101,8 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         objects[name] = git_objects.with_header(*read(name))
         return objects[name]
 
-    for path, blob in git_objects.library_files(
-        commit, source.subdirectory, read_object, str(source)
-    ):
+    inside = git_objects.library_files(commit, source.subdirectory, read_object, str(source))
+    for path, blob in inside:
         try:
             files[path] = read(blob)[1]
         except LookupError as error:

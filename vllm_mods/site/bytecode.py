@@ -1,16 +1,12 @@
 """The bytecode that interpreters keep of a source: ``__pycache__/<stem>.<tag>.pyc`` (PEP 3147, 488)."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from vllm_mods.site.site import Look
+from vllm_mods.site.site import Look
 
 # `<implementation>-<version>[.opt-N].pyc`; pytest adds a tag with dots of its own. Not any name
 # with dots: `a.b.cpython-312.pyc` is of another module than `a`.

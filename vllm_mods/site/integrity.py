@@ -122,9 +122,8 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
         what = "is the original file again, but the files that belong to it are patched"
     else:
         what = "was changed after the mods were applied, by an unknown program"
-    yield Finding(
-        FindingCode.MISSING if digest is None else FindingCode.CHANGED_SINCE, what, file.path
-    )
+    code = FindingCode.MISSING if digest is None else FindingCode.CHANGED_SINCE
+    yield Finding(code, what, file.path)
 
 
 def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
@@ -140,7 +139,6 @@ def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
 
 
 def _bytecode(place: ReceiptPlace, path: str, applied: Receipt) -> Iterator[Finding]:
-    """Find bytecode that Python would run in place of the patched source."""
     removed = {file.path: file.before for file in applied.files if file.kind == receipt.BYTECODE}
     source = place.read(path)
     folder = bytecode.cache(path)

@@ -60,10 +60,9 @@ def unfinished(root: str) -> str | None:
 
 
 def _named(root: str) -> list[str]:
-    names = sorted(os.listdir(root))
     return [
         f"{root}/{name}"
-        for name in names
+        for name in sorted(os.listdir(root))
         if name.startswith(PREFIX) and _is_time(name[len(PREFIX) :])
     ]
 
@@ -204,7 +203,6 @@ def recover(opened: OpenFolders, note: Callable[[str], object]) -> bool:
 
 
 def _set_aside(opened: OpenFolders, work: str, why: str) -> str:
-    """Give what is no work folder another name; return what to say of it."""
     n = 0
     while site.status(opened.at(aside := f"{opened.root}/{ASIDE}{n}")) is not None:
         n += 1

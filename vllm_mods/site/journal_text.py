@@ -4,13 +4,11 @@ One that lies in a tree may have come with it from a stranger, or from a mod: it
 folder that it was written in, and nothing in it points outside the tree but by proof of that.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 from vllm_mods.base.untrusted import is_plain_path, json_of
 from vllm_mods.formats.schema import decode
@@ -64,7 +62,7 @@ class Folder(NamedTuple):
     mtime_ns: Annotated[int, _within(-_MOST_NS, _MOST_NS)]
 
     @classmethod
-    def of(cls, path: str, info: os.stat_result) -> Folder:
+    def of(cls, path: str, info: os.stat_result) -> Self:
         """Describe a folder."""
         mode = stat.S_IMODE(info.st_mode)
         return cls(path, mode, info.st_uid, info.st_gid, info.st_mtime_ns)

@@ -42,10 +42,6 @@ def draft(
 
 
 class _Drafter(Steps):
-    """One draft in the making."""
-
-    # --- what the caller asked for ------------------------------------------
-
     def targets(self) -> None:
         for change in self.transition.changes:
             path, expected = change.path, sha256(change.before)
@@ -106,8 +102,6 @@ class _Drafter(Steps):
                 self.net[path] = ReceiptFile(path, before, None, kind=receipt.BYTECODE)
             self.remove(path, info)
         self.maybe_gone.add(bytecode.cache(source))
-
-    # --- RECORD -------------------------------------------------------------
 
     def records(self) -> None:
         """Make each RECORD true that lists a touched file, starting from its untouched form."""
@@ -177,8 +171,6 @@ class _Drafter(Steps):
             )
         return data
 
-    # --- our own files --------------------------------------------------------
-
     def state(self) -> None:
         """Bring the receipt and the mods' sources up to date."""
         mods = self.transition.mods
@@ -210,8 +202,7 @@ class _Drafter(Steps):
             copy = name + path.removeprefix(receipt.STATE)
             info = self.look.file(path)
             step = self.step(copy, None, self.digest(path, info))
-            source = self.site.absolute(path)
-            self.add(Op(step=step, info=None, source=source, private=True))
+            self.add(Op(step=step, info=None, source=self.site.absolute(path), private=True))
         wanted = {receipt.original(path) for path, one in self.net.items() if one.before}
         for path in files:
             is_needed = path in wanted or path in self.ops
@@ -249,10 +240,9 @@ class _Drafter(Steps):
             [real(path) for path in (*existing, *(one.path for one in gone))],
             [real(one.path) for one in folders],
         )
-        steps = tuple(op.step for op in ops)
         return Draft(
             ops=tuple(ops),
-            journal=Journal(steps, folders, made=tuple(self.made), gone=gone),
+            journal=Journal(tuple(op.step for op in ops), folders, tuple(self.made), gone),
             receipt=final,
             notes=(*notes, *self.linked()),
         )
@@ -263,9 +253,8 @@ class _Drafter(Steps):
         if not linked:
             return ()
         more = f" and {len(linked) - 1} more are" if len(linked) > 1 else " is"
-        some = f"{linked[0]}{more}"
         why = "perhaps to a package cache (uv, conda): the other names do not change; this tree"
-        return (f"{some} hard-linked, {why} now has its own files",)
+        return (f"{linked[0]}{more} hard-linked, {why} now has its own files",)
 
     def final_receipt(self) -> Receipt:
         is_outside = any(path.startswith("/") for path in self.net)
@@ -285,6 +274,5 @@ def _changed(where: Site, path: str, expected: str | None, actual: str | None) -
     else:
         what = f"was changed: its sha256 is {actual[:12]}…, but {expected[:12]}… was expected"
     return Refused(
-        f"{path} {what}; nothing was changed",
-        hint=f"vllm-mods verify --target {where.root}",
+        f"{path} {what}; nothing was changed", hint=f"vllm-mods verify --target {where.root}"
     )

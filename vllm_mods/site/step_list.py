@@ -1,7 +1,4 @@
-"""The steps that a draft collects: one for each file, with what it takes to undo it.
-
-With them come the folders that are made, that go, and that stay and keep their mtime.
-"""
+"""The steps that a draft collects, for each file and folder, with what it takes to undo them."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -65,9 +62,7 @@ class Steps:
         self.transition = transition
         self.keep_links = keep_links
         self.look = Look(site=where, folders={})
-        self.old = (
-            {file.path: file for file in old_receipt.files} if old_receipt is not None else {}
-        )
+        self.old = {file.path: file for file in (old_receipt.files if old_receipt else ())}
         self.old_receipt = old_receipt
         self.net = dict(self.old)
         self.ops: dict[str, Op] = {}
@@ -93,8 +88,7 @@ class Steps:
         original = receipt.original(path)
         before = self.look.file(original)
         step = self.step(original, before, self.digest(path, info))
-        source = self.site.absolute(path)
-        self.add(Op(step, before, source=source, private=info.st_nlink > 1))
+        self.add(Op(step, before, source=self.site.absolute(path), private=info.st_nlink > 1))
 
     def put(self, path: str, data: bytes, info: os.stat_result | None, mode: int) -> None:
         """Add the step that writes a file; the owner stays, or is that of the folder."""
@@ -154,8 +148,7 @@ class Steps:
                 hint=reinstall(self.old_receipt and self.old_receipt.vllm),
             )
         step = self.step(path, info, known.before)
-        source = self.site.absolute(original)
-        self.add(Op(step, info, source=source, private=saved.st_nlink > 1))
+        self.add(Op(step, info, source=self.site.absolute(original), private=saved.st_nlink > 1))
         self.remove(original, saved)
 
     def gone(self) -> tuple[tuple[Folder, ...], list[str]]:

@@ -60,10 +60,7 @@ def commit(
         notes = _run(OpenFolders(where, lock), drafted, source_date_epoch) if drafted.ops else ()
     finally:
         os.close(lock)
-    return Outcome(
-        changed=_changed(drafted),
-        notes=(*notes_of_recovery, *drafted.notes, *notes),
-    )
+    return Outcome(changed=_changed(drafted), notes=(*notes_of_recovery, *drafted.notes, *notes))
 
 
 def rehearse(
@@ -194,7 +191,6 @@ def _deferred() -> Iterator[Callable[[], None]]:
 
 
 def _run(opened: OpenFolders, drafted: Draft, source_date_epoch: int | None) -> tuple[str, ...]:
-    """Do it, or put everything back. Returns notes."""
     progress = _Progress()
     try:
         with _deferred() as check:
@@ -321,7 +317,6 @@ def _swap(opened: OpenFolders, op: Op) -> None:
 
 
 def _settle_folders(opened: OpenFolders, drafted: Draft, mtime_ns: int | None) -> None:
-    """Give the folders that stay the mtime they had."""
     for new_folder in drafted.journal.made:
         if mtime_ns is not None:
             os.utime(opened.folder(opened.site.absolute(new_folder)), ns=(mtime_ns, mtime_ns))

@@ -55,11 +55,7 @@ def forward(planned: Plan, applied: Receipt | None) -> Transition:
 
 
 def revert_transition(
-    root: str,
-    applied: Receipt,
-    stay: Transition = _NO_MODS,
-    *,
-    discard_edits: bool = False,
+    root: str, applied: Receipt, stay: Transition = _NO_MODS, *, discard_edits: bool = False
 ) -> Transition:
     """Return the transition from what ``applied`` says is in to the mods that stay.
 

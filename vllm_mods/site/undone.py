@@ -4,12 +4,10 @@
 is, and put files of their own in place of what mods had changed.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
@@ -17,9 +15,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode
-
-if TYPE_CHECKING:
-    from vllm_mods.site.journal_text import Step
+from vllm_mods.site.journal_text import Step
 
 
 class Undone(NamedTuple):
@@ -45,9 +41,8 @@ def look(applied: Receipt, tree: Tree) -> Undone:
     is another one now and does not list what the mods made: that one's originals are of an
     installation that is gone.
     """
-    new = [
-        one for one in applied.files if one.kind == receipt.RECORD and _is_new(one, applied, tree)
-    ]
+    records = (one for one in applied.files if one.kind == receipt.RECORD)
+    new = [one for one in records if _is_new(one, applied, tree)]
     lists = {base: one for one in new if (base := _list_of(tree, one)) is not None}
     paths, edited = set(), []
     for file in applied.files:
@@ -155,7 +150,6 @@ def _is_undone(
 
 
 def _lists_any(base: bytes | None, paths: list[str]) -> bool:
-    """Tell whether a RECORD as it was before the mods has files, or the packages that new ones went into."""
     return base is not None and any(
         record.lists(base, path) or record.takes(base, path) for path in paths
     )

@@ -4,8 +4,6 @@ A wheel (PEP 427) is a zip whose names start at the site root; an sdist is a ``.
 folder at the top, which is taken off.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import stat
@@ -81,7 +79,6 @@ class ArchiveTree(PristineTree):
         return platforms.of_wheel(self._own("WHEEL"))
 
     def _own(self, name: str) -> bytes | None:
-        """Return a file of its distribution's metadata."""
         own = [*tree_names.dist_infos(self._tops)]
         return self._archive.read(f"{own[0]}/{name}") if len(own) == 1 else None
 

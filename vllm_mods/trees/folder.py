@@ -54,11 +54,7 @@ class FolderTree(Tree):
         return module
 
     def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file, ``None`` if there is none.
-
-        Raises ``TreeError`` for a path that escapes the root, that leads through a symbolic link
-        (what we would never write through we do not read through), or that is not a regular file.
-        """
+        """Read a file, none through a link: what we never write through we do not read through."""
         if path.startswith("/"):
             return read_in_workspace(path, self.workspace, self.spec)
         return _read(self.root, tree_names.split(path, self.spec), self.spec)
@@ -114,10 +110,9 @@ class FolderTree(Tree):
         return None
 
     def is_released(self, path: str, data: bytes) -> bool | None:
-        """Tell whether ``data`` is what a distribution's ``RECORD`` lists for ``path``.
+        """Compare with a distribution's ``RECORD``; ``None`` where none lists the path.
 
-        ``None`` where no RECORD lists it. Two distributions that both list the path (a stale
-        dist-info left by an unclean upgrade): either of them vouches for the data.
+        Of two that list it (one is left by an unclean upgrade) either vouches for the data.
         """
         answer: bool | None = None
         if path.startswith("/"):

@@ -26,8 +26,7 @@ try:
     from git.exc import GitCommandError
 except ImportError as error:  # GitPython raises it when there is no git program.
     raise TreeError(
-        f"git: trees need the git program: {str(error).splitlines()[0]}",
-        hint="apt-get install git",
+        f"git: trees need the git program: {str(error).splitlines()[0]}", hint="apt-get install git"
     ) from error
 
 REGULAR = frozenset({b"100644", b"100755", b"100664"})
@@ -91,11 +90,8 @@ class GitTree(PristineTree):
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole commit."""
         prefix = "/".join(tree_names.split(under, self.spec)) + "/" if under else ""
-        return (
-            path
-            for path, (mode, _) in self._files.items()
-            if mode in REGULAR and path.startswith(prefix)
-        )
+        regular = (path for path, (mode, _) in self._files.items() if mode in REGULAR)
+        return (path for path in regular if path.startswith(prefix))
 
 
 def open_git(
@@ -130,10 +126,7 @@ def split_name(name: str, spec: str = "") -> tuple[str, str]:
 
 
 class Commit(NamedTuple):
-    """A commit on a line of history: ``date`` is ISO 8601, ``paths`` what it changed.
-
-    What a merge changed is what differs from its first parent.
-    """
+    """A commit: ``date`` is ISO 8601, ``paths`` are what differs from its first parent."""
 
     sha: str
     parents: tuple[str, ...]
@@ -223,10 +216,7 @@ class Repository:
         return {os.fsdecode(path): (mode, blob.decode()) for mode, blob, path in rows}
 
     def object(self, name: str) -> tuple[str, int, limits.Sizable]:
-        """Open an object by its id: its kind (``blob``, ``tree``, ``commit``), its size, its bytes.
-
-        Raises ``LookupError`` where git has none.
-        """
+        """Open an object by its id: its kind, size and bytes. Raises ``LookupError`` for none."""
         try:
             _, kind, size, stream = self._objects.stream_object_data(name)
         except ValueError as error:  # GitPython's word for an object that git has not got
@@ -245,10 +235,7 @@ class Repository:
         return self._blobs[blob]
 
     def line(self, since: str, until: str) -> tuple[Commit, ...]:
-        """Return the commits from ``until`` back by first parents, as far as ``since`` lacks them.
-
-        Oldest first. Raises ``TreeError`` if git cannot walk the history.
-        """
+        """Return ``since..until`` by first parents, oldest first. Raises ``TreeError``."""
         words = ("--first-parent", "--reverse", "--no-renames", "--no-show-signature")
         form = ("--name-only", "-z", "--format=%x01%H%x00%P%x00%cI%x00%s")
         span = f"{since}..{until}"

@@ -40,11 +40,7 @@ class ImageTree(Tree):
         return tree_names.module_version(self.read("vllm/_version.py"))
 
     def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file, ``None`` if there is none.
-
-        As in a folder, links are not followed: ``TreeError``. An absolute path is one in the image,
-        inside the workspace.
-        """
+        """Read a file as a folder does, through no link; in the workspace by its absolute path."""
         if path.startswith("/"):
             return self.base.read(self._in_workspace(path))
         parts = tree_names.split(path, self.spec)
@@ -204,9 +200,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
 
 def _vllms(base: Base, folders: Iterable[str]) -> dict[str, str]:
     """Return which folders hold a vLLM, each with what is wrong with it."""
-    return {
-        one: fault for one in dict.fromkeys(folders) if (fault := _fault(base, one)) is not None
-    }
+    return {one: why for one in dict.fromkeys(folders) if (why := _fault(base, one)) is not None}
 
 
 def _fault(base: Base, folder: str) -> str | None:
@@ -219,7 +213,6 @@ def _fault(base: Base, folder: str) -> str | None:
 
 
 def _files(base: Base, folders: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of what lies in folders that are there."""
     return (one.path for folder in folders if folder for one in children(base, folder))
 
 

@@ -31,10 +31,7 @@ _PIECE = 16 << 10  # letters
 
 
 class WebPage(NamedTuple):
-    """A page as it came.
-
-    ``url`` is where it was found in the end, without user and password: links are relative to it.
-    """
+    """A page; ``url`` is where it was in the end, without a login: links are relative to it."""
 
     url: str
     content_type: str
@@ -193,10 +190,8 @@ def _html_file(anchor: dict[str, str | None], base: str, project: str) -> Releas
 
 
 def _preference(file: ReleaseFile) -> tuple[bool, bool, tuple[int, str] | tuple[()], list[int]]:
-    linux = any(
-        platform.startswith(("manylinux", "linux")) and platform.endswith("_x86_64")
-        for platform in file.platforms
-    )
+    of_linux = (one for one in file.platforms if one.startswith(("manylinux", "linux")))
+    linux = any(one.endswith("_x86_64") for one in of_linux)
     # cp38-abi3 < cp311: among wheels per interpreter any will do, but always the same one.
     digits = [int("".join(filter(str.isdigit, tag)) or 0) for tag in file.interpreters]
     return file.kind == "wheel", linux, file.build, sorted(digits)
@@ -223,8 +218,6 @@ def _hex(value: object) -> str | None:
 
 
 class _Anchors(HTMLParser):
-    """Collects the attributes of every ``<a href>`` and the ``<base href>``."""
-
     def __init__(self, url: str) -> None:
         super().__init__()
         self.base = url

@@ -76,10 +76,8 @@ def open_tree(
     spec = os.fspath(spec)
     # as a requirement of pip names a release
     kind, colon, rest = (f"pypi:{spec}" if spec.startswith("vllm==") else spec).partition(":")
-    for given, (kinds, why, hint) in zip(
-        (verify, others, platform or in_image), _ONLY, strict=True
-    ):
-        if given and kind not in kinds:
+    for used, (kinds, why, hint) in zip((verify, others, platform or in_image), _ONLY, strict=True):
+        if used and kind not in kinds:
             raise UsageError(f"{spec} {why}", hint=hint)
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
         is_kind = colon and kind.isalnum() and not os.path.lexists(spec)

@@ -4,24 +4,20 @@ A release says in its METADATA which versions it takes. Of these the newest that
 release was uploaded is what people got on that day; a version that was named stands instead.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.model import Mod
 from vllm_mods.formats.tree_names import canonical
+from vllm_mods.trees.index import ReleaseFile
 from vllm_mods.trees.packages import markers, needs
-
-if TYPE_CHECKING:
-    from vllm_mods.base.model import Mod
-    from vllm_mods.trees.index import ReleaseFile
 
 # What vLLM's images have, whoever asks.
 _PYTHON = "3.12"
@@ -188,7 +184,6 @@ def parse_versions(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
     """Return what all of a METADATA's lines on a distribution allow together."""
-    sets = [
-        one.specifier for one in needs(metadata or b"", _MARKERS) if canonical(one.name) == name
-    ]
+    needed = needs(metadata or b"", _MARKERS)
+    sets = [one.specifier for one in needed if canonical(one.name) == name]
     return SpecifierSet(",".join(map(str, sets))) if sets else None

@@ -68,11 +68,8 @@ def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     """Return the versions beside a tree of what its vLLM and these requirements name, sorted."""
     named = {canonical(needed.name) for text in texts if (needed := parse_requirement(text))}
     packages = read_packages(tree, named)
-    return {
-        name: version
-        for name, version in sorted(packages.installed.items())
-        if name in named or name in packages.needs
-    }
+    wanted = named.union(packages.needs)
+    return {name: version for name, version in sorted(packages.installed.items()) if name in wanted}
 
 
 def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:

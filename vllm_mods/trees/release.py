@@ -6,7 +6,8 @@ import contextlib
 import copy
 import functools
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, BinaryIO
 
 from packaging.version import Version
 
@@ -16,20 +17,15 @@ from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node, parse
 from vllm_mods.trees.archive import ArchiveTree, open_archive
 from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, release_file
-from vllm_mods.trees.other_packages import OtherPackages
-from vllm_mods.trees.pip_config import read_settings
+from vllm_mods.trees.other_packages import Archive, OtherPackages
+from vllm_mods.trees.pip_config import PipSettings, read_settings
 from vllm_mods.trees.remote import RemoteZip, pin, seen_of
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
 from vllm_mods.trees.spans import OFFLINE, NoRangesError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import BinaryIO
-
     from vllm_mods.base.tree import Tree
     from vllm_mods.trees.http import Http
-    from vllm_mods.trees.other_packages import Archive
-    from vllm_mods.trees.pip_config import PipSettings
 
     Progress = Callable[[str, int, int | None], None]
     Note = Callable[[str], None]
@@ -67,7 +63,6 @@ class Releases:
         self._connect(read_settings(os.environ))
 
     def _connect(self, settings: PipSettings) -> None:
-        """Ask the indexes of these settings from now on."""
         self._settings = settings
         self.http: Http | None = None
         if not self._offline:
@@ -92,10 +87,7 @@ class Releases:
         return self._archive(choose(version, self.files()))[0]
 
     def files(self) -> tuple[ReleaseFile, ...]:
-        """Return every file of every release that any source has.
-
-        Raises ``TreeError`` if no source could be asked.
-        """
+        """Return all files that any source has. Raises ``TreeError`` if none could be asked."""
         answer = self._sources.ask(fresh=False)
         if not answer.files:
             raise self._nothing(answer)
@@ -108,11 +100,7 @@ class Releases:
         return frozenset(file.version for file in self.files() if file.yanked is None)
 
     def open(
-        self,
-        name: str,
-        *,
-        verify: bool = False,
-        named: Mapping[str, str] | None = None,
+        self, name: str, *, verify: bool = False, named: Mapping[str, str] | None = None
     ) -> Tree:
         """Open a release by its version or by the name of one of its files; ``verify`` it first.
 
@@ -169,10 +157,7 @@ class Releases:
         return str(max(stable))
 
     def whole(self, name: str) -> Tree:
-        """Open a release so that all of its source is here: its sdist, or the wheel where there is none.
-
-        Raises as ``open`` does.
-        """
+        """Open a release, all its source here: an sdist, else a wheel. Raises as ``open``."""
         files = self._sources.ask(fresh=False).files
         candidates = choose(name, files)
         if not candidates:
@@ -226,10 +211,7 @@ class Releases:
         return None if seen is None else file.sha256 if seen.whole else seen.key
 
     def _archive(self, candidates: tuple[ReleaseFile, ...]) -> tuple[Archive, ReleaseFile]:
-        """Read the first candidate by ranges, else the sdist whole, else the first one whole.
-
-        The second part of the answer is the file that was taken.
-        """
+        """Read the first by ranges, else the sdist or the first whole; say which file it was."""
         best = candidates[0]
         self._check_link(best)
         here = self._here(best)
@@ -296,9 +278,8 @@ class Releases:
 
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
-            return self._nothing(
-                answer, what=f"{spec}: {'no answer' if answer.failures else 'not found'}"
-            )
+            what = "no answer" if answer.failures else "not found"
+            return self._nothing(answer, what=f"{spec}: {what}")
         named = release_file(name, "")
         if named is not None or parse(name) is None:
             version = named and named.version

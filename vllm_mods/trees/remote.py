@@ -8,7 +8,8 @@ import itertools
 import json
 import time
 import zlib
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
@@ -20,9 +21,6 @@ from vllm_mods.trees.archive import ZipArchive
 from vllm_mods.trees.spans import OFFLINE, Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import BinaryIO
-
     from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
     from vllm_mods.trees.index import ReleaseFile
@@ -112,7 +110,6 @@ def checked_record(archive: ZipArchive, label: str) -> bytes:
 
 
 def _fault(archive: ZipArchive, record: str, data: bytes) -> str | None:
-    """Say where a wheel's RECORD and the wheel disagree."""
     sizes = {name: info.file_size for name, info in archive.infos.items()}
     try:
         rows = {row[0]: (row[1], row[2]) for row in csv.reader(io.StringIO(data.decode()))}

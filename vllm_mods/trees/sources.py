@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -12,14 +13,11 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.hops import redact
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.trees.index import ACCEPT, PROJECT, WebPage, parse_page, release_file
+from vllm_mods.trees.index import ACCEPT, PROJECT, ReleaseFile, WebPage, parse_page, release_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
-    from vllm_mods.trees.index import ReleaseFile
     from vllm_mods.trees.pip_config import PipSettings
 
 # PyPI itself lets its pages be ten minutes old.

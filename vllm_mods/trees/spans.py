@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import TreeError, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from vllm_mods.trees.http import Http
     from vllm_mods.trees.index import ReleaseFile
 
