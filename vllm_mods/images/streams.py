@@ -29,7 +29,7 @@ _BROKEN = (*tars.BROKEN, zlib.error, zstd.ZstdError)
 
 
 class CheckedStream:
-    """A blob that raises at its end if size or digest is wrong; ``on_read`` gets the bytes so far."""
+    """A blob that raises at its end if size or digest is wrong; ``on_read`` gets how much came."""
 
     def __init__(
         self,
