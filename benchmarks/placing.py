@@ -168,14 +168,7 @@ class Piece(NamedTuple):
         new += (self.size == 0) - (self.new_size == 0)
         words = self.words if header else b""
         return (
-            b"@@ -%d,%d +%d,%d @@%s\n"
-            % (
-                self.start,
-                self.size,
-                new,
-                self.new_size,
-                words,
-            )
+            b"@@ -%d,%d +%d,%d @@%s\n" % (self.start, self.size, new, self.new_size, words)
             + self.body
         )
 

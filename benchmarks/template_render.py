@@ -131,11 +131,7 @@ def main() -> None:
     highest = 0.0
     for what, (history, tools) in HISTORIES.items():
         for count in COUNTS:
-            variables = {
-                "messages": history(count),
-                "tools": tools,
-                "add_generation_prompt": True,
-            }
+            variables = {"messages": history(count), "tools": tools, "add_generation_prompt": True}
             made = [renderers(text, variables) for text in texts]
             jinja = list(ratios([render for render, _ in made], count))
             rust = list(ratios([render for _, render in made], count))

@@ -62,10 +62,7 @@ def write_file(path: str, tensors: Tensors) -> None:
 
 
 def write_checkpoint(
-    folder: str,
-    files: Sequence[Tensors],
-    *,
-    config: Mapping[str, object] | None = None,
+    folder: str, files: Sequence[Tensors], *, config: Mapping[str, object] | None = None
 ) -> str:
     """A checkpoint of one file or, with an index, of several; returns ``folder``."""
     os.makedirs(folder, exist_ok=True)

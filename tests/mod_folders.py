@@ -56,11 +56,7 @@ KINDS: dict[str, Kind] = {
         LOADED,
     ),
     "patch -p0 in the package, by a pipe": Kind(
-        script(
-            TOP + f"cat fix.patch | patch -p0 -F0 -d {SITE}/vllm\n",
-            fix_patch=INNER,
-        ),
-        LOADED,
+        script(TOP + f"cat fix.patch | patch -p0 -F0 -d {SITE}/vllm\n", fix_patch=INNER), LOADED
     ),
     "patch of one named file": Kind(
         script(
@@ -204,16 +200,16 @@ KINDS: dict[str, Kind] = {
         | {
             "edit.py": "import sys\nfrom pathlib import Path\nfile = Path(sys.path[-1])\n"
             "file.write_text('x')\n"
-        },
+        }
     ),
     "a pull request's diff": Kind(
         script(
             TOP + 'cd "$PYTHON_ROOT"\n'
             "curl -sL https://github.com/example/vllm/pull/12.diff | patch -p1 -F0\n"
-        ),
+        )
     ),
     "a file of somebody's": Kind(
-        script(TOP + 'wget -q https://example.test/parser.py -O "$WORKSPACE_DIR/parser.py"\n'),
+        script(TOP + 'wget -q https://example.test/parser.py -O "$WORKSPACE_DIR/parser.py"\n')
     ),
     "things that nobody can know": Kind(
         script(
@@ -223,6 +219,6 @@ KINDS: dict[str, Kind] = {
             "else cp b.py $PYTHON_ROOT/vllm/a.py; fi\n{ cat a.py; } > $PYTHON_ROOT/vllm/c.py\n"
             "make install\ncp parser.py $WORKSPACE_DIR/\n"
         )
-        | {"a.py": "A = 2\n", "b.py": "A = 3\n", "list": "a.py\n", "parser.py": ""},
+        | {"a.py": "A = 2\n", "b.py": "A = 3\n", "list": "a.py\n", "parser.py": ""}
     ),
 }

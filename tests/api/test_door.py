@@ -255,9 +255,7 @@ def test_a_folder_that_merely_lies_beside_a_vllm_is_not_of_it(place: Path) -> No
 )
 @pytest.mark.usefixtures("place")
 def test_a_receipt_is_parsed_once(
-    monkeypatch: pytest.MonkeyPatch,
-    call: Callable[[typing.Any], object],
-    parsed: int,
+    monkeypatch: pytest.MonkeyPatch, call: Callable[[typing.Any], object], parsed: int
 ) -> None:
     mods = vm.Library("library").mods("fast")
     vm.apply(mods, "site-packages")

@@ -70,9 +70,7 @@ def shelved(*trees: MemoryTree) -> vm.Access:
     files = [SimpleNamespace(version=one, yanked=None, kind="sdist") for one in by_version]
     access = vm.Access(offline=True)
     access.__dict__["releases"] = SimpleNamespace(
-        files=lambda: files,
-        open=lambda name, **_: by_version[name],
-        verify=lambda *_, **__: None,
+        files=lambda: files, open=lambda name, **_: by_version[name], verify=lambda *_, **__: None
     )
     return access
 
@@ -411,12 +409,7 @@ def targets(*lines: str) -> None:
             "has no target named `z`: it has a",
             "vllm-mods sync a",
         ),
-        (
-            ["[targets.a]", "mods = []"],
-            None,
-            "names no path for the target `a`",
-            'path = "DIR"',
-        ),
+        (["[targets.a]", "mods = []"], None, "names no path for the target `a`", 'path = "DIR"'),
     ],
 )
 def test_sync_says_which_targets_there_are(

@@ -227,10 +227,7 @@ def test_a_lock_that_fits_what_nobody_signed(
         info = "acme_mods-1.dist-info"
         points = "[vllm_mods.libraries]\na = acme\n"
         metadata = "Metadata-Version: 2.1\nName: acme-mods\nVersion: 1\n"
-        write(
-            folder.parent,
-            {f"{info}/METADATA": metadata, f"{info}/entry_points.txt": points},
-        )
+        write(folder.parent, {f"{info}/METADATA": metadata, f"{info}/entry_points.txt": points})
         monkeypatch.syspath_prepend(str(folder.parent))
     source = {"git": "git+../lib@main", "path": "../lib", "package": "package:acme-mods"}[kind]
     save = functools.partial(commit, folder, {}) if kind == "git" else lambda: None

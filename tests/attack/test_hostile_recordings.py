@@ -43,8 +43,7 @@ def changed(done: ModEffect) -> dict[str, bytes | None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "path",
-    ["/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity"],
+    "path", ["/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity"]
 )
 def test_the_settings_of_the_kernel_are_read_only(path: str) -> None:
     lines = printed(f"[ -e {path} ] && echo x > {path} || echo refused")

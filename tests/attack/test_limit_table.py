@@ -75,10 +75,7 @@ def client(url: str) -> Client:
 
 
 def served(answer: Callable[[Site], None], ask: Callable[[str], object]) -> object:
-    paths = (
-        "/x",
-        *(f"/v2/a/b/{one}" for one in ("manifests/c", "blobs/sha256:00")),
-    )
+    paths = ("/x", *(f"/v2/a/b/{one}" for one in ("manifests/c", "blobs/sha256:00")))
     with site(dict.fromkeys(paths, answer)) as (url, _):
         return ask(url)
 
@@ -191,10 +188,7 @@ def weighed(_: Path) -> None:
 
 
 def silent(_: Path) -> object:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        pytest.MonkeyPatch.context() as patched,
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.MonkeyPatch.context() as patched:
         patched.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.getsockname()[1]}")
         return docker.connect()
 
@@ -468,11 +462,7 @@ ENOUGH: dict[
         "more than 9 values",
         lambda _: yaml_source.load("a: [" + "1," * 20 + "]"),
     ),
-    "RECIPE": (
-        9,
-        "more than 9 bytes",
-        lambda _: import_mod.recipe_text(b"x" * 99, "x"),
-    ),
+    "RECIPE": (9, "more than 9 bytes", lambda _: import_mod.recipe_text(b"x" * 99, "x")),
     "PYTHON_NESTING": (
         9,
         "nested too deeply",
@@ -512,17 +502,9 @@ ENOUGH: dict[
     "SHARDS": (1, "the limit is 1 files", looked_at),
     "TENSORS": (2, "more than 2 tensors", looked_at),
     "LOG": (9, "only the first 9 bytes", logged),
-    "LOG_LINE": (
-        99,
-        "SILENT|silent",
-        lambda _: said(seen("b", "a" * 99 + "b").mods),
-    ),
+    "LOG_LINE": (99, "SILENT|silent", lambda _: said(seen("b", "a" * 99 + "b").mods)),
     "START_SECONDS": (0, "within 0 seconds", waited),
-    "EVIDENCE_SECONDS": (
-        1,
-        "took more than 1 seconds",
-        lambda _: seen("(a+)+$", "a" * 99 + "b"),
-    ),
+    "EVIDENCE_SECONDS": (1, "took more than 1 seconds", lambda _: seen("(a+)+$", "a" * 99 + "b")),
     "PLACES": (3, "more than 3 places", in_many_places),
     "EXPLAINED": (1, "said", looked_for),
     "EQUAL_PAIRS": (9, "all of it changed", weighed),

@@ -285,10 +285,7 @@ def test_a_page_that_unpacks_to_anything(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(limits, "PAGE", limits.Limit(1 << 20, "bytes", ""), raising=False)
     bomb = gzip.compress(bytes(64 << 20), 9)
     answers = {"/x": lambda one: one.say(200, bomb, Content_Encoding="gzip")}
-    with (
-        site(answers) as (url, _),
-        pytest.raises(TreeError, match="unpacks to more than 1 MiB"),
-    ):
+    with site(answers) as (url, _), pytest.raises(TreeError, match="unpacks to more than 1 MiB"):
         http_of().page(f"{url}/x", "*/*")
 
 

@@ -20,7 +20,7 @@ def planned(*verdicts: Verdict, version: str | None = "0.19.1", changes: int = 0
 def test_two_verdicts_write_and_two_more_are_in_already() -> None:
     assert {one for one in Verdict if one.writes} == {Verdict.APPLIES, Verdict.MOVED}
     assert {one for one in Verdict if one.ok and not one.writes} == {
-        *(Verdict.APPLIED, Verdict.UPSTREAM),
+        *(Verdict.APPLIED, Verdict.UPSTREAM)
     }
 
 

@@ -25,7 +25,7 @@ def test_half_of_a_character_is_found_at_any_depth(text: str) -> None:
 
 def test_half_of_a_character_that_stands_for_a_byte_is_one() -> None:
     assert [is_whole(text) for text in ("a", "é", "\udc80", "\udcff", "\ud800", "\udc7f")] == [
-        *(True, True, True, True, False, False),
+        *(True, True, True, True, False, False)
     ]
 
 

@@ -62,10 +62,7 @@ def weight_errors(model: torch.nn.Module, twin: str) -> dict[str, float]:
     from safetensors.torch import load_file
 
     meant = load_file(Path(twin) / "model.safetensors")
-    parts = {
-        "qkv_proj": ("q_proj", "k_proj", "v_proj"),
-        "gate_up_proj": ("gate_proj", "up_proj"),
-    }
+    parts = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
     found = {}
     for name, module in model.named_modules():
         scale = getattr(module, "weight_scale_inv", None)

@@ -137,11 +137,7 @@ def _as_sent(message: Message) -> Message:
 def _message(answer: dict[str, Any]) -> Message:
     """Return what a client keeps of an answer."""
     calls = [
-        {
-            "id": f"c{i}",
-            "type": "function",
-            "function": call,
-        }
+        {"id": f"c{i}", "type": "function", "function": call}
         for i, call in enumerate(answer["calls"])
     ]
     message: Message = {"role": "assistant", "content": answer["content"]}

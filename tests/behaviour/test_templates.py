@@ -44,8 +44,7 @@ pytestmark = [
     pytest.mark.behaviour,
     pytest.mark.network,
     pytest.mark.skipif(
-        not (PYTHON and TREES),
-        reason="set VLLM_MODS_BEHAVIOUR_PYTHON and VLLM_MODS_TEMPLATE_TREES",
+        not (PYTHON and TREES), reason="set VLLM_MODS_BEHAVIOUR_PYTHON and VLLM_MODS_TEMPLATE_TREES"
     ),
 ]
 

@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.network
 
 SITE = "usr/local/lib/python3.12/dist-packages"
-PAIRINGS = (
-    "qwen3.5-122b-hybrid",
-    "qwen3.5-122b-int4",
-    "qwen3.5-122b-int4-flashqla",
-    "qwen3.6-35b",
-)
+PAIRINGS = ("qwen3.5-122b-hybrid", "qwen3.5-122b-int4", "qwen3.5-122b-int4-flashqla", "qwen3.6-35b")
 
 
 class Recorded(TreeView):
@@ -59,10 +54,7 @@ def dist_infos(metadata: str) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", PAIRINGS)
 def test_it_locks_on_the_release_that_it_names(
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     library = Library()
     found = library.pairing(name)

@@ -348,11 +348,7 @@ WHITEOUT = "marks a deleted file in a layer, so no file in an image can have tha
 def test_what_a_layer_cannot_hold_is_refused_with_a_next_step(image: FolderBase) -> None:
     (image.root / "srv").write_bytes(b"")
     for path, message, hint in (
-        (
-            "a/.wh.b/c",
-            f"/a/.wh.b/c {WHITEOUT}; nothing was built",
-            "remove the path from the mod",
-        ),
+        ("a/.wh.b/c", f"/a/.wh.b/c {WHITEOUT}; nothing was built", "remove the path from the mod"),
         (
             "srv/a",
             "folder:base: /srv is a file, but the mod needs a folder there; nothing was built",

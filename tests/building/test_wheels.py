@@ -238,8 +238,7 @@ def test_a_file_of_a_wheel_that_goes_elsewhere_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "count"),
-    [([("x.py", b"")], 0), ([(RECORD, b""), ("y-1.dist-info/RECORD", b"")], 2)],
+    ("files", "count"), [([("x.py", b"")], 0), ([(RECORD, b""), ("y-1.dist-info/RECORD", b"")], 2)]
 )
 def test_a_wheel_has_one_record(files: list[tuple[str, bytes]], count: int) -> None:
     with pytest.raises(Refused) as caught:

@@ -31,10 +31,7 @@ CASES = {
     "vllm-mods image insp": "vllm-mods image inspect ",
     "vllm-mods show a-mod-of": "vllm-mods show a-mod-of-mine ",
 }
-START = {
-    "bash": ["bash", "--noprofile", "--norc", "-i"],
-    "zsh": ["zsh", "-f", "-i"],
-}
+START = {"bash": ["bash", "--noprofile", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"]}
 SET_UP = {
     "bash": "bind 'set enable-bracketed-paste off'; ",
     "zsh": "autoload -Uz compinit; compinit -u -D; unsetopt zle_bracketed_paste; ",

@@ -64,10 +64,7 @@ def test_a_log_says_whether_the_code_ran(call: Call, tmp_path: Path) -> None:
     assert said.code == 0
     log.write_text(f"{FORM} slow: \x07no key\n{READY}")
     other = call("evidence", "fast", "--log", log)
-    assert (other.code, other.out) == (
-        1,
-        "fast: other code ran instead: slow: \\x07no key\n",
-    )
+    assert (other.code, other.out) == (1, "fast: other code ran instead: slow: \\x07no key\n")
     log.write_text("")
     assert call("evidence", "fast", "--log", log, "--json").json == {
         "schema": 1,

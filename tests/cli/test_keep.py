@@ -243,10 +243,7 @@ def test_a_library_below_the_top_of_its_repository(
     git(top, "commit", "-qm", "first")
     assert call("keep", "fast", "--library", inner, "--vllm", "<0.22").code == 0
     changed = git(top, "diff", "--name-only", "main", "vllm-mods/fast/0.20.0").split()
-    assert changed == [
-        "inner/patches/fast/mod.lock",
-        "inner/patches/fast/mod.toml",
-    ]
+    assert changed == ["inner/patches/fast/mod.lock", "inner/patches/fast/mod.toml"]
 
 
 @pytest.mark.slow
@@ -285,9 +282,7 @@ def test_the_newest_commit_is_a_build_with_a_branch_of_its_own(
 ) -> None:
     lock(call, kept)
     upstream = upstreams(
-        tmp_path / "upstream",
-        ("v0.20.0", "First", MOVED),
-        ("", "Load another way (#4711)", PORTED),
+        tmp_path / "upstream", ("v0.20.0", "First", MOVED), ("", "Load another way (#4711)", PORTED)
     )
     words = ("fast", "--library", kept, "--vllm", "<0.21", "--commits", upstream)
     done = call("keep", *words)

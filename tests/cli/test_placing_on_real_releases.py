@@ -135,9 +135,7 @@ def blob(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("version", ["0.19.1", "0.17.0"])
-def test_the_loader_as_posted_goes_in_where_it_was_written_and_nowhere_else(
-    version: str,
-) -> None:
+def test_the_loader_as_posted_goes_in_where_it_was_written_and_nowhere_else(version: str) -> None:
     right = result(seen(Library().load("hybrid-int4-fp8"), version), INC)
     # its last hunk's text stands in six places
     posted = as_posted("0.19.1", context=1)
@@ -148,9 +146,7 @@ def test_the_loader_as_posted_goes_in_where_it_was_written_and_nowhere_else(
 
 
 @pytest.mark.parametrize("version", ["0.20.0", "0.21.0", "0.23.0"])
-def test_the_loader_as_posted_goes_in_without_headers_by_where_it_was_written(
-    version: str,
-) -> None:
+def test_the_loader_as_posted_goes_in_without_headers_by_where_it_was_written(version: str) -> None:
     right = result(seen(Library().load("hybrid-int4-fp8"), version), INC)
     planned = seen(written_on("0.20.0", as_posted("0.20.0", context=2)), version)
     assert planned.verdict.writes

@@ -74,9 +74,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Docker:
 
 @pytest.fixture
 def call(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Caller:
     monkeypatch.setenv("HF_HOME", "/hub")
     found = caller(tmp_path, capfd, monkeypatch)

@@ -140,10 +140,7 @@ CASES: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_what_cannot_be_meant_is_told_with_what_to_type(
-    call: Call,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    case: tuple[str, str, str],
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, str]
 ) -> None:
     line, message, hint = case
     monkeypatch.chdir(tmp_path)

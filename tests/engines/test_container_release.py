@@ -78,11 +78,7 @@ def two_platforms(python_layer: bytes, tmp_path: Path) -> Path:
 
 
 def test_a_tag_is_made_tried_pushed_and_put_on_a_page(
-    tagged: Path,
-    two_platforms: Path,
-    dockerd: Engine,
-    locked_registry: Registry,
-    tmp_path: Path,
+    tagged: Path, two_platforms: Path, dockerd: Engine, locked_registry: Registry, tmp_path: Path
 ) -> None:
     need("skopeo", "docker")
     if importlib.util.find_spec("uv") is None:

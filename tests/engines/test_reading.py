@@ -230,10 +230,7 @@ def test_a_registry_gives_what_went_in(
 
 
 def test_a_registry_that_wants_a_login(
-    locked_registry: Registry,
-    small_archive: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    locked_registry: Registry, small_archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     login = f"{USER}:{PASSWORD}"
     target = push(locked_registry, small_archive, "small:1", "--dest-creds", login)

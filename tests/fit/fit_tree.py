@@ -118,8 +118,7 @@ FILES = {
 
 def tree_of(files: Mapping[str, str], *, remote: bool = False) -> MemoryTree:
     return MemoryTree(
-        {path: dedent(text).lstrip("\n").encode() for path, text in files.items()},
-        remote=remote,
+        {path: dedent(text).lstrip("\n").encode() for path, text in files.items()}, remote=remote
     )
 
 

@@ -103,8 +103,7 @@ def test_the_pairings_settings_are_laid_over_the_bases() -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["vllm serve {model} --uds /x", "vllm serve {model} --headless", "other --port 1"],
+    "command", ["vllm serve {model} --uds /x", "vllm serve {model} --headless", "other --port 1"]
 )
 def test_what_listens_on_no_port_that_is_known_has_no_health(command: str) -> None:
     found = container.served(pairing(command), {})

@@ -223,10 +223,7 @@ READ = {
     "a new start that does not follow": (HEAD + ADD_AT_2 + ADD_AT_20 % 20, X),
     "a new start from nowhere": (HEAD + ADD_AT_2 + ADD_AT_20 % 3, X),
     "hunks in another order than the file's": (HEAD + ADD_AT_20 % 21 + ADD_AT_2, X),
-    "line 0 of a file with lines": (
-        HEAD + b"@@ -0,3 +1,4 @@\n 1\n+A\n 2\n 3\n",
-        X,
-    ),
+    "line 0 of a file with lines": (HEAD + b"@@ -0,3 +1,4 @@\n 1\n+A\n 2\n 3\n", X),
     "x.orig beside x": (HEAD.replace(b"a/vllm/x.py", b"a/vllm/x.py.orig") + ADD_AT_2, X),
     "x beside x.new": (HEAD.replace(b"b/vllm/x.py", b"b/vllm/x.py.new") + ADD_AT_2, X),
     "x~ beside x": (HEAD.replace(b"a/vllm/x.py", b"a/vllm/x.py~") + ADD_AT_2, X),
@@ -374,10 +371,7 @@ REFUSED = {
         "new file cannot have old lines",
     ),
     "a part without hunks": (HEAD + b"\n" + HEAD.replace(b"x", b"y") + ADD_AT_2, "no hunk follows"),
-    "a blank line between two hunks of a file": (
-        HEAD + ADD_AT_2 + b"\n" + ADD_AT_20 % 21,
-        "file",
-    ),
+    "a blank line between two hunks of a file": (HEAD + ADD_AT_2 + b"\n" + ADD_AT_20 % 21, "file"),
     "counts too small, and a blank line that lost its blank": (
         HEAD + ADD_AT_2 + b"\n+lost\n",
         "the hunk has more lines than its header states",

@@ -161,16 +161,10 @@ def test_the_locks_of_several_platforms_are_one_in_any_order_and_come_apart_agai
             lambda lock: lock._replace(mods=(locked("one"), locked("two", C))),
             [("mods[two].files[vllm/a.py].after", B, C)],
         ),
-        (
-            lambda lock: lock._replace(revision="abc"),
-            [("revision", None, "abc")],
-        ),
+        (lambda lock: lock._replace(revision="abc"), [("revision", None, "abc")]),
         (
             lambda lock: lock._replace(templates=()),
-            [
-                ("templates[/w/t.jinja]", "there", None),
-                ("templates[/w/t.jinja].sha256", C, None),
-            ],
+            [("templates[/w/t.jinja]", "there", None), ("templates[/w/t.jinja].sha256", C, None)],
         ),
     ],
 )

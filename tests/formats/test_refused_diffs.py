@@ -56,11 +56,7 @@ CASES: dict[str, tuple[bytes, int, str | None]] = {
     "no hunk": (b"x\n" + GIT + b"index 1..2 100644\n", 2, AGAIN),
     "both sides nowhere": (b"x\n--- /dev/null\n+++ /dev/null\n" + HUNK, 2, None),
     "new by one line alone": (GIT + b"new file mode 100644\n" + HEAD + HUNK, 1, None),
-    "new and gone": (
-        b"x\n" + GIT + b"new file mode 100644\ndeleted file mode 100644\n",
-        2,
-        None,
-    ),
+    "new and gone": (b"x\n" + GIT + b"new file mode 100644\ndeleted file mode 100644\n", 2, None),
     "old lines of a new file": (b"x\n--- /dev/null\n+++ b/vllm/x.py\n" + HUNK, 2, None),
     "new lines of a gone file": (b"x\n--- a/vllm/x.py\n+++ /dev/null\n" + HUNK, 2, None),
     "no prefix": (HEAD.replace(b"a/", b"") + HUNK, 1, PREFIXES),

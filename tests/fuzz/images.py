@@ -102,7 +102,4 @@ def _index_seeds() -> tuple[bytes, ...]:
     return (joined(index, made, config, tar), joined(nested, made, config, tar))
 
 
-TARGETS = (
-    Target("layer", _layer, _layer_seeds),
-    Target("oci-layout", _index, _index_seeds),
-)
+TARGETS = (Target("layer", _layer, _layer_seeds), Target("oci-layout", _index, _index_seeds))

@@ -83,11 +83,7 @@ def test_of_an_index_the_image_for_the_platform_is_taken(
             f"0 of its 2 images are for linux/arm64\n  {A}  names no platform\n  {B}  names no platform",
             "name one by its digest: …@sha256:…",
         ),
-        (
-            [],
-            "0 of its 0 images are for linux/arm64",
-            "name one by its digest: …@sha256:…",
-        ),
+        ([], "0 of its 0 images are for linux/arm64", "name one by its digest: …@sha256:…"),
     ],
 )
 def test_where_no_image_or_several_are_for_a_platform_all_are_named(

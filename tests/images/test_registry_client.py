@@ -180,9 +180,7 @@ def keep(path: Path, host: str, user: str, **more: object) -> None:
     path.write_text(json.dumps({"auths": {host: {"auth": login, **more}}}))
 
 
-def test_the_rest_of_a_blob_is_asked_for_where_it_broke_off(
-    asking: Callable[..., Asked],
-) -> None:
+def test_the_rest_of_a_blob_is_asked_for_where_it_broke_off(asking: Callable[..., Asked]) -> None:
     ask = asking({f"{ROOT}blobs/x": says(206, b"56789")})
     with ask.client.get("blobs/x", start=5) as response:
         assert response.content == b"56789"

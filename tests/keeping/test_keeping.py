@@ -109,10 +109,7 @@ def test_what_can_be_run_stays_so_and_links_stay_out_of_the_scratch_folder(libra
 def test_a_link_among_the_files_of_mods_is_refused(library: Path) -> None:
     (library / "patches/fast/y.py").symlink_to("x.py")
     head = commit(library, {})
-    with (
-        pytest.raises(Refused) as caught,
-        branches.laid_out(branches.home(str(library)), head),
-    ):
+    with pytest.raises(Refused) as caught, branches.laid_out(branches.home(str(library)), head):
         pass
     path = "patches/fast/y.py"
     assert caught.value.message == f"{path} is a link or a submodule, which `keep` does not read"

@@ -96,9 +96,7 @@ def test_a_pairing_names_the_mods_beside_it(alice: str, bob: str, tmp_path: Path
     assert caught.value.hint == "--pairing pair"
 
 
-def test_a_template_is_looked_for_in_the_mod_of_its_name_beside_the_pairing(
-    tmp_path: Path,
-) -> None:
+def test_a_template_is_looked_for_in_the_mod_of_its_name_beside_the_pairing(tmp_path: Path) -> None:
     brings = 'templates = [{ name = "chat", file = "chat.jinja" }]'
     for owner in ("alice", "bob"):
         files = mod("chat") | mod("a") | pairing("pair")

@@ -54,7 +54,7 @@ def test_a_mod_says_what_is_known_and_leaves_the_rest_to_a_person() -> None:
         'id = "0.19"\nvllm = "==0.19.1"\npatches = ["0.19/mine.patch"]\n'
     )
     assert [line.partition(":")[0] for line in composed.unknown] == [
-        *("summary", "license", "vllm", "evidence"),
+        *("summary", "license", "vllm", "evidence")
     ]
     assert sorted(composed.files) == ["0.19/mine.patch", "mod.toml"]
     assert composed.planned.verdict == "applies"
@@ -94,11 +94,7 @@ def test_text_becomes_a_patch_and_everything_else_a_file() -> None:
         "patches": ["0.19/mine.patch"],
         "overlay": [
             {"source": "overlay/vllm/code.bin", "path": "vllm/code.bin"},
-            {
-                "source": "overlay/vllm/k.bin",
-                "path": "vllm/k.bin",
-                "replaces": [sha256(b"\0old")],
-            },
+            {"source": "overlay/vllm/k.bin", "path": "vllm/k.bin", "replaces": [sha256(b"\0old")]},
             {"source": "overlay/vllm/new.py", "path": "vllm/new.py"},
             {"source": "overlay/vllm/other.so", "path": "vllm/other.so"},
         ],
@@ -225,7 +221,7 @@ def test_every_reason_why_a_mod_would_not_go_in_is_said() -> None:
     with pytest.raises(Refused) as caught:
         manifest(*changes)
     assert [line.partition(":")[0] for line in caught.value.message.splitlines()[1:]] == [
-        *("  beside/x.py", "  vllm/a.py"),
+        *("  beside/x.py", "  vllm/a.py")
     ]
     assert caught.value.hint == "fix this, then make the mod again"
 
@@ -253,14 +249,7 @@ def test_two_trees_differ_in_their_files_and_not_in_what_follows_from_them() -> 
         "vllm/commit_id.py": b"1",
     }
     old = Whole({**FILES, **left_out})
-    new = Whole(
-        {
-            **dict.fromkeys(left_out, b"2"),
-            **FILES,
-            "vllm/a.py": NEW,
-            "vllm/z.py": b"Z\n",
-        }
-    )
+    new = Whole({**dict.fromkeys(left_out, b"2"), **FILES, "vllm/a.py": NEW, "vllm/z.py": b"Z\n"})
     del new.files["beside/x.py"]
     effect = difference(old, new)
     assert effect.changes == (

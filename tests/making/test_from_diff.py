@@ -189,12 +189,7 @@ def test_what_may_mean_several_files_is_refused() -> None:
             "a binary change has no text to match",
             "--from-trees OLD NEW",
         ),
-        (
-            b"words\n\n" + diff("vllm/x.py", "vllm/x.py").replace(b"+A4 = 5\n", b""),
-            5,
-            None,
-            None,
-        ),
+        (b"words\n\n" + diff("vllm/x.py", "vllm/x.py").replace(b"+A4 = 5\n", b""), 5, None, None),
     ],
 )
 def test_what_is_no_such_diff_says_where(

@@ -161,8 +161,7 @@ def test_only_an_image_of_an_engine_here_can_be_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "lines"),
-    [("", ""), ("a\n\n  \nb", "\n  | a\n  | b"), ("x\n" * 20, "\n  | x" * 15)],
+    ("output", "lines"), [("", ""), ("a\n\n  \nb", "\n  | a\n  | b"), ("x\n" * 20, "\n  | x" * 15)]
 )
 def test_of_what_is_printed_the_last_lines_are_shown(output: str, lines: str) -> None:
     assert recording.last_lines(output) == lines

@@ -38,18 +38,8 @@ def states(mod_: Mod, files: Mapping[str, str]) -> tuple[Verdict, list[str]]:
         (FINAL, None, "conflict", ["carried", "carried", "placed"]),
         (BASE, "NEW = 1\n", "conflict", ["placed", "placed", "carried"]),
         (BASE, "NEW = 2\n", "conflict", ["placed", "placed", "absent"]),
-        (
-            FINAL.replace("77", "7"),
-            None,
-            "conflict",
-            ["carried", "placed", "placed"],
-        ),
-        (
-            FINAL.replace("77", "78"),
-            "NEW = 1\n",
-            "conflict",
-            ["carried", "absent", "carried"],
-        ),
+        (FINAL.replace("77", "7"), None, "conflict", ["carried", "placed", "placed"]),
+        (FINAL.replace("77", "78"), "NEW = 1\n", "conflict", ["carried", "absent", "carried"]),
         (BASE.replace("f1", "g1"), None, "missing", ["absent", "placed", "placed"]),
     ],
 )

@@ -50,11 +50,7 @@ CASES: dict[str, tuple[Mod, MemoryTree, tuple[str, str, int | None, int | None, 
         files(x=TEXT),
         ("text", PATH, 6, None, None),
     ),
-    "a file for text is gone": (
-        put(PATH, "a"),
-        files(y=""),
-        ("file-gone", PATH, None, None, None),
-    ),
+    "a file for text is gone": (put(PATH, "a"), files(y=""), ("file-gone", PATH, None, None, None)),
     "a package for text is not there": (
         put("ext/x.py", "a"),
         files(y=""),

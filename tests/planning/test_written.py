@@ -26,10 +26,7 @@ DONE = TEXT.replace("a = 1", "a = 2").replace("m = 1", "m = 2")
 V = variant(diff_of(PATH, TEXT, DONE, context=1))
 NEW = b"--- /dev/null\n+++ b/vllm/n.py\n@@ -0,0 +1 @@\n+n = 1\n"
 GONE = b"--- a/vllm/d.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-d = 1\n"
-HUNKS = (
-    WrittenHunk("one/0.patch", PATH, 1, ("C.f",)),
-    WrittenHunk("one/0.patch", PATH, 2, ("",)),
-)
+HUNKS = (WrittenHunk("one/0.patch", PATH, 1, ("C.f",)), WrittenHunk("one/0.patch", PATH, 2, ("",)))
 FILE = WrittenFile("one/0.patch", PATH, blob_id(TEXT.encode()), blob_id(DONE.encode()))
 
 

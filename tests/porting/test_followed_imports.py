@@ -72,9 +72,7 @@ def mine(p):
 def test_one_name_of_an_import_over_several_lines_is_taken_out_of_it() -> None:
     kept = "def kept(p):\n    return p\n"
     after, _ = repaired(
-        {"vllm/helpers.py": HELP + kept},
-        {"vllm/helpers.py": kept, "vllm/scales.py": HELP},
-        SEVERAL,
+        {"vllm/helpers.py": HELP + kept}, {"vllm/helpers.py": kept, "vllm/scales.py": HELP}, SEVERAL
     )
     assert "from vllm.helpers import kept\nfrom vllm.scales import weigh\n" in after
     assert after.endswith(SEVERAL.partition(")\n")[2])

@@ -157,7 +157,7 @@ def test_a_port_that_cannot_be_read_says_what_to_remove(tmp_path: Path, changed:
 
 def test_folders_of_unfinished_ports_are_known_by_their_names() -> None:
     assert [writing.is_unfinished(name) for name in (".port-0.21", "port-0.21", "0.21")] == [
-        *(True, False, False),
+        *(True, False, False)
     ]
 
 

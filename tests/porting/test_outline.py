@@ -51,7 +51,7 @@ def test_namesakes_are_told_apart_by_their_decorators_and_their_order() -> None:
     assert [one.name for one in inner.inner] == ["x", "x", "y"]
     first, second, third = inner.inner
     assert [(one.start, one.end) for one in (whole, first, second, third)] == [
-        *((1, 19), (2, 4), (6, 8), (10, 10)),
+        *((1, 19), (2, 4), (6, 8), (10, 10))
     ]
     assert inner.lines == (
         b"class A:\n",

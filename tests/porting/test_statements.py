@@ -44,8 +44,7 @@ BASE = """
             BASE.replace("    return", "    self.mine = 1\n        return"),
             BASE.replace("    return", "    self.theirs = Other(self)\n        return"),
             BASE.replace(
-                "    return",
-                "    self.mine = 1\n        self.theirs = Other(self)\n        return",
+                "    return", "    self.mine = 1\n        self.theirs = Other(self)\n        return"
             ),
             id="two-insertions",
         ),

@@ -37,10 +37,7 @@ PAIR = Pairing(
 
 
 def test_show_has_every_field_of_a_mod_that_says_something() -> None:
-    when = (
-        When((("model_type", ("q",)),), (("*.w", ("I32",)),), "falls"),
-        When((("z", ()),)),
-    )
+    when = (When((("model_type", ("q",)),), (("*.w", ("I32",)),), "falls"), When((("z", ()),)))
     files = (ImageFile("/etc/x", "x", b""), ImageFile("/etc/y", "y", b"", 0o755))
     whole = FAST._replace(
         default=True,

@@ -205,10 +205,7 @@ def test_every_verdict_has_a_shape_of_its_own_and_a_sentence() -> None:
 
 def beside(view: HunkView) -> list[tuple[str | None, str | None]]:
     return [
-        (
-            None if line is None else view.lines[line],
-            None if at is None else view.target[at][1],
-        )
+        (None if line is None else view.lines[line], None if at is None else view.target[at][1])
         for line, at in pairs(view)
     ]
 

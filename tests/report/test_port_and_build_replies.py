@@ -497,9 +497,7 @@ def test_an_image_without_mods_and_without_a_lock(tmp_path: Path) -> None:
     assert (reply.data["lock"], reply.data["mods"], reply.data["ok"]) == (None, [], True)
 
 
-def test_of_an_index_each_platform_is_told_and_this_machine_s_is_the_answer(
-    tmp_path: Path,
-) -> None:
+def test_of_an_index_each_platform_is_told_and_this_machine_s_is_the_answer(tmp_path: Path) -> None:
     mine = oci.this_platform()
     other = "linux/s390x"
     fine, bad = (inspected(tmp_path, None, None, None, {}, found) for found in ((), (CHANGED,)))

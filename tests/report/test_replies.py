@@ -126,11 +126,7 @@ def test_what_became_of_a_release_is_a_line_and_what_is_left_stands_below_it(
 
 GIT = LockedLibrary(LibrarySource("git", "https://x/y", rev="main"), "c0ffee" * 6, "f" * 64)
 FOLDER = LockedLibrary(LibrarySource("path", "../lib"), "", "e" * 64)
-GIT_DATA = {
-    "source": "git+https://x/y@main",
-    "commit": "c0ffee" * 6,
-    "files": f"sha256:{'f' * 64}",
-}
+GIT_DATA = {"source": "git+https://x/y@main", "commit": "c0ffee" * 6, "files": f"sha256:{'f' * 64}"}
 FOLDER_DATA = {"source": "../lib", "files": f"sha256:{'e' * 64}"}
 MAY_TOUCH = [
     "    changes     vllm/x.py, vllm/y.py",

@@ -343,10 +343,7 @@ OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
     [
         (
             (HERMES, BOTH),
-            [
-                "    read all its calls: hermes",
-                "    read some of its calls: qwen with deepseek",
-            ],
+            ["    read all its calls: hermes", "    read some of its calls: qwen with deepseek"],
         ),
         (
             (BOTH, LESS),

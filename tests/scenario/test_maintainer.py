@@ -140,11 +140,7 @@ def test_a_library_is_kept_up_by_pull_requests(maintainer: Maintainer) -> None:
     forge.requests[3].state = "closed"
     maintainer.releases.files |= wheel("0.22.0", PORTED, BROKEN)
     code, steps = maintainer.keep()
-    assert steps == {
-        "fast/0.22.0": "opened",
-        "limit/0.20.0": "current",
-        "limit/0.21.0": "declined",
-    }
+    assert steps == {"fast/0.22.0": "opened", "limit/0.20.0": "current", "limit/0.21.0": "declined"}
     assert maintainer.states() == {
         "fast/0.20.0": "closed",
         "fast/0.21.0": "merged",

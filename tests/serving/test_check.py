@@ -369,10 +369,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
                 "--enable-log-requests or --enable-prefix-caching: write the full name"
             ),
         ),
-        (
-            "--dtyp2 x",
-            "--dtyp2: vLLM 0.19.1 has no such flag; did you mean --dtype?",
-        ),
+        ("--dtyp2 x", "--dtyp2: vLLM 0.19.1 has no such flag; did you mean --dtype?"),
         ("--zzzzzz x y", "--zzzzzz: vLLM 0.19.1 has no such flag"),
         (
             "--no-trust-remote-cod",

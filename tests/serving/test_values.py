@@ -308,10 +308,7 @@ def test_other_json_that_is_none_says_where(text: str) -> None:
         ("--batch x", "--batch: 'x' is not a whole number, or 32k, 4M"),
         ("--batch auto", "--batch: 'auto' is not a whole number, or 32k, 4M"),
         ("--max-model-len 1.5", "--max-model-len: '1.5' is not a whole number, or 32k, 4M"),
-        (
-            "--batch 1.5K",
-            "--batch: '1.5K': K is binary and takes no decimals; 1.5k takes them",
-        ),
+        ("--batch 1.5K", "--batch: '1.5K': K is binary and takes no decimals; 1.5k takes them"),
         ("--rank 9", "--rank: 9 is not offered: there is 1, 8, 16"),
         ("--share 82", "--share: 82.0 is out of range: it must be > 0 and <= 1"),
     ],

@@ -172,11 +172,7 @@ def test_another_order_of_the_mods_is_said(call: Call, place: Path, site: Path) 
 
 @pytest.mark.slow
 def test_one_project_gives_one_tree_on_every_machine(
-    call: Call,
-    place: Path,
-    alice: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    call: Call, place: Path, alice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     trees = []
@@ -474,10 +470,7 @@ def test_a_name_is_taken_once(call: Call, place: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_that_cannot_be_written(
-    call: Call,
-    place: Path,
-) -> None:
+def test_a_folder_that_cannot_be_written(call: Call, place: Path) -> None:
     place.chmod(0o555)
     assert call("add", "git+../alice@v1").code == 2
     place.chmod(0o755)

@@ -278,9 +278,7 @@ def test_an_unreadable_workspace_is_one_finding(tmp_path: Path) -> None:
     site = build(tmp_path / "site")
     (tmp_path / "w").mkdir()
     commit(
-        str(site),
-        transition(write(f"{tmp_path}/w/t", None, b"")),
-        workspace=str(tmp_path / "w"),
+        str(site), transition(write(f"{tmp_path}/w/t", None, b"")), workspace=str(tmp_path / "w")
     )
     assert found(site) == set()
     os.rename(tmp_path / "w", tmp_path / "moved")

@@ -290,10 +290,7 @@ def test_sources_are_kept_and_replaced_whole(site: Path) -> None:
     commit(str(site), ONE)
     kept = site / ".vllm-mods/mods"
     assert (kept / "one.json").read_bytes() == b"# one"
-    commit(
-        str(site),
-        ONE._replace(changes=(), before=ONE.mods, sources=(("one", b"new"),)),
-    )
+    commit(str(site), ONE._replace(changes=(), before=ONE.mods, sources=(("one", b"new"),)))
     assert [one.name for one in kept.iterdir()] == ["one.json"]
     assert (kept / "one.json").read_bytes() == b"new"
 

@@ -160,11 +160,7 @@ def test_one_parser_that_takes_no_tokens_is_given_none(modules: Callable[..., No
     reader = answers.reader("tokenizer", "openai", None, (), {})
     assert names == {"tool": "openai", "reasoning": None, "auto": True}
     assert (reader.request.tools, reader.request.tool_choice) == (None, "none")
-    assert reader.whole("text", [3], [1]) == {
-        "reasoning": "",
-        "content": "text True",
-        "calls": [],
-    }
+    assert reader.whole("text", [3], [1]) == {"reasoning": "", "content": "text True", "calls": []}
 
 
 class _Thinker:
@@ -358,10 +354,7 @@ def test_a_tool_parser_hears_only_what_is_behind_the_reasoning(
 ) -> None:
     reader = _apart(modules, "call", "think")
     _streamed(reader, ["a", "b|c", "d"], 1, [])
-    assert reader.tool.seen == [
-        ("", "c", "c", [], [], []),
-        ("c", "cd", "d", [], [2], [2]),
-    ]
+    assert reader.tool.seen == [("", "c", "c", [], [], []), ("c", "cd", "d", [], [2], [2])]
 
 
 def test_pieces_have_so_many_tokens_and_the_last_is_said_to_be() -> None:
@@ -396,8 +389,5 @@ def test_parts_of_calls_are_put_together_by_their_number() -> None:
     assert read == {
         "reasoning": "r",
         "content": "xy",
-        "calls": [
-            {"name": "f", "arguments": {"a": 1}},
-            {"name": "gh", "arguments": "["},
-        ],
+        "calls": [{"name": "f", "arguments": {"a": 1}}, {"name": "gh", "arguments": "["}],
     }

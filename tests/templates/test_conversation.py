@@ -125,13 +125,7 @@ def test_every_problem_is_said(raw: dict[str, Any], problems: tuple[str, ...]) -
 def test_what_is_expected_is_read_and_what_is_not_said_is_plain() -> None:
     expect = {"rendered": "r", "contains": ["c"], "absent": ["a"], "error": "e"}
     assert _parse(messages=[USER], expect=expect) == conversation.Conversation(
-        "one",
-        (USER,),
-        None,
-        {},
-        True,
-        "",
-        Expected("r", ("c",), ("a",), "e"),
+        "one", (USER,), None, {}, True, "", Expected("r", ("c",), ("a",), "e")
     )
 
 

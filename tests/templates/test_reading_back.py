@@ -384,10 +384,7 @@ TOY_AND_THINK = ("toy", "think")
         ({"calls": [{"name": "x"}]}, """an answer: calls [{"name": "x"}], not []"""),
         ({"reasoning": " so "}, """an answer: reasoning "so", not \"\""""),
         ({"content": "It"}, """an answer: content "It", not "It is an abacus.\""""),
-        (
-            {"content": "x" * 200},
-            f"""an answer: content "{"x" * 159}…, not "It is an abacus.\"""",
-        ),
+        ({"content": "x" * 200}, f"""an answer: content "{"x" * 159}…, not "It is an abacus.\""""),
         ({"content": " It is an abacus.\n"}, ""),
     ],
 )
@@ -476,10 +473,7 @@ def test_content_is_as_the_release_hands_it_over(
     ]
     assert [
         (one.tools, one.add_generation_prompt, len(one.messages)) for one in jobs_asked[:2]
-    ] == [
-        (None, True, 1),
-        (None, False, 2),
-    ]
+    ] == [(None, True, 1), (None, False, 2)]
 
 
 def test_an_answer_is_what_stands_behind_its_prompt() -> None:
@@ -526,9 +520,4 @@ def test_reasoning_that_is_not_written_is_not_jobs_asked() -> None:
 
 
 def test_ways_are_named() -> None:
-    assert [*map(way_name, WAYS)] == [
-        "whole",
-        "streamed by 1",
-        "streamed by 3",
-        "streamed at once",
-    ]
+    assert [*map(way_name, WAYS)] == ["whole", "streamed by 1", "streamed by 3", "streamed at once"]

@@ -400,7 +400,7 @@ def _messages(text: str) -> list[str]:
                     "agent-that-reasons: turn 1: 125 of 331 characters change in the next prompt: "
                     '\'It is a basalt matter.[{"id": "call00001\' becomes '
                     '\'[{"id": "call00001", "type": "function",\''
-                ),
+                )
             ],
         ),
         (

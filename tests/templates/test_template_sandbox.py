@@ -90,11 +90,7 @@ def test_time_goes_by_with_every_message_only_where_it_is_to() -> None:
     [
         ("{{ a }}{% set b = 1 %}{{ b }}", "a", "a"),
         ("{% if x %}{% set b = 1 %}{% endif %}{{ b }}", "b x", "x"),
-        (
-            "{% if b is not defined %}{% set b = 1 %}{% endif %}{{ b }}",
-            "b",
-            "b",
-        ),
+        ("{% if b is not defined %}{% set b = 1 %}{% endif %}{{ b }}", "b", "b"),
         ("{% if x %}{% set b = b|default(1) %}{% endif %}{{ b }}", "b x", "b x"),
         ("{% if b is none %}{% set b = 1 %}{% endif %}{{ b }}", "b", "b"),
         ("{% if b is undefined %}{% set b = 1 %}{% endif %}{{ b }}", "b", "b"),

@@ -231,11 +231,7 @@ def test_of_two_installed_versions_the_one_that_owns_the_files_counts(
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "__version__ = version = '0.19.1'",
-        '__version__ = "0.19.1"',
-        "__version__: str = '0.19.1'",
-    ],
+    ["__version__ = version = '0.19.1'", '__version__ = "0.19.1"', "__version__: str = '0.19.1'"],
 )
 def test_a_checkout_says_its_version_in_a_module_that_is_not_imported(
     site: Path, line: str

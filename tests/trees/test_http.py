@@ -58,9 +58,7 @@ def test_a_span_is_the_bytes_asked_for_and_no_more(server: PackageServer) -> Non
     assert http.received == 10
 
 
-def test_a_server_without_ranges_is_noticed_before_the_body_is_read(
-    server: PackageServer,
-) -> None:
+def test_a_server_without_ranges_is_noticed_before_the_body_is_read(server: PackageServer) -> None:
     server.ranges = False
     http = client()
     assert http.span(wheel_url(server), 10, 20) is None

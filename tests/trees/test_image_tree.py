@@ -134,10 +134,7 @@ def test_paths_that_no_patch_may_have(tmp_path: Path) -> None:
     ("things", "said"),
     [
         ({"etc/x": b""}, r"no vLLM in the image"),
-        (
-            {**at(SITE), **at("opt/venv/lib/python3.12/site-packages")},
-            "(?s)has 2 vLLMs.*opt/venv",
-        ),
+        ({**at(SITE), **at("opt/venv/lib/python3.12/site-packages")}, "(?s)has 2 vLLMs.*opt/venv"),
         ({f"{SITE}/vllm": Link("/src/vllm"), **at("src")}, "vllm is a symbolic link to /src/vllm"),
         (
             {f"{SITE}/__editable__.vllm-0.19.1.pth": b"/src/vllm-checkout\n", **at("src")},

@@ -287,12 +287,7 @@ def test_an_image_that_says_nothing_of_its_vllm(tmp_path: Path) -> None:
             "no vLLM in /srv: it has no vllm/__init__.py",
             "run without --target-in-image: the folders that were found are listed",
         ),
-        (
-            {"srv/x": b""},
-            None,
-            "no vLLM in the image: no vllm/__init__.py in any of\n  /",
-            ANOTHER,
-        ),
+        ({"srv/x": b""}, None, "no vLLM in the image: no vllm/__init__.py in any of\n  /", ANOTHER),
         (
             {f"{SITE}/vllm.egg-link": b" /src \n."},
             None,
@@ -490,11 +485,7 @@ def test_the_whole_environment_of_git(*, alone: bool, logins: bool) -> None:
 
 @pytest.mark.parametrize(
     ("given", "command"),
-    [
-        ({"GIT_SSH_COMMAND": "a", "GIT_SSH": "b"}, "a"),
-        ({"GIT_SSH": "b"}, "b"),
-        ({}, "ssh"),
-    ],
+    [({"GIT_SSH_COMMAND": "a", "GIT_SSH": "b"}, "a"), ({"GIT_SSH": "b"}, "b"), ({}, "ssh")],
 )
 def test_the_ssh_that_the_user_names_is_used(given: dict[str, str], command: str) -> None:
     environ = git_process.environment(given)

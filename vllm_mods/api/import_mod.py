@@ -165,12 +165,7 @@ class _ModImport(NamedTuple):
 
 
 def import_recipe(
-    library: Library,
-    data: bytes,
-    path: str,
-    *,
-    name: str | None,
-    mods: Mapping[str, str],
+    library: Library, data: bytes, path: str, *, name: str | None, mods: Mapping[str, str]
 ) -> ImportedRecipe:
     """Read a recipe, which messages call ``path``, as a pairing called ``name``.
 

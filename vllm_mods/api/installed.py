@@ -140,10 +140,7 @@ def node_of(target: Folder) -> tuple[Receipt | None, Mapping[str, str]]:
 
 
 def revert(
-    target: Folder,
-    *names: str,
-    discard_edits: bool = False,
-    source_date_epoch: int | None = None,
+    target: Folder, *names: str, discard_edits: bool = False, source_date_epoch: int | None = None
 ) -> Reverted:
     """Take mods out again, by name, or all of them; the others stay as if these had never been in.
 

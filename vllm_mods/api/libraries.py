@@ -23,8 +23,7 @@ _PLACES, _PATCHES = ("/", "./", "../", "~/"), (".patch", ".diff")
 
 
 def open_library(
-    *folders: str | os.PathLike[str],
-    note: Callable[[str], None] = lambda _text: None,
+    *folders: str | os.PathLike[str], note: Callable[[str], None] = lambda _text: None
 ) -> Library:
     """Open the bundled library, ``folders`` and, as ``vllm-mods.lock`` has them, those of the project here.
 

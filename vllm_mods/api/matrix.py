@@ -198,13 +198,7 @@ def write_locks(
 
 
 def bisect(
-    library: Library,
-    mod: str,
-    good: str,
-    bad: str,
-    *,
-    repo: str,
-    variant: str | None = None,
+    library: Library, mod: str, good: str, bad: str, *, repo: str, variant: str | None = None
 ) -> BisectOutcome:
     """Find the commit of a clone of vLLM's repository at which a mod's verdict changes.
 

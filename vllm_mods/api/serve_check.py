@@ -227,11 +227,7 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
 
 
 def demand(
-    asked: ServeArguments,
-    tree: Tree,
-    planned: Plan | None = None,
-    *,
-    note: Callable[[str], None],
+    asked: ServeArguments, tree: Tree, planned: Plan | None = None, *, note: Callable[[str], None]
 ) -> None:
     """Raise ``Refused`` if vLLM in an image would not take the command of the pairing."""
     try:

@@ -40,11 +40,7 @@ class Suggested(NamedTuple):
 
 
 def suggest(
-    library: Library,
-    model: str,
-    *,
-    revision: str | None = None,
-    tree: Tree | Folder | None = None,
+    library: Library, model: str, *, revision: str | None = None, tree: Tree | Folder | None = None
 ) -> Suggested:
     """Tell which mods, chat template and pairing of a library a checkpoint needs.
 

@@ -109,10 +109,7 @@ def fit(
     roots = ("vllm/", *(f"{path.partition('/')[0]}/" for path in changed))
     beside = (path for path in consulted - changed if path.startswith(roots))
     return Fit(
-        findings=tuple(ranked),
-        beside=tuple(sorted(beside)),
-        proof="types",
-        unexamined=UNEXAMINED,
+        findings=tuple(ranked), beside=tuple(sorted(beside)), proof="types", unexamined=UNEXAMINED
     )
 
 

@@ -51,10 +51,7 @@ class Diagnostic(NamedTuple):
 
 
 def check(
-    folder: str,
-    paths: Iterable[str],
-    rules: Iterable[str],
-    python: tuple[int, int] | None,
+    folder: str, paths: Iterable[str], rules: Iterable[str], python: tuple[int, int] | None
 ) -> tuple[Diagnostic, ...]:
     """Return what ty says of some files of a folder by some rules, sorted by place; ``python`` is the version to judge by.
 

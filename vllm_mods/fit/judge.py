@@ -48,10 +48,7 @@ from vllm_mods.formats import syntax_tree
 
 
 def judge(
-    changes: tuple[FileChange, ...],
-    tree: Tree,
-    cache: SummaryCache,
-    origin: AtOrigin | None,
+    changes: tuple[FileChange, ...], tree: Tree, cache: SummaryCache, origin: AtOrigin | None
 ) -> tuple[tuple[Finding, ...], set[str]]:
     """Run every check. ``origin`` is where the patch was written, if that can be had.
 
@@ -74,10 +71,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _judge(
-    changes: tuple[FileChange, ...],
-    tree: Tree,
-    cache: SummaryCache,
-    origin: AtOrigin | None,
+    changes: tuple[FileChange, ...], tree: Tree, cache: SummaryCache, origin: AtOrigin | None
 ) -> tuple[tuple[Finding, ...], set[str]]:
     before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
@@ -242,11 +236,7 @@ def _file(
 
 
 def _look(
-    world: World,
-    path: str,
-    tree: ast.Module,
-    lines: frozenset[int],
-    at_origin: World | None = None,
+    world: World, path: str, tree: ast.Module, lines: frozenset[int], at_origin: World | None = None
 ) -> Iterator[Problem | Doubt]:
     sites = tuple(walk(tree, lines))
     yield from import_problems(world, path, sites, lines)

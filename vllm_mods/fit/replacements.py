@@ -159,9 +159,7 @@ def _plain(world: World, symbols: Sequence[Symbol]) -> _Taker | None:
         case [Symbol(binding=Class()) as cls] if maker := _old(world, cls, "__init__"):
             # called as a function without ``self``
             function = maker.function._replace(
-                name=cls.cls.name,
-                parameters=unbound(maker.function),
-                decorators=("staticmethod",),
+                name=cls.cls.name, parameters=unbound(maker.function), decorators=("staticmethod",)
             )
             return _Taker(function, None)
     return None

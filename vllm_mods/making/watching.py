@@ -111,9 +111,7 @@ def programs() -> dict[str, bytes]:
 
 
 def read(
-    written: Mapping[str, bytes],
-    files: Mapping[str, bytes],
-    given: Mapping[str, str],
+    written: Mapping[str, bytes], files: Mapping[str, bytes], given: Mapping[str, str]
 ) -> Watched:
     """Read what the stand-ins noted, among the files that were written.
 

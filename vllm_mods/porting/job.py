@@ -193,9 +193,7 @@ def _repair(outcome: PortOutcome) -> PortOutcome:
             break
         repairs = (*current.repaired, *named.notes, *done.notes)
         current = current._replace(
-            new=finish(job, done.cuts, outcome.homes, repairs),
-            cuts=done.cuts,
-            repaired=repairs,
+            new=finish(job, done.cuts, outcome.homes, repairs), cuts=done.cuts, repaired=repairs
         )
     return current if current.fits else outcome
 

@@ -120,11 +120,7 @@ def default_name(mod: Mod, version: str | None) -> str:
 
 
 def patches(
-    variant: Variant,
-    cuts: Sequence[FileChange],
-    name: str,
-    context: int,
-    homes: Mapping[str, str],
+    variant: Variant, cuts: Sequence[FileChange], name: str, context: int, homes: Mapping[str, str]
 ) -> dict[str, bytes]:
     """Cut patches, each with the name of the variant's patch that changes the same file of the base, a needed one if any."""
     sources = [os.path.basename(patch.source) for patch in variant.patches]

@@ -203,11 +203,7 @@ def _in_bounds(
 
 
 def _field_problems(
-    sources: ModuleSources,
-    cls: ClassPlace,
-    field: ConfigField,
-    value: Any,
-    at: str,
+    sources: ModuleSources, cls: ClassPlace, field: ConfigField, value: Any, at: str
 ) -> Iterator[ServeFault]:
     """Yield what is wrong with one value in a JSON object, as far as its type is plain."""
     if "SkipValidation" in ast.unparse(field.annotation.node):

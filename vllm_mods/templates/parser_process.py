@@ -10,12 +10,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.templates import answers
 from vllm_mods.templates.rendering import run_apart
 
-_PACKAGES = (
-    "vllm/entrypoints/openai/parser",
-    "vllm/parser",
-    "vllm/reasoning",
-    "vllm/tool_parsers",
-)
+_PACKAGES = ("vllm/entrypoints/openai/parser", "vllm/parser", "vllm/reasoning", "vllm/tool_parsers")
 MODULES = (
     "vllm/entrypoints/generate/base/protocol.py",
     "vllm/entrypoints/openai/chat_completion/protocol.py",

@@ -263,11 +263,7 @@ def way_name(way: str) -> str:
 
 
 def _difference(
-    written: WrittenAnswer,
-    read: dict[str, Any],
-    pair: ParserPair,
-    *,
-    alone: bool,
+    written: WrittenAnswer, read: dict[str, Any], pair: ParserPair, *, alone: bool
 ) -> str:
     """Say what was read otherwise than it was said; nothing if all came back."""
     if "error" in read:

@@ -62,11 +62,7 @@ def _tojson(
     sort_keys: bool = False,  # noqa: FBT001, FBT002
 ) -> str:
     return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 
@@ -89,9 +85,7 @@ _CLOCK = _Clock()
 def environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
     """Return the environment of transformers' ``apply_chat_template``, which vLLM calls."""
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=[_Generation, jinja2.ext.loopcontrols],
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
     )
     env.filters["tojson"] = _tojson
     env.globals["raise_exception"] = _raise_exception
