@@ -66,6 +66,27 @@ def test_other_files_are_shown_in_place_of_the_first_ones(tmp_path: Path) -> Non
     assert (tmp_path / "vllm/sub/b.py").read_text() == "old"
 
 
+def test_what_could_not_be_shown_whole_is_shown_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/a.py").write_text("old")
+    overlay = overlay_of(tmp_path)
+    overlay.show({"vllm/b.py": b"1"})
+    with monkeypatch.context() as full, pytest.raises(OSError, match="No space"):
+        write = Path.write_bytes
+
+        def refuse(place: Path, data: bytes) -> int:
+            if place.name == "c.py":
+                raise OSError(28, "No space left on device")
+            return write(place, data)
+
+        full.setattr(Path, "write_bytes", refuse)
+        overlay.show({"vllm/a.py": b"2", "vllm/c.py": b"3"})
+    assert shown(overlay.show({"vllm/b.py": b"1"})) == {"vllm/a.py": "old", "vllm/b.py": "1"}
+    overlay.remove()
+
+
 def overlay_of(site: Path) -> Overlay:
     tree = tree_of({})
     tree.root = str(site)

@@ -20,23 +20,23 @@ class Overlay:
     """A folder that shows ``vllm`` of a tree, and files in place of some of its own."""
 
     def __init__(self, tree: Tree) -> None:
-        self._tree = tree
         self._written = "" if tree.root is not None else _write_python(tree)
         self._root = tree.root or self._written
         self._folder = ""
-        self._files: dict[str, bytes | None] = {}
+        self._files: dict[str, bytes | None] | None = None  # None where nobody knows
 
     def show(self, files: dict[str, bytes | None]) -> str:
         """Return the folder with these files in place of the tree's, and no other ones."""
-        back = self._files.keys() - files.keys()
-        if not self._folder or not all(map(self._is_beside_others, back)):
+        known, self._files = self._files, None  # should it end in between
+        back = known.keys() - files.keys() if known is not None else set()
+        if known is None or not all(map(self._is_beside_others, back)):
             self._begin()
-            back = set()
+            known, back = {}, set()
         for path in back:
             self._make_room(path)
             self._link(path)
         for path, data in files.items():
-            if path not in self._files or self._files[path] != data:
+            if path not in known or known[path] != data:
                 self._make_room(path)
                 _write(os.path.join(self._folder, path), data)
         self._files = files
@@ -54,7 +54,6 @@ class Overlay:
         # No `TemporaryDirectory`: before Python 3.11.8, where it may not remove a link, it changes the mode of
         # the file behind it.
         self._folder = tempfile.mkdtemp(prefix="vllm-mods-")
-        self._files = {}
         self._link("vllm")
 
     def _is_beside_others(self, path: str) -> bool:
