@@ -126,7 +126,7 @@ REFUSALS: Refusing = [
     # a pairing's lock
     (
         lambda place: on_base.read_lock(library(), f"{place}/none.lock", "pair"),
-        "pairing pair has no lock: no such file: {place}/none.lock",
+        "pairing pair has no lock: {place}/none.lock does not exist",
         "vllm-mods lock pair --output none.lock",
     ),
     (
@@ -149,7 +149,7 @@ REFUSALS: Refusing = [
     (lambda _: vm.serve_check(command=" ", target="site"), "--command is empty", CALL),
     (
         lambda _: vm.serve_check(command="vllm serve 'm", target="site"),
-        "--command cannot be read by bash: line 1: a ' is not closed",
+        "bash cannot read --command: line 1: a ' is not closed",
         CALL,
     ),
     (

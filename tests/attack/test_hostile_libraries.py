@@ -355,7 +355,7 @@ def test_a_lock_that_was_edited(
     before = snapshot(site)
     shutil.rmtree(tmp_path / "cache")
     for bad, code, why in (
-        (good.replace(old, new), 3, "is not what"),
+        (good.replace(old, new), 3, "differs from"),
         (good.replace(old, "0" * 40), 2, "has no commit"),
         (good.replace("../alice", "../bob"), 2, "vllm-mods update alice"),
         (good.replace("sha256:", "sha1:"), 2, "expected sha256:HEX"),

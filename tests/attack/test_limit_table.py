@@ -415,7 +415,7 @@ ENOUGH: dict[
         "exit code|more than 9 processes",
         lambda _: recorded("for i in {1..20}; do sleep 9 & done; wait"),
     ),
-    "LIBRARY": (9, "holds more than 9 bytes", shared),
+    "LIBRARY": (9, "has more than 9 bytes", shared),
     "LIBRARY_FILES": (1, "or 1 files", shared),
     "CLONE": (4096, "more than 4 KiB", cloned),
     "GIT_MEMORY": (64 << 20, "cannot walk the history", taken_away),

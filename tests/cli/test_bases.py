@@ -209,7 +209,7 @@ def test_of_several_vllms_one_is_named_and_the_lock_keeps_it(
     call_of = ("check", "--pairing", NAME, "--target", f"image:{base}")
     assert call(*call_of, "--target-in-image", f"/{OTHER}").code == 0
     refused = call("check", "--pairing", NAME, "--target", "pypi:0.21.0", "--platform", ARM)
-    assert (refused.code, "pypi:0.21.0 is no image" in refused.err) == (2, True)
+    assert (refused.code, "pypi:0.21.0 is not an image" in refused.err) == (2, True)
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ def test_a_conflict_is_laid_out_finished_and_gone(
     of_mod = manifest.read_text()
     manifest.write_text(of_mod.replace('id = "a"', 'id = "b"'))
     renamed = call("port", "fast", "--continue")
-    assert (renamed.code, "no variant `a` any more" in renamed.err) == (2, True)
+    assert (renamed.code, "no longer has a variant `a`" in renamed.err) == (2, True)
     assert "hint: --abort" in renamed.err
     manifest.write_text(of_mod)
     done = call("port", "fast", "--continue")

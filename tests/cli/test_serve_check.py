@@ -321,7 +321,9 @@ def test_a_mod_that_no_library_has_is_said_and_the_rest_is_checked(
     answer = call("serve-check", "desk", "--target", tree)
     assert answer.code == 0
     assert "wide: was not checked: " in " ".join(answer.out.split())
-    assert "gone: was not looked at" in " ".join(answer.out.split())
+    assert "was not checked: pairing `desk` names the template `gone`" in " ".join(
+        answer.out.split()
+    )
     place.write_text(text.replace("--gdn triton", "--of-the-mod 1 --batch x"))
     answer = call("serve-check", "desk", "--target", tree, "--json")
     assert answer.code == 1

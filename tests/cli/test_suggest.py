@@ -107,7 +107,7 @@ def test_check_holds_mods_against_a_model(
         "fast is not meant for it: config.json has 'llama' for model_type, and the mod needs 'qwen3_5_moe'"
         in said.out
     )
-    assert said.err.endswith(f"hint: vllm-mods suggest {tmp_path}/plain\n")
+    assert said.err.endswith(f"hint: vllm-mods suggest {tmp_path}/plain --target {site}\n")
 
 
 def test_a_manifest_says_what_is_wrong_with_its_models(call: Call, library: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_file_is_held_against_the_conversations_of_another(
     assert (answer.code, "hit for 7 of 7 turns" in answer.out) == (0, True)
     for others in ("small", str(small / "conversations")):
         answer = call("template", "check", str(mine), "--conversations", others)
-        assert (answer.code, "1 conversation, all as they" in answer.out) == (0, True)
+        assert (answer.code, "1 conversation, all as expected" in answer.out) == (0, True)
     answer = call("template", "check", str(mine), "--conversations", "qwen3.5-enhanced")
     assert answer.code == 1
     assert "22-unknown-role: A role that nobody knows is refused by name and place" in answer.out

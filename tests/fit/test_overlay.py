@@ -73,15 +73,15 @@ def test_what_could_not_be_shown_whole_is_shown_anew(
     (tmp_path / "vllm/a.py").write_text("old")
     overlay = overlay_of(tmp_path)
     overlay.show({"vllm/b.py": b"1"})
-    with monkeypatch.context() as full, pytest.raises(OSError, match="No space"):
-        write = Path.write_bytes
+    write = Path.write_bytes
 
-        def refuse(place: Path, data: bytes) -> int:
-            if place.name == "c.py":
-                raise OSError(28, "No space left on device")
-            return write(place, data)
+    def refuse(place: Path, data: bytes) -> int:
+        if place.name == "c.py":
+            raise OSError(28, "No space left on device")
+        return write(place, data)
 
-        full.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    with pytest.raises(OSError, match="No space"):
         overlay.show({"vllm/a.py": b"2", "vllm/c.py": b"3"})
     assert shown(overlay.show({"vllm/b.py": b"1"})) == {"vllm/a.py": "old", "vllm/b.py": "1"}
     overlay.remove()

@@ -186,7 +186,7 @@ def test_hunks_are_placed_in_their_order_and_do_not_overlap() -> None:
     assert orders
     for finding in orders:
         assert "which contradicts the order of the hunks in the patch" in finding.message
-        assert "its text is only at line " in finding.message
+        assert "its text is at line " in finding.message
         assert finding.line in {1, 6}
     touching = put(patch, first + second)
     assert after(touching) == (first + second).replace("all()", "all(1)").replace("hex()", "hex(1)")
@@ -209,8 +209,9 @@ def test_what_was_written_for_an_edge_of_the_file_says_where_its_text_is() -> No
     end = hunk(1, 2, 3, " int()", " str()", "+dict()")
     finding = error(put(end, "int()\nstr()\nset()\n"))
     assert (finding.code, finding.line) == ("edge", 1)
-    assert "so it belongs at the end of the file: its text is at line 1, and more follows" in (
-        finding.message
+    assert (
+        "it was written for the end of the file, but its text is at line 1, and more lines follow"
+        in (finding.message)
     )
     assert after(put(end, "len()\nint()\nstr()\n")) == "len()\nint()\nstr()\ndict()\n"
 

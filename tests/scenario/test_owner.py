@@ -58,13 +58,13 @@ def test_a_forum_post_goes_in_and_out_and_meets_the_next_releases(
     site = build(tmp_path / "env", FILES)
     before = snapshot(site)
     new = typed(post)
-    assert "post.txt is of pypi:0.19.1" in new.err
+    assert "post.txt was made on pypi:0.19.1" in new.err
     assert "wrote mine/patches/fast: applies" in new.out
 
     typed("vllm-mods apply fast --library mine --target env")
     assert (site / "vllm/loader.py").read_text() == FAST
     assert "fast 0.1.0" in typed("vllm-mods status --target env").out
-    assert "as it was left" in typed("vllm-mods verify --target env").out
+    assert "all files unchanged" in typed("vllm-mods verify --target env").out
     again = typed("vllm-mods apply fast --library mine --target env")
     assert "fast 0.1.0  applied" in again.out
     typed("vllm-mods revert fast --target env")
