@@ -20,7 +20,7 @@ def all_commands() -> str:
 
 def walk() -> Iterator[tuple[Any, Any]]:
     """Yield each command that does something, with a context that knows its whole name."""
-    pending = [main.context_class(main, info_name="vllm-mods")]
+    pending = [main.context_class(main, info_name="vllm-mods", **main.context_settings)]
     while pending:
         context = pending.pop(0)
         group: Any = context.command
