@@ -14,7 +14,7 @@ _COMMAND = re.compile(
 
 def keep(hint: str, arguments: Sequence[str]) -> str:
     """Return a hint whose commands have the options of the call that they take and do not name themselves."""
-    given: dict[str, list[str]] = {}
+    kept: dict[str, list[str]] = {}
     words = iter(arguments)
     for word in words:
         name, equals, _ = word.partition("=")
@@ -22,11 +22,11 @@ def keep(hint: str, arguments: Sequence[str]) -> str:
             break
         if name in _KEPT.split():
             value = [] if equals or name == "--offline" else [next(words, "")]
-            given.setdefault(name, []).extend((word, *value))
-    return _COMMAND.sub(lambda match: _complete(match, given), hint) if given else hint
+            kept.setdefault(name, []).extend((word, *value))
+    return _COMMAND.sub(lambda match: _complete(match, kept), hint) if kept else hint
 
 
-def _complete(match: re.Match[str], given: dict[str, list[str]]) -> str:
+def _complete(match: re.Match[str], kept: dict[str, list[str]]) -> str:
     from vllm_mods.cli import main  # noqa: PLC0415  (it imports what prints)
 
     words = match["words"].split()
@@ -39,5 +39,5 @@ def _complete(match: re.Match[str], given: dict[str, list[str]]) -> str:
         return match[0]
     takes = {name for option in command.params for name in option.opts} - names
     takes -= {"--to"} if names & {"--continue", "--abort"} else set()
-    more = (word for name in given if name in takes for word in given[name])
+    more = (word for name in kept if name in takes for word in kept[name])
     return " ".join((match[0], *map(shlex.quote, more)))
