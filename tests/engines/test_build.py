@@ -143,7 +143,7 @@ def test_a_tag_is_not_moved(engine: Engine, tool: Tool) -> None:
     engine("tag", NAME, "small:taken")
     before = engine("inspect", "-f", "{{.Id}}", "small:taken")
     refused = tool("build", "small", "--tag", "small:taken", code=3)
-    assert f"small:taken is {before} already" in refused.stderr
+    assert f"small:taken already names {before}" in refused.stderr
     assert "hint: --tag" in refused.stderr
     assert engine("inspect", "-f", "{{.Id}}", "small:taken") == before
 

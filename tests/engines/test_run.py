@@ -77,7 +77,7 @@ def test_what_does_not_start_leaves_no_container(tool: Tool, dockerd: Engine) ->
     run = ("run", NAME, "--engine", "docker")
     failed = tool(*run, code=1).stderr  # the tests' docker has no driver for GPUs
     assert "could not select device driver" in failed
-    assert "nothing is left of it\n\nhint: --gpus none" in failed
+    assert "the container was removed\n\nhint: --gpus none" in failed
     assert dockerd("ps", "-aq") == ""
     tool(*run, "--gpus", "none")
     taken = tool(*run, "--gpus", "none", code=2).stderr

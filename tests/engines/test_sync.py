@@ -149,7 +149,7 @@ def tree_of(buildah: Engine, image: str, place: Path) -> Path:
 def test_one_project_gives_one_tree_in_two_builders_and_on_the_host(
     tool: Tool, site: Path, dockerd: Engine, buildah: Engine, tmp_path: Path
 ) -> None:
-    assert "slow 1.0.0 goes in" in tool("sync", "--check", "--target", site, code=1).stdout
+    assert "slow 1.0.0 to be applied" in tool("sync", "--check", "--target", site, code=1).stdout
     tool("sync", "--target", site)
     expected = held(site)
     for name, text in {"fast": b"X = 2\n", "slow": b"X = 1\n"}.items():

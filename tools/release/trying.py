@@ -45,7 +45,7 @@ def tried(
         (["--version"], f"vllm-mods {version}\n", before),
         (["check", *mods, *target], "fix 1.0.0  applies: ", before),
         (["apply", *mods, *target], "fix 1.0.0  applies: ", after),
-        (["verify", *target], "every file as it was left", after),
+        (["verify", *target], "1 mod, all files unchanged", after),
         (["revert", *target], "fix was reverted", before),
     ):
         command = [str(word) for word in (*program, *arguments)]
