@@ -52,7 +52,7 @@ def parse(words: list[str]) -> str | None:
     Raises ``click.UsageError`` for what cannot be typed.
     """
     command: click.Command = main
-    context = click.Context(main, info_name="vllm-mods")
+    context = click.Context(main, info_name="vllm-mods", **main.context_settings)
     names: list[str] = []
     while isinstance(command, click.Group):
         name, words = words[0], words[1:]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     for name in COMMANDS:
         command = main.get_command(context, name)
         assert command is not None
@@ -75,7 +75,7 @@ def words(line: str) -> list[str]:
 def test_an_example_can_be_typed(line: str) -> None:
     arguments = words(line)
     command: click.Command = main
-    context = click.Context(main, info_name="vllm-mods")
+    context = click.Context(main, info_name="vllm-mods", **main.context_settings)
     while isinstance(command, click.Group):
         name, *arguments = arguments
         inner = command.get_command(context, name)

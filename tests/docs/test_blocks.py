@@ -43,7 +43,7 @@ def _blocks(*languages: str, but: str | None = None) -> list[Any]:
 def _takes(words: list[str]) -> None:
     """Have click read a command line of this tool, without running it."""
     name, *rest = words
-    context = click.Context(main, info_name="vllm-mods")
+    context = click.Context(main, info_name="vllm-mods", **main.context_settings)
     command = main.get_command(context, name)
     assert command is not None, name
     command.make_context(name, rest, parent=context)
@@ -158,7 +158,7 @@ def test_command_lines_in_the_text_are_real(page: Page) -> None:
     """Where the text has `vllm-mods COMMAND --flag`, there is such a command, and it has that flag."""
     own = GENERATED.sub("", (ROOT / page.path).read_text())
     text = re.sub(r"```.*?```", "", own, flags=re.DOTALL)
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     for span in re.findall(r"`vllm-mods ([^`]+)`", text):
         name, *words = span.split(" -- ")[0].split()
         alone = name.startswith("-") or name in {"COMMAND", "help"}
