@@ -20,7 +20,7 @@ from vllm_mods.base.errors import (
     EXIT_USAGE,
     VllmModsError,
 )
-from vllm_mods.cli import kept_options, terminal
+from vllm_mods.cli import terminal
 from vllm_mods.report import data
 
 
@@ -45,6 +45,8 @@ def end(error: BaseException, arguments: Sequence[str] = (), *, as_json: bool) -
         return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
     failure = _failure(error)
     if failure.hint:
+        from vllm_mods.cli import kept_options  # noqa: PLC0415  (where there is a hint)
+
         failure = failure._replace(hint=kept_options.keep(failure.hint, arguments))
     if failure.exit_code == EXIT_BUG:
         from vllm_mods.base import secrets  # noqa: PLC0415  (rarely asked for)
