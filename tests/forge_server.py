@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 import subprocess
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
-from git_host import git
+from git_host import git, run_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -275,26 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
         login = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
         if self.headers.get_all("Authorization") != [f"Basic {login}"]:
             return self._send(401, {"WWW-Authenticate": 'Basic realm="here"'}, b"")
-        path, _, query = self.path.partition("?")
-        environ = {
-            **os.environ,
-            "GIT_PROJECT_ROOT": str(self.root),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "PATH_INFO": unquote(path),
-            "QUERY_STRING": query,
-            "REQUEST_METHOD": self.command,
-            "CONTENT_TYPE": self.headers.get("Content-Type") or "",
-            "CONTENT_LENGTH": str(len(body)),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "",
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol") or "",
-            "REMOTE_USER": "us",
-        }
-        done = subprocess.run(
-            ["git", "http-backend"], input=body, env=environ, capture_output=True, check=False
-        )
-        head, _, rest = done.stdout.partition(b"\r\n\r\n")
-        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
-        return self._send(int(fields.pop("Status", "200").split()[0]), fields, rest)
+        return self._send(*run_backend(self, self.root, body, REMOTE_USER="us"))
 
     def _send(self, status: int, fields: Mapping[str, str], body: bytes) -> None:
         self.send_response(status)

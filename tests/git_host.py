@@ -9,6 +9,7 @@ import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,6 +78,32 @@ class GitHost(NamedTuple):
     asked: list[str]
 
 
+def run_backend(
+    request: BaseHTTPRequestHandler, root: Path, body: bytes, **more: str
+) -> tuple[int, dict[str, str], bytes]:
+    """Answer a request by ``git http-backend``, whose variables may be ``more``: status, fields and body."""
+    path, _, query = request.path.partition("?")
+    environ = {
+        **os.environ,
+        "GIT_PROJECT_ROOT": str(root),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "PATH_INFO": unquote(path),
+        "QUERY_STRING": query,
+        "REQUEST_METHOD": request.command,
+        "CONTENT_TYPE": request.headers.get("Content-Type") or "",
+        "CONTENT_LENGTH": str(len(body)),
+        "HTTP_CONTENT_ENCODING": request.headers.get("Content-Encoding") or "",
+        "GIT_PROTOCOL": request.headers.get("Git-Protocol") or "",
+        **more,
+    }
+    done = subprocess.run(
+        ["git", "http-backend"], input=body, env=environ, capture_output=True, check=False
+    )
+    head, _, rest = done.stdout.partition(b"\r\n\r\n")
+    fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
+    return int(fields.pop("Status", "200").split()[0]), fields, rest
+
+
 @contextlib.contextmanager
 def served(folder: Path, *, password: str | None = None) -> Iterator[GitHost]:
     """Serve the repositories in a folder by ``git http-backend``, to ``me`` alone if there is a password."""
@@ -92,28 +119,10 @@ def served(folder: Path, *, password: str | None = None) -> Iterator[GitHost]:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
-            path, _, query = self.path.partition("?")
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            environ = {
-                **os.environ,
-                "GIT_PROJECT_ROOT": str(folder),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "PATH_INFO": path,
-                "QUERY_STRING": query,
-                "REQUEST_METHOD": self.command,
-                "CONTENT_TYPE": self.headers.get("Content-Type") or "",
-                "CONTENT_LENGTH": str(len(body)),
-                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding") or "",
-                "GIT_PROTOCOL": self.headers.get("Git-Protocol") or "",
-            }
-            done = subprocess.run(
-                ["git", "http-backend"], input=body, env=environ, capture_output=True, check=False
-            )
-            head, _, rest = done.stdout.partition(b"\r\n\r\n")
-            fields = [line.split(": ", 1) for line in head.decode().split("\r\n") if line]
-            status = next((value.split()[0] for key, value in fields if key == "Status"), "200")
-            self.send_response(int(status))
-            for key, value in fields:
+            status, fields, rest = run_backend(self, folder, body)
+            self.send_response(status)
+            for key, value in fields.items():
                 self.send_header(key, value)
             self.send_header("Content-Length", str(len(rest)))
             self.end_headers()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
-from vllm_mods.fit.search import files_mentioning, meant_in
+from vllm_mods.fit.search import defines_plainly, files_mentioning, meant_in
 from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.summary import imports_of
@@ -64,7 +64,9 @@ def _moved_to(world: World, name: str | None) -> str:
     """Name the one module of the tree that defines a name, for the end of a message."""
     if name is None or name == "*":
         return ""
-    places = [path for path, _ in files_mentioning(world, (name,)) if _defines(world, path, name)]
+    places = [
+        path for path, _ in files_mentioning(world, (name,)) if defines_plainly(world, path, name)
+    ]
     if len(places) != 1:
         return ""
     module = places[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -86,20 +88,10 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     if where.exists is not True:
         return where.exists, where.why or f"the tree has no module {module}"
     path = where.module
-    if name is None or name == "*" or path is None or _defines(world, path, name):
+    if name is None or name == "*" or path is None or defines_plainly(world, path, name):
         return True, ""
     answer = world.lookup(path, name)
     return answer.exists, answer.why or f"{path} does not define {name}"
-
-
-def _defines(world: World, path: str, name: str) -> bool:
-    """Find a plain definition by its text: parsing a large module costs a hundred times more."""
-    data = None if path.endswith("/") else world.read(path)
-    if data is None:
-        return False
-    word = re.escape(name.encode())
-    pattern = rb"^(?:(?:async )?def|class) %b\b|^%b(?::[^\n=]+)? = " % (word, word)
-    return re.search(pattern, data, re.MULTILINE) is not None
 
 
 def _installed(  # noqa: PLR0911 - an answer per place

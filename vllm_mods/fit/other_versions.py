@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
+from vllm_mods.fit.lines import rows
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.run_time import RESTING
 from vllm_mods.fit.search import files_mentioning
@@ -43,9 +44,9 @@ def lessen(world: World, problem: Problem) -> Problem:
 def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
     """Say that only code that asks what there is mentions what a problem stands in."""
     for node in every(tree):
-        if not isinstance(node, ScopeNode) or problem.line not in _span(node):
+        if not isinstance(node, ScopeNode) or problem.line not in rows(node):
             continue
-        own = {(problem.path, line) for line in _span(node)}
+        own = {(problem.path, line) for line in rows(node)}
         named = [one for one in _mentions(world) if one.name == node.name and one.how == "use"]
         is_ours = all(path in world.files for path, _ in files_mentioning(world, (node.name,)))
         if is_ours and {one.guarded for one in named if (one.path, one.line) not in own} == {True}:
@@ -64,15 +65,11 @@ def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
     loaded = [one.chosen for one in named if one.how == "text"]
     if not loaded or problem.path in world.texts or any(one.how == "import" for one in named):
         return ""
-    imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in _span(n))
+    imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in rows(n))
     is_relative = any(node.level > 0 for node in imports)
     return (
         "which file is loaded, the code decides when it runs" if all(loaded) or is_relative else ""
     )
-
-
-def _span(node: ast.stmt) -> range:
-    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 @remembered
@@ -83,7 +80,7 @@ def _mentions(world: World) -> tuple[_Mention, ...]:
         branches = [n for n in every(tree) if isinstance(n, ast.If)] if tree else []
         asking = [n for n in branches if any(map(_asks, every(n.test)))]
         chosen, guarded = (
-            {line for node in nodes for one in (*node.body, *node.orelse) for line in _span(one)}
+            {line for node in nodes for one in (*node.body, *node.orelse) for line in rows(one)}
             for nodes in (branches, asking)
         )
         for node in every(tree) if tree else ():

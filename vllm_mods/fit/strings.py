@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
-from vllm_mods.fit.search import files_mentioning, is_mentioned, meant_in
+from vllm_mods.fit.search import defines_plainly, files_mentioning, is_mentioned, meant_in
 from vllm_mods.fit.shapes import Class, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.symbols import Symbol
@@ -198,19 +198,10 @@ def _model(world: World, module: str, name: str) -> Misuses:
     if lookup.exists is False:
         others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
         yield Misuse(f"there is no module {whole}{nearest(module, others)}", module)
-    elif not _has_class(world, lookup.module, name) and (
-        wrong := _undefined(world, lookup.module, name)
-    ):
+    elif lookup.module and defines_plainly(world, lookup.module, name):
+        return  # as nearly all that the registry names, which is hundreds
+    elif wrong := _undefined(world, lookup.module, name):
         yield Misuse(wrong, name)
-
-
-def _has_class(world: World, path: str | None, name: str) -> bool:
-    """Tell by its text whether a module has a class at its left margin: the registry names hundreds of them."""
-    data = world.read(path) if path and not path.endswith("/") else None
-    return (
-        data is not None
-        and re.search(rb"^class %b\b" % name.encode(), data, re.MULTILINE) is not None
-    )
 
 
 def _formats(node: ast.Call) -> Misuses:

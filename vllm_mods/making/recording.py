@@ -113,13 +113,13 @@ class _RecordedRun(NamedTuple):
             return effect
         with contextlib.suppress(Refused):  # it does not do without: nothing is optional
             stages = [self.run_once(argv, fetched, most)[0].changes for most in range(len(steps))]
-            found = zip(steps, itertools.pairwise((*stages, effect.changes)), strict=True)
+            between = zip(steps, itertools.pairwise((*stages, effect.changes)), strict=True)
             optional = tuple(
                 (
                     (_PATCH.findall(" ".join(step.argv)) or ["optional"])[-1],
                     {one.path: one.after for one in before},
                 )
-                for step, (before, after) in found
+                for step, (before, after) in between
                 if before != after
             )
             if stages[0] or len(optional) > 1:  # one alone is all of the mod

@@ -150,15 +150,15 @@ def run_apart(
                 read = json_of(line)
                 lines.append(read if isinstance(read, dict) else {})
         errors.seek(0)
-        said = errors.read(limits.STDERR).decode("utf-8", "replace")
+        complaint = errors.read(limits.STDERR).decode("utf-8", "replace")
     if code in {-signal.SIGXCPU, -signal.SIGKILL}:
         return lines, f"it takes more than {case['seconds']}"
     if code == -signal.SIGXFSZ:
         return lines, f"it says more than {case['output']}"
     if code < 0:
         return lines, f"the process that ran it died of {signal.Signals(-code).name}"
-    if "MemoryError" in said:
+    if "MemoryError" in complaint:
         return lines, f"it needs more than {case['memory']} of memory"
     if code and module == SANDBOX:  # which runs nothing but templates
-        raise RuntimeError(f"the sandbox: {said}")
+        raise RuntimeError(f"the sandbox: {complaint}")
     return lines, "it ended too early"
