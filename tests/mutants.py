@@ -106,7 +106,7 @@ _NEAREST = {
     ),
     "matrices": (
         *("matrices", "attack/test_kept_answers.py", "cli/test_matrix.py"),
-        "cli/test_bisect_command.py",
+        *("cli/test_bisect_command.py", "cli/test_against.py"),
     ),
     "placing": (
         "placing",

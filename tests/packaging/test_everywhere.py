@@ -27,7 +27,8 @@ from situations import (
     pythons,
     wrapped,
 )
-from small_site import build as build_site, snapshot
+from small_site import build as build_site
+from small_site import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

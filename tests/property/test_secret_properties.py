@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import string
 
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vllm_mods.base.secrets import clean
 

@@ -225,3 +225,16 @@ def test_no_setting_of_a_repository_runs_a_program(
     with pytest.raises(TreeError, match="cannot read"):
         tree.read("vllm/__init__.py")
     assert not mark.exists()
+
+
+def test_where_histories_parted_and_what_was_renamed(tmp_path: Path) -> None:
+    text = "one\ntwo\nthree\nfour\n"
+    start = {"vllm/__init__.py": "", "vllm/a b.py": text, "vllm/gone.py": "gone\n"}
+    moved = {"vllm/a b.py": None, "vllm/caf\u00e9.py": text + "five\n", "vllm/gone.py": None}
+    first, second = grow(tmp_path, ("Start", start), ("Rename", moved))
+    opened = Repository(str(tmp_path))
+    assert opened.renames(first, second) == {"vllm/a b.py": "vllm/caf\u00e9.py"}
+    assert opened.renames(first, first) == {}
+    assert opened.merge_base(second, first) == first
+    alone = git(tmp_path, "commit-tree", "-m", "Alone", f"{first}^{{tree}}")
+    assert opened.merge_base(first, alone) is None

@@ -24,7 +24,8 @@ from vllm_mods.building import outputs, upgrading
 from vllm_mods.building.outputs import Output, Written
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
-from vllm_mods.formats import pairing as pairings, pairing_lock
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockDifference, LockedModel
 from vllm_mods.images import names

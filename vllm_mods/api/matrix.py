@@ -15,7 +15,8 @@ from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
-from vllm_mods.matrices import bisect as searching, choose, locks, ranges, run, work
+from vllm_mods.matrices import bisect as searching
+from vllm_mods.matrices import choose, locks, ranges, run, work
 from vllm_mods.matrices.bisect import BisectOutcome
 from vllm_mods.matrices.cell import ClientLine, MatrixResult
 from vllm_mods.matrices.locks import Updated

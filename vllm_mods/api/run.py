@@ -13,7 +13,8 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.running import engine, evidence as looking
+from vllm_mods.running import engine
+from vllm_mods.running import evidence as looking
 from vllm_mods.running.engine import EngineContainer
 from vllm_mods.running.evidence import ServerEvidence
 from vllm_mods.running.service import LOCK_LABEL, Service, StartOptions, line, service

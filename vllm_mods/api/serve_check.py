@@ -26,7 +26,8 @@ from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.serving.template import ParserTerms, Serving, TemplateTerms
-from vllm_mods.templates import call_forms, check as template_check
+from vllm_mods.templates import call_forms
+from vllm_mods.templates import check as template_check
 from vllm_mods.templates.source import Template, open_template
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of

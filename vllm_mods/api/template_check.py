@@ -8,7 +8,8 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import load_readable
 from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.library.catalog import Library
-from vllm_mods.templates import check as checking, model_texts, rendering
+from vllm_mods.templates import check as checking
+from vllm_mods.templates import model_texts, rendering
 from vllm_mods.templates.check import TemplateChecked
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import open_release

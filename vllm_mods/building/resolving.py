@@ -23,7 +23,8 @@ from vllm_mods.formats.pairing_lock import (
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.images import names
-from vllm_mods.images.model import Base, environment, resolve as resolve_path, settings
+from vllm_mods.images.model import Base, environment, settings
+from vllm_mods.images.model import resolve as resolve_path
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library import packed_mod, trust
 from vllm_mods.planning import planner

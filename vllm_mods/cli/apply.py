@@ -13,7 +13,8 @@ from vllm_mods.base.model import Plan
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
-from vllm_mods.report import checked as report, data, text
+from vllm_mods.report import checked as report
+from vllm_mods.report import data, text
 
 
 @click.command(name="apply")

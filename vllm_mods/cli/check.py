@@ -29,7 +29,10 @@ from vllm_mods.report.reply import Reply
 @options.verify
 @options.others
 @option("--explain", "Also list what was not checked, and why.")
-@options.form("How to print it: for a person, or as annotations for GitHub.", ("text", "github"))
+@options.form(
+    "How to print it: for a person, as annotations for GitHub, or as SARIF.",
+    ("text", "github", "sarif"),
+)
 @json_flag
 def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> int:
     """Check whether mods apply to a vLLM tree; change nothing.
@@ -47,9 +50,10 @@ def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> i
     if form == "text":
         reply = report.check(result, answers.paint, explain=explain)
     else:
-        from vllm_mods.report.annotations import workflow_commands  # noqa: PLC0415  (10 ms)
+        from vllm_mods.report import annotations, sarif  # noqa: PLC0415  (10 ms)
 
-        reply = Reply({}, workflow_commands(result), result.ok, is_file=True)
+        write = annotations.workflow_commands if form == "github" else sarif.render
+        reply = Reply({}, write(annotations.of_check(result)), result.ok, is_file=True)
     return answers.print_reply(reply, as_json=as_json)
 
 

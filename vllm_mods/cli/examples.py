@@ -23,6 +23,7 @@ EXAMPLES = (
     "vllm-mods keep my-fix --library ./mods --since 0.33.0",
     "vllm-mods matrix my-fix --library ./mods --vllm '>=0.19' --strict",
     "vllm-mods matrix --format html --output matrix.html",
+    "vllm-mods matrix --against main..HEAD --library ./mods   # in a clone of vLLM: what a branch breaks",
     "vllm-mods bisect my-fix --library ./mods --repo ./vllm --good v0.21.0 --bad main",
     "vllm-mods serve-check --command 'vllm serve m --kv-cache-dtype fp8' --target pypi:0.33.0",
     "vllm-mods suggest Intel/Qwen3.5-122B-A10B-int4-AutoRound --target pypi:0.21.0",

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from vllm_mods.api.access import Access
+from vllm_mods.api.against import against
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.matrix import (
     MatrixTerms,
@@ -20,7 +21,9 @@ from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
 from vllm_mods.cli.options import option
 from vllm_mods.matrices.locks import Updated
-from vllm_mods.report import bisect as report, matrix_forms, text
+from vllm_mods.report import against as against_forms
+from vllm_mods.report import bisect as report
+from vllm_mods.report import matrix_forms, text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 from vllm_mods.report.reply import Reply
 
@@ -31,6 +34,11 @@ from vllm_mods.report.reply import Reply
 @option("--vllm SPEC", "Only releases in this range, such as '>=0.19,<0.22'.")
 @option("--pre", "Include pre-releases.")
 @option("--tree TREE", "Check these trees instead of releases.", "trees", multiple=True)
+@option(
+    "--against BASE..HEAD",
+    "Print only what changes from one tree to another: two releases, or two revisions of the clone here or of --commits.",
+    "span",
+)
 @option(
     "--update-lock",
     "Write the results into each mod's mod.lock; entries of other releases stay.",
@@ -56,6 +64,7 @@ def matrix_command(
     mods: tuple[str, ...],
     pairing: str | None,
     trees: tuple[str, ...],
+    span: str | None,
     others: tuple[str, ...],
     relock: bool,
     no_cache: bool,
@@ -68,13 +77,16 @@ def matrix_command(
 
     Without MOD and --pairing, all mods of your libraries, or the bundled ones; without --vllm and --tree, every release that a mod's ranges
     name, rebuilt wheels included, and the newest three beyond. Exit code 0 if every mod
-    would end up in every tree that its ranges name.
+    would end up in every tree that its ranges name; with --against, if none got worse.
     """
     if relock and (trees or others):
         raise UsageError(
             "--update-lock records results for releases as published; --tree and --with name other trees"
         )
     form = "json" if as_json else form
+    if span is not None:
+        beside = {name: given[name] for name in ("vllm", "pre", "strict")}
+        _refuse_beside_against(form, **beside, tree=trees, **{"update-lock": relock})
     terms = MatrixTerms(
         kept=not no_cache,
         relock=relock,
@@ -85,19 +97,39 @@ def matrix_command(
     )
     library = options.open_libraries(folders, own=relock)
     chosen = choose_mods(library, mods, pairing)
+    if span is not None:
+        compared = against(chosen, span, terms, access)
+        words = against_forms.text(compared, answers.paint)
+        return _print(form, against_forms.FORMS[form](compared), words, output, ok=compared.ok)
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
     result, computed = run_matrix(chosen, trees, terms, access)
-    written = FORMS[form](result)
+    words = matrix_forms.text(result, paint=answers.paint)
+    code = _print(form, FORMS[form](result), words, output, ok=result.ok)
+    for mod, updated in write_locks(mine, computed, access) if mine else ():
+        _tell_lock(mod, updated)
+    return code
+
+
+def _print(form: str, written: str, words: str, output: str | None, *, ok: bool) -> int:
+    """Print an answer in a form, or as words and the form to a file; return the exit code."""
     if output is not None:
         named_files.write(output, written.encode())
     if output is not None or form == "text":
-        click.echo(matrix_forms.text(result, paint=answers.paint), nl=False)
+        click.echo(words, nl=False)
     else:
         terminal.file(written)
         click.get_current_context().obj["answered"] = True
-    for mod, updated in write_locks(mine, computed, access) if mine else ():
-        _tell_lock(mod, updated)
-    return EXIT_OK if result.ok else EXIT_NO
+    return EXIT_OK if ok else EXIT_NO
+
+
+def _refuse_beside_against(form: str, **given: Any) -> None:
+    beside = [f"--{name}" for name, value in given.items() if value]
+    beside += [] if form in against_forms.FORMS else [f"--format {form}"]
+    if beside:
+        raise UsageError(
+            f"{beside[0]} is for the cells of a matrix, and --against says what changes",
+            hint="vllm-mods matrix --tree BASE --tree HEAD  # the cells of two trees",
+        )
 
 
 def _show_progress(done: int, total: int) -> None:

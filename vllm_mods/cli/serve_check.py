@@ -10,7 +10,8 @@ from vllm_mods.api.serve_check import serve_check
 from vllm_mods.api.suggest import suggest
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.options import option
-from vllm_mods.report import checkpoint, serve as report
+from vllm_mods.report import checkpoint
+from vllm_mods.report import serve as report
 from vllm_mods.report.reply import Reply
 
 

@@ -35,7 +35,7 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
     if not cell.verdict.ok and named:
         code = FindingCode.RANGE_TOO_WIDE
         message = f"a range of {mod.name} includes {where}, where the mod is `{cell.verdict}`"
-    elif not cell.verdict.ok and (cell.meant or _is_news(mod, cell.version)):
+    elif not cell.verdict.ok and is_wanted(mod, cell):
         code = FindingCode.NEEDS_PORT
         message = f"no variant of {mod.name} applies to {where}: port the mod, or end `vllm` in its mod.toml before that release and give the reason as `until`"
     elif cell.verdict.writes and named and not cell.in_range:
@@ -49,8 +49,8 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
     return CellProblem(code, mod.name, cell.tree, message, level)
 
 
-def _is_news(mod: Mod, version: str) -> bool:
-    """Tell whether a release came after those that a mod was made for, which does not say where it ends."""
+def is_wanted(mod: Mod, cell: Cell) -> bool:
+    """Tell whether a mod is meant for the tree of a cell, or that came after those of a mod which does not say where it ends."""
     first = versions.lowest(variant.vllm for variant in mod.variants)
-    newer = first is None or versions.sort_key(version) >= versions.sort_key(first)
-    return newer and not mod.vllm
+    newer = first is None or versions.sort_key(cell.version) >= versions.sort_key(first)
+    return cell.meant or (newer and not mod.vllm)

@@ -1,6 +1,8 @@
-"""The answers of ``check`` and ``matrix`` as GitHub's workflow commands, which it shows beside the code."""
+"""What ``check`` and ``matrix`` have to remark on files of a repository, and GitHub's workflow commands for it."""
 
 import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from vllm_mods.api.plan import CheckResult
 from vllm_mods.base.model import Level, Mod
@@ -10,9 +12,25 @@ from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.text import MEANING
 
 
-def workflow_commands(result: CheckResult) -> str:
-    """Return a line for each remark on the mods; what was found in the tree is shown at the manifest, which the repository has."""
-    lines = ""
+class Remark(NamedTuple):
+    """A remark about a mod on a file of the repository, at its 1-based ``line`` or as a whole."""
+
+    level: Level
+    path: str
+    mod: str
+    code: str
+    message: str
+    line: int | None = None
+
+    @property
+    def place(self) -> str:
+        """The path as it is from the current folder, which is the repository's; absolute if it is not below that."""
+        below = os.path.relpath(self.path)
+        return os.path.abspath(self.path) if below.startswith("..") else below
+
+
+def of_check(result: CheckResult) -> Iterator[Remark]:
+    """Yield the remarks on mods at their manifests: what was found in the tree is in no file of the repository."""
     fits = result.model.mods if result.model else ()
     wrong = {fit.name: fit.why for fit in fits if not fit.meant}
     for planned in result.plan.mods:
@@ -31,21 +49,19 @@ def workflow_commands(result: CheckResult) -> str:
                 (Level.ERROR, "model", f"the mod is not meant for this model: {wrong[mod.name]}")
             )
         for level, code, message in remarks:
-            title = f"{mod.name} {mod.version}: {code}"
-            lines += workflow_command(level, _file(mod), title, message)
-    return lines
+            yield Remark(level, _file(mod), f"{mod.name} {mod.version}", code, message)
 
 
-def matrix_commands(result: MatrixResult) -> str:
-    """Return a line for each thing that is wrong with a mod on neighbouring releases, for each problem of its manifest or lock, and for all."""
+def of_matrix(result: MatrixResult) -> Iterator[Remark]:
+    """Yield what is wrong with each mod on neighbouring releases, and the problems of its manifest or lock."""
     manifests = {mod.name: _file(mod) for mod in result.mods}
     of = view.grid(result)
-    remarks = []
     for run in view.wrong(of):
         word = run.first.word
         details = "\n".join(map(str, run.first.findings))
         message = f"{word} on {run.trees}: {view.MEANINGS[word]}\n{details}".rstrip()
-        remarks.append((Level.ERROR, run.mod, word, message))
+        path = manifests.get(run.mod, MANIFEST)
+        yield Remark(Level.ERROR, path, run.mod, word, message)
     notes = {
         problem.code
         for problem in result.problems
@@ -53,13 +69,8 @@ def matrix_commands(result: MatrixResult) -> str:
     }
     for grievance in view.problems(result):
         level = Level.NOTE if grievance.code in notes else Level.ERROR
-        message = view.problem(of, grievance)
-        remarks.append((level, grievance.mod, grievance.code, message))
-    lines = [
-        workflow_command(level, manifests.get(mod, MANIFEST), f"{mod}: {code}", message)
-        for level, mod, code, message in remarks
-    ]
-    return "".join((*lines, f"::notice title=vllm-mods::{_escaped(view.summary(of))}\n"))
+        path, message = manifests.get(grievance.mod, MANIFEST), view.problem(of, grievance)
+        yield Remark(level, path, grievance.mod, grievance.code, message)
 
 
 def _file(mod: Mod) -> str:
@@ -69,13 +80,16 @@ def _file(mod: Mod) -> str:
     return mod.variants[0].patches[0].source
 
 
-def workflow_command(level: Level, path: str, title: str, message: str) -> str:
-    """Return a remark on a file; paths below the current folder, which is the repository's, are from there."""
-    below = os.path.relpath(path)
-    place = os.path.abspath(path) if below.startswith("..") else below
-    kind = "error" if level is Level.ERROR else "notice"
-    properties = f"file={_escaped(place, ':,')},title={_escaped(title, ':,')}"
-    return f"::{kind} {properties}::{_escaped(message)}\n"
+def workflow_commands(remarks: Iterable[Remark], summary: str = "") -> str:
+    """Return a workflow command for each remark, which GitHub shows beside the code, and one for the summary."""
+    lines = ""
+    for one in remarks:
+        kind = "error" if one.level is Level.ERROR else "notice"
+        line = f",line={one.line}" if one.line else ""
+        title = _escaped(f"{one.mod}: {one.code}", ":,")
+        place = _escaped(one.place, ":,")
+        lines += f"::{kind} file={place}{line},title={title}::{_escaped(one.message)}\n"
+    return lines + f"::notice title=vllm-mods::{_escaped(summary)}\n" * bool(summary)
 
 
 def _escaped(text: str, more: str = "") -> str:

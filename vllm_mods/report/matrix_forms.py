@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable
 
 from vllm_mods.formats.schema import encode
 from vllm_mods.matrices.cell import Cell, MatrixResult
-from vllm_mods.report import annotations, html, junit, matrix_grid as view, matrix_markdown
+from vllm_mods.report import annotations, html, junit, matrix_markdown, sarif
+from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.data import SCHEMA, fields
 from vllm_mods.report.text import Paint, columns, folded
 
@@ -73,7 +74,10 @@ FORMS: dict[str, Callable[[MatrixResult], str]] = {
     "json": _json,
     "markdown": matrix_markdown.render,
     "junit": junit.render,
-    "github": annotations.matrix_commands,
+    "github": lambda result: annotations.workflow_commands(
+        annotations.of_matrix(result), view.summary(view.grid(result))
+    ),
+    "sarif": lambda result: sarif.render(annotations.of_matrix(result)),
     "html": html.render,
 }
 EXPLAINING = frozenset({"html"})

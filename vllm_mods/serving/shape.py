@@ -11,7 +11,8 @@ from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import configs, hints
 from vllm_mods.serving.configs import ConfigField
 from vllm_mods.serving.flag_rules import FlagRules
-from vllm_mods.serving.flags import Flag, class_of, constant, read as read_flags
+from vllm_mods.serving.flags import Flag, class_of, constant
+from vllm_mods.serving.flags import read as read_flags
 from vllm_mods.serving.hints import Hint
 from vllm_mods.serving.source import AnyPlace, ClassPlace, ModuleSources, SourcePlace, last_name
 

@@ -98,13 +98,18 @@ def open_git(
     name: str, *, spec: str, workspace: str | None = None, version: str | None = None
 ) -> GitTree:
     """Open ``REPO@REV``, by a version where its name states one. Raises ``UsageError`` if there is no such repository or revision."""
-    folder, revision = _split(os.path.expanduser(name), spec)
+    folder, revision = split_name(f"git:{name}", spec)
     repository = Repository(folder, spec)
     return GitTree(repository, repository.commit(revision), spec, workspace, version)
 
 
-def _split(name: str, spec: str) -> tuple[str, str]:
-    """Take the repository and the revision apart: both may have an ``@`` in them."""
+def split_name(name: str, spec: str = "") -> tuple[str, str]:
+    """Take the repository and the revision of ``git:REPO@REV`` apart: both may have an ``@`` in them.
+
+    Raises ``UsageError`` for none, of ``spec`` where the tree was named otherwise.
+    """
+    spec = spec or name
+    name = os.path.expanduser(name.removeprefix("git:"))
     places = [index for index, letter in enumerate(name) if letter == "@"]
     for index in reversed(places):
         if os.path.isdir(name[:index]) and name[index + 1 :]:
@@ -246,6 +251,16 @@ class Repository:
             )
             for sha, parents, date, subject, *paths in records
         )
+
+    def merge_base(self, commit: str, other: str) -> str | None:
+        """Return the commit at which two histories parted, None where the repository does not have it."""
+        return self.run("merge-base", commit, other).text or None
+
+    def renames(self, since: str, until: str) -> dict[str, str]:
+        """Return the files of one commit that have another path in a later one, and that path."""
+        words = ("-r", "-z", "--name-status", "--find-renames", "--diff-filter=R", since, until)
+        fields = self.output("cannot compare two commits", "diff-tree", *words).split(b"\0")
+        return dict(zip(*(map(os.fsdecode, fields[n::3]) for n in (1, 2)), strict=False))
 
 
 def newest_build(folder: str) -> str | None:
