@@ -262,26 +262,6 @@ def test_a_hub_that_answers_nonsense_is_an_error(
         open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
 
 
-def test_a_model_is_a_folder_whose_configuration_names_an_architecture(tmp_path: Path) -> None:
-    place = hybrid(tmp_path)
-    (tmp_path / "link").symlink_to(place)
-    assert sources.resolved_folder(str(tmp_path / "link")) == place
-    with pytest.raises(UsageError, match="none: there is no such folder") as caught:
-        sources.resolved_folder(str(tmp_path / "none"))
-    assert caught.value.hint == "download it (`hf download`), and name the folder"
-    config = tmp_path / "other/config.json"
-    config.parent.mkdir()
-    with pytest.raises(UsageError, match=r"is no model's folder: it has no config\.json"):
-        sources.resolved_folder(str(config.parent))
-    for text, why in (("{}", "names no architecture"), ("[", "config.json")):
-        config.write_text(text)
-        with pytest.raises(UsageError, match=why):
-            sources.resolved_folder(str(config.parent))
-    for text in ('{"model_type": "x"}', '{"architectures": ["X"]}'):
-        config.write_text(text)
-        assert sources.resolved_folder(str(config.parent)) == str(config.parent)
-
-
 def of(config: object = None, **tensors: tuple[str, list[int]]) -> Checkpoint:
     table = config if isinstance(config, dict) else {"model_type": "x"}
     read = {name: Tensor(dtype, tuple(shape)) for name, (dtype, shape) in tensors.items()}
@@ -430,9 +410,9 @@ def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))
-    where = f"{tmp_path}: a.safetensors"
-    why = "is named in model.safetensors.index.json, and is not there"
-    assert caught.value.message == f"{where} {why}"
+    why = "1 of its 1 files of weights are not there: a.safetensors"
+    assert caught.value.message == f"{tmp_path}: {why}"
+    assert caught.value.hint == "`hf download` again: it goes on where it stopped"
     os.mkfifo(tmp_path / "a.safetensors")
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))

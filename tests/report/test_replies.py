@@ -394,6 +394,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  p1: for this very model",
         "  p2: written for another model of its kind",
         "  p3: it lacks fast",
+        "  nobody looked whether it has room: no GPU is here, and --device-memory SIZE names none",
     ]
     layers = [{"pattern": f"l{n}.*", "count": n} for n in range(10)]
     assert reply.data == {
@@ -407,6 +408,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
             "quantization": "gptq",
             "bits": 4,
             "context": 4096,
+            "weights": 0,
             "packed": {"count": 1, "layers": [{"pattern": "a.*", "count": 1}]},
             "block_fp8": {"count": 10, "layers": layers},
             "gdn": {"count": 0, "layers": []},

@@ -22,6 +22,7 @@ from vllm_mods.report.reply import Reply
 )
 @options.target_in_image
 @option("--output FILE", "Where the lock lies [pairings/NAME.lock beside the pairing].")
+@options.where_served
 @option("--check", "Say what moved since the lock was made; write nothing.")
 @options.own_library
 @options.network
@@ -64,6 +65,7 @@ def lock_command(
     "--platform OS/ARCH",
     "One of those that the lock is of [all of them, where the base is an index].",
 )
+@options.where_served
 @options.library
 @options.network
 @options.json_output

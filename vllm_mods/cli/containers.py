@@ -30,10 +30,7 @@ starting = options.grouped(
         "--model-cache DIR",
         "Where models of the Hub are kept [$HF_HOME, else ~/.cache/huggingface].",
     ),
-    option(
-        "--model-folder DIR",
-        "The model's own folder, of a pairing that names a path [that path].",
-    ),
+    options.where_served,
     option("--restart POLICY", "When.", default="unless-stopped", show_default=True),
 )
 """How a container is started: options of ``run`` and ``export``."""

@@ -150,6 +150,16 @@ target_in_image = option(
     "The folder in the image that holds vllm/, where it is not found or there are several.",
     "in_image",
 )
+where_served = all_of(
+    option(
+        "--device-memory SIZE",
+        "Of each GPU that is to serve the model, such as 96GiB [this machine's].",
+    ),
+    option(
+        "--model-folder DIR", "Where the model lies [where it says; as the Hub's client keeps it]."
+    ),
+)
+"""Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
     "Of a release or wheel: another package beside it [the newest that it took on its day].",

@@ -21,6 +21,7 @@ from vllm_mods.report.reply import Reply
 @option(
     "--target TREE", "Tell whether these mods go in there too: a folder, pypi:VERSION, image:REF, …"
 )
+@options.where_served
 @options.library
 @options.access
 @options.json_output

@@ -1,0 +1,64 @@
+"""A pairing's model where it lies, held against the pairing before anything is locked, built or started."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from vllm_mods.base.errors import Refused, Unreachable, UsageError, refusing
+from vllm_mods.base.model import Mod
+from vllm_mods.checkpoints import fitting
+from vllm_mods.checkpoints.checkpoint import CONFIG, Checkpoint
+from vllm_mods.checkpoints.device import device
+from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
+from vllm_mods.formats.pairing import Pairing
+
+NO_DEVICE = "no GPU is here, and --device-memory SIZE names none"
+
+
+@refusing()
+def look_at_model(
+    wanted: Pairing,
+    mods: Sequence[Mod],
+    *,
+    folder: str | None = None,
+    memory: str | None = None,
+    arguments: Sequence[str] = (),
+    here: bool = False,
+    environ: Mapping[str, str] | None = None,
+    note: Callable[[str], None],
+) -> Checkpoint | None:
+    """Return a pairing's model, None where nobody can look at it, which is noted.
+
+    ``folder`` is where it lies, None for where the pairing says; ``memory`` is that of each GPU that is to serve it, None for
+    this machine's. ``arguments`` come behind the command, ``mods`` are the pairing's. ``here`` asks no Hub. Raises
+    ``Refused`` for one that cannot be read, that the mods are not for, or that the memory is too small for, and
+    ``UsageError`` as ``open_checkpoint`` does.
+    """
+    gpu = device(memory)
+    model = wanted.model
+    if folder is None and not os.path.isdir(model) and not is_hub_id(model):
+        note(f"{model} is not here, so that nobody looked whether its mods are for it")
+        return None
+    try:
+        checkpoint = open_checkpoint(
+            model, wanted.revision, folder=folder, environ=environ, here=here
+        )
+    except Unreachable as error:
+        note(f"nobody looked whether the mods are for {model}: {error.message}")
+        return None
+    if not {"architectures", "model_type"} & checkpoint.config.keys():
+        raise UsageError(
+            f"{folder or model}: its {CONFIG} names no architecture, so that it is no model",
+            hint="name the folder that a model was downloaded to (`hf download`)",
+        )
+    fitting.demand(mods, checkpoint, wanted.name)
+    need = fitting.of_command(wanted, mods, checkpoint, arguments)
+    if need is None:
+        note(f"how much memory {model} takes with its command is not known: nobody looked for room")
+    elif gpu is None:
+        note(f"nobody looked whether {model} has room: {NO_DEVICE}")
+    elif why := need.shortfall(gpu):
+        raise Refused(
+            f"pairing {wanted.name}: {model} does not fit: {why}",
+            hint=f"in its command: {need.remedy(gpu)}; or --device-memory SIZE, of the machine that serves it",
+        )
+    return checkpoint
