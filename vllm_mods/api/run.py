@@ -86,7 +86,7 @@ def plan_service(
         image=locked.tag,
         command=locked.lock.command,
         cache=cache,
-        beside=blobs and (blobs, sources.BLOBS),
+        beside=None if blobs is None else (blobs, sources.BLOBS),
         arguments=tuple(arguments),
     )
     return ServedPairing(planned, f"sha256:{locked.sha256}", locked.lock.vllm.site_root)

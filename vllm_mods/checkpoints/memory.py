@@ -132,8 +132,8 @@ def _values_per_token(config: Mapping[str, Any]) -> int:
         return layers * sum(kept) if all(type(n) is int for n in (layers, *kept)) else 0
     if head is None and type(width) is type(heads) is int and heads > 0:
         head = width // heads
-    counts = (layers, kv_heads, head)
-    return 2 * math.prod(counts) if all(type(n) is int and n > 0 for n in counts) else 0
+    counts = [n for n in (layers, kv_heads, head) if type(n) is int and n > 0]
+    return 2 * math.prod(counts) if len(counts) == 3 else 0
 
 
 def _width(quantized: object, argv: Sequence[str]) -> float:
