@@ -18,24 +18,24 @@ from vllm_mods.scripts.command_line import flag_number, flag_values
 
 # vLLM's own default from 0.20 on; it was 0.9.
 _SHARE = 0.92
+_PART = re.compile(r"(0?\.\d{1,9}|1(\.0*)?)\Z", re.ASCII)
 # With one of these, less of the weights may lie on the GPU, or nothing is measured by the share.
 _ELSEWHERE = (
     *("--config", "--cpu-offload-gb", "--cpu-offload-params", "--hf-overrides", "--load-format"),
     *("--kv-cache-memory-bytes", "--num-gpu-blocks-override", "--offload-backend"),
 )
-_LENGTH = re.compile(r"(\d+)([kKmM]?)\Z", re.ASCII)
+_LENGTH = re.compile(r"(\d{1,12})([kKmM]?)\Z", re.ASCII)
 _UNITS = {"": 1, "k": 1000, "K": 1 << 10, "m": 1000**2, "M": 1 << 20}
-# vLLM holds no wider floats unless it is told to.
+# vLLM holds no wider floats, unless it is told to.
 _NARROWED = {"F32": 2, "F64": 4}
-_VISION = re.compile(r"(^|\.)(visual|vision\w*|audio\w*|multi_modal_projector)\.")
-_PREDICTOR = re.compile(r"(^|\.)mtp\w*\.")
-_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
-# Attention that is not one cache of all tokens in each layer.
+# What a server may do without: layers that only predict, and what sees and hears.
+_MAY_LACK = re.compile(r"(^|\.)(mtp\w*|visual|vision\w*|audio\w*|multi_modal_projector)\.")
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,9})\.")
+# Attention that is not one cache of all tokens in each layer; caches that layers, or keys and values, share.
 _OTHER_ATTENTION = re.compile(
-    r"sliding|chunk|mamba|ssm|linear|block|pattern|period|cross|hybrid|attn_type|conv|compress|encoder"
+    "sliding|chunk|mamba|ssm|linear|block|pattern|period|cross|hybrid|attn_type|conv|compress|encoder"
 )
-# A cache that layers, or keys and values, share.
-_SHARED_CACHE = re.compile("kv_shared|k_eq_v|global_head")
+_SHARED_CACHE = re.compile("kv_shared|k_eq_v|global_head|kv_lora")
 
 
 class MemoryNeed(NamedTuple):
@@ -65,7 +65,7 @@ class MemoryNeed(NamedTuple):
 
     def remedy(self, device: Device) -> str:
         """Say what of the command would have to change, for a GPU without room for it."""
-        room = int(device.memory * self.share)
+        room = max(int(device.memory * self.share), 1)
         if self.token and self.weights < room:
             return f"--max-model-len {(room - self.weights) // self.token} at most"
         return f"--tensor-parallel-size {math.ceil(self.weights * self.ranks / room)} at least"
@@ -78,34 +78,26 @@ def memory_need(checkpoint: Checkpoint, argv: Sequence[str]) -> MemoryNeed | Non
     if made_smaller or any(_last(argv, name) is not None for name in _ELSEWHERE):
         return None
     ranks = pairing.ranks(argv)
-    weights = sum(_loaded(checkpoint, argv)) // ranks
+    weights = sum(_loaded(checkpoint)) // ranks
     if not weights:
         return None
     match = _LENGTH.match(_last(argv, "--max-model-len") or "")
     length = int(match[1]) * _UNITS[match[2]] if match else 0
-    try:
-        share = float(_last(argv, "--gpu-memory-utilization") or _SHARE)
-    except ValueError:
-        share = _SHARE
+    share = _last(argv, "--gpu-memory-utilization") or ""
     parts = ranks * (flag_number(argv, 1, "--decode-context-parallel-size", "-dcp") or 1)
     token = int(_values_per_token(checkpoint.config) * _width(quantized, argv) / parts)
-    return MemoryNeed(weights, token, length, ranks, share)
+    part = float(share) if _PART.match(share) else _SHARE
+    return MemoryNeed(weights, token, length, ranks, part)
 
 
-def _loaded(checkpoint: Checkpoint, argv: Sequence[str]) -> Iterator[int]:
-    """Yield the bytes of each tensor that the server will hold."""
-    predicts = _last(argv, "--speculative-config", "-sc") is not None
-    sees = not any(word.startswith(("--language-model-only", "--limit-mm")) for word in argv)
-    wide = _last(argv, "--dtype") in {"float", "float32"}
-    tied = value(checkpoint.config, "tie_word_embeddings") is True
+def _loaded(checkpoint: Checkpoint) -> Iterator[int]:
+    """Yield the bytes of each tensor that every server holds."""
     layers = value(checkpoint.config, "num_hidden_layers")
     for name, tensor in checkpoint.tensors.items():
         layer = _LAYER.search(name)
-        beyond = isinstance(layers, int) and layer is not None and int(layer[1]) >= layers
-        is_predictor = beyond or _PREDICTOR.search(name)
-        is_left_out = (tied and name.startswith("lm_head.")) or (not sees and _VISION.search(name))
-        if not is_left_out and (predicts or not is_predictor):
-            yield tensor.size // (1 if wide else _NARROWED.get(tensor.dtype, 1))
+        is_beyond = isinstance(layers, int) and layer is not None and int(layer[1]) >= layers
+        if not is_beyond and not _MAY_LACK.search(name):
+            yield tensor.size // _NARROWED.get(tensor.dtype, 1)
 
 
 def _values_per_token(config: Mapping[str, Any]) -> int:
@@ -124,15 +116,11 @@ def _values_per_token(config: Mapping[str, Any]) -> int:
         layers //= interval
     elif any(map(_OTHER_ATTENTION.search, others)):
         return 0
-    heads = keys.get("num_attention_heads")
-    kv_heads = keys.get("num_key_value_heads", heads)
-    width, head = keys.get("hidden_size"), keys.get("head_dim")
-    if keys.get("kv_lora_rank"):
-        kept = [keys["kv_lora_rank"], keys.get("qk_rope_head_dim")]
-        return layers * sum(kept) if all(type(n) is int for n in (layers, *kept)) else 0
+    heads, width, head = map(keys.get, ("num_attention_heads", "hidden_size", "head_dim"))
     if head is None and type(width) is type(heads) is int and heads > 0:
         head = width // heads
-    counts = [n for n in (layers, kv_heads, head) if type(n) is int and n > 0]
+    sizes = (layers, keys.get("num_key_value_heads", heads), head)
+    counts = [n for n in sizes if type(n) is int and n > 0]
     return 2 * math.prod(counts) if len(counts) == 3 else 0
 
 
