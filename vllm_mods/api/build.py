@@ -225,9 +225,12 @@ def build(
         for part, on_platform in zip(parts, opened, strict=True):
             if moved := pairing_lock.moved(part, on_platform.drafted.lock):
                 where = on_platform.base.reference
+                what = f"the lock {locked.path} no longer holds on {where}; nothing was built"
+                if all(one.path.startswith(("base.", "image.")) for one in moved):
+                    same = f"with the same vLLM {part.vllm.version or ''}".rstrip()
+                    what = f"{where} was built anew, {same}: lock it again, then build"
                 raise Refused(
-                    f"the lock {locked.path} no longer holds on {where}; nothing was built"
-                    + "".join(f"\n  {one}" for one in moved),
+                    "\n  ".join((what, *map(str, moved))),
                     hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",
                 )
         look_at_model(
