@@ -56,4 +56,3 @@ def unmet(tree: Tree) -> Iterator[Beside]:
 
 def _wrong(said: str, hint: str) -> Beside:
     return Beside(Finding(FindingCode.UNMET_REQUIREMENT, said), hint)
-

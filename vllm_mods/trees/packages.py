@@ -101,11 +101,11 @@ def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     """Return the versions beside a tree of what its vLLM and these requirements name, sorted."""
     named = {canonical(needed.name) for text in texts if (needed := parse_requirement(text))}
     packages = read_packages(tree, named)
-    needed = {canonical(one.name) for one in packages.wanted}
+    named |= {canonical(one.name) for one in packages.wanted}
     return {
         name: version
         for name, version in sorted(packages.installed.items())
-        if name in named or name in needed
+        if name in named
     }
 
 
