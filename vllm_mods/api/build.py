@@ -101,7 +101,7 @@ def lock(
     """
     access = access or Access()
     wanted, path = _named(library, pairing, output)
-    model = _locked_model(library, wanted, access, folder=model_folder, memory=device_memory)
+    model = _look_at_model(library, wanted, access, folder=model_folder, memory=device_memory)
     ref = base or wanted.base
     places = platforms or _platforms(ref, access)
     epoch = source_date_epoch or 0
@@ -136,7 +136,7 @@ def moved_since(
 ) -> tuple[LockDifference, ...]:
     """Return what moved since the lock of a pairing was made; nothing is written. Arguments are those of ``lock``."""
     wanted, path = _named(library, pairing, output)
-    model = _locked_model(library, wanted, access, folder=model_folder, memory=device_memory)
+    model = _look_at_model(library, wanted, access, folder=model_folder, memory=device_memory)
     before = read_lock(library, path, pairing)
     ref = base or before.lock.base.ref
     parts = parts_of(before.lock, ref, platform)
@@ -162,17 +162,20 @@ def _platforms(ref: str, access: Access) -> Sequence[str | None]:
     return platforms or (None,)
 
 
-def _locked_model(
+def _look_at_model(
     library: Library,
     wanted: Pairing,
     access: Access,
     *,
     folder: str | None = None,
     memory: str | None = None,
+    here: bool = False,
 ) -> LockedModel | None:
-    """Look at a pairing's model, None where nobody can; a mod that it lacks is noted. Raises as ``look_at_model``."""
+    """Look at a pairing's model, None where nobody can; a mod that it lacks is noted. Arguments are those of ``look_at_model``."""
     mods = library.select(library.mods_of(wanted))
-    checkpoint = look_at_model(wanted, mods, folder=folder, memory=memory, note=access.note)
+    checkpoint = look_at_model(
+        wanted, mods, folder=folder, memory=memory, here=here, note=access.note
+    )
     if checkpoint is None:
         return None
     present = {mod.name for mod in mods}
@@ -233,13 +236,8 @@ def build(
                     "\n  ".join((what, *map(str, moved))),
                     hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",
                 )
-        look_at_model(
-            wanted,
-            library.select(library.mods_of(wanted)),
-            folder=model_folder,
-            memory=device_memory,
-            here=True,
-            note=access.note,
+        _look_at_model(
+            library, wanted, access, folder=model_folder, memory=device_memory, here=True
         )
         demand_serving(library, wanted, opened, access)
         place = outputs.parse(output, opened[0].base)
@@ -286,7 +284,7 @@ def upgrade(
             upgrading.check_version(wanted, before.lock, to, on_platform.tree.version)
         demand_serving(library, wanted, opened, access)
         lock = joined_lock(opened)._replace(
-            checkpoint=_locked_model(library, wanted, access),
+            checkpoint=_look_at_model(library, wanted, access),
             pairing_digest=pairings.digest(wanted),
         )
         file = library.pairing_file(pairing)

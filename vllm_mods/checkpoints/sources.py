@@ -91,7 +91,8 @@ def is_hub_id(model: str) -> bool:
 def blobs_of(folder: str) -> str | None:
     """Return the folder to which the links of a snapshot of the Hub's client lead, None for a folder without links to elsewhere.
 
-    Raises ``UsageError`` for links that lead to anywhere else: a container that has the folder has not what they lead to.
+    ``folder`` has no link in its path. Raises ``UsageError`` for links that lead to anywhere else: a container that has
+    the folder has not what they lead to.
     """
     blobs = None
     for name in sorted(os.listdir(folder)):
@@ -99,7 +100,7 @@ def blobs_of(folder: str) -> str | None:
         target = os.readlink(path) if os.path.islink(path) else ""
         if target.startswith(f"{BLOBS}/"):
             blobs = os.path.realpath(os.path.join(folder, BLOBS))
-        elif not os.path.realpath(path).startswith(f"{os.path.realpath(folder)}/"):
+        elif not os.path.realpath(path).startswith(f"{folder}/"):
             raise UsageError(
                 f"{path} is a link to {target}, which a container that has {folder} does not see",
                 hint=f"cp -rL {folder} DIR, and --model-folder DIR",

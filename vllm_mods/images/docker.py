@@ -99,13 +99,11 @@ class Container:
         if path not in self._looked:
             folder = posixpath.dirname(path)
             may_be = self._is_folder(folder) and not self._is_listed(folder)
-            mode = self._mode(path) if may_be else None
-            kind = (
-                DIR if mode and mode & _GO_FOLDER else OTHER if mode and mode & _GO_OTHERS else FILE
-            )
-            self._looked[path] = (
-                None if mode is None else ImageEntry(path, kind, mode & 0o777, 0, 0, 0)
-            )
+            if (mode := self._mode(path) if may_be else None) is None:
+                self._looked[path] = None
+            else:
+                kind = DIR if mode & _GO_FOLDER else OTHER if mode & _GO_OTHERS else FILE
+                self._looked[path] = ImageEntry(path, kind, mode & 0o777, 0, 0, 0)
         return self._looked[path]
 
     def read(self, path: str) -> bytes | None:
@@ -172,6 +170,8 @@ class Container:
         entries: dict[str, ImageEntry] = {}
         first: dict[str, str] = {}
         with self._archive(under) as archive:
+            if archive is None:
+                self.check()
             for member in archive or ():
                 if member.size > most:
                     break

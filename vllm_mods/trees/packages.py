@@ -102,11 +102,7 @@ def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     named = {canonical(needed.name) for text in texts if (needed := parse_requirement(text))}
     packages = read_packages(tree, named)
     named |= {canonical(one.name) for one in packages.wanted}
-    return {
-        name: version
-        for name, version in sorted(packages.installed.items())
-        if name in named
-    }
+    return {name: version for name, version in sorted(packages.installed.items()) if name in named}
 
 
 def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:
