@@ -86,7 +86,7 @@ def test_the_bundled_mods_know_what_they_are_for(tmp_path: Path) -> None:
     with pytest.raises(
         Refused, match=r"hybrid-int4-fp8: config\.json has nothing for quantization"
     ):
-        fitting.demand(library.mods("hybrid-int4-fp8"), plain, "x")
+        fitting.demand(library.mods("hybrid-int4-fp8"), plain, "x", "org/x")
 
 
 def test_an_int4_checkpoint_without_fp8_layers_needs_no_hybrid_mod(tmp_path: Path) -> None:
@@ -377,11 +377,11 @@ def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
         Pairing("pair", "s", "a/x", "image", "vllm serve"), [mod(when=(no,))], (), of()
     ) == ("pair", False, True, f"mod is not for it: {why.partition(';')[0]}")
     with pytest.raises(Refused) as caught:
-        fitting.demand([mod(when=(no,), name="one"), mod(when=(yes,))], of(), "pair")
+        fitting.demand([mod(when=(no,), name="one"), mod(when=(yes,))], of(), "pair", "/a b")
     assert caught.value.message == (
         f"pairing pair: its model org/x is not what its mods are for\n  one: {why.partition(';')[0]}"
     )
-    assert caught.value.hint == "vllm-mods suggest org/x"
+    assert caught.value.hint == "vllm-mods suggest '/a b'"
 
 
 def test_a_template_that_is_called_as_the_model_stands_before_others() -> None:

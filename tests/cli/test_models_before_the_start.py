@@ -61,7 +61,7 @@ WRONG: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "no config.json": (lost, "{at}: there is no config.json", "hint: name the folder that holds it"),
     "dangling links": (dangle, "{at}: 4 of its 4 files are links", "hint: a snapshot of the Hub's"),
     "a file is missing": (partly, "{at}: 1 of its 2 files", "hint: `hf download` again"),
-    "another model": (other, "patching: config.json has 'llama'", "hint: vllm-mods suggest"),
+    "another model": (other, "patching: config.json has 'llama'", "hint: vllm-mods suggest {at}\n"),
     "no room": (lambda _at: None, "it takes 4.0 GiB of weights", "--tensor-parallel-size 3 at least"),
 }  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_each_of_them_refuses_what_no_server_could_load(
     for line in (("lock", NAME, "--base", call.base), build, ("run", NAME, "--print")):
         answer = call(*line, *words, code=3)
         assert why.format(at=place) in answer.err
-        assert hint in answer.err
+        assert hint.format(at=place) in answer.err
     assert call.lock.read_bytes() == lock
     assert not (tmp_path / "made").exists()
 

@@ -169,13 +169,10 @@ def _look_at_model(
     *,
     folder: str | None = None,
     memory: str | None = None,
-    here: bool = False,
 ) -> LockedModel | None:
-    """Look at a pairing's model, None where nobody can; a mod that it lacks is noted. Arguments are those of ``look_at_model``."""
+    """Look at a pairing's model, None where nobody can; a mod that it lacks is noted. Raises as ``look_at_model``."""
     mods = library.select(library.mods_of(wanted))
-    checkpoint = look_at_model(
-        wanted, mods, folder=folder, memory=memory, here=here, note=access.note
-    )
+    checkpoint = look_at_model(wanted, mods, folder=folder, memory=memory, note=access.note)
     if checkpoint is None:
         return None
     present = {mod.name for mod in mods}
@@ -236,9 +233,8 @@ def build(
                     "\n  ".join((what, *map(str, moved))),
                     hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",
                 )
-        _look_at_model(
-            library, wanted, access, folder=model_folder, memory=device_memory, here=True
-        )
+        mods = library.select(library.mods_of(wanted))  # what nobody knows, `lock` has said
+        look_at_model(wanted, mods, folder=model_folder, memory=device_memory, here=True)
         demand_serving(library, wanted, opened, access)
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)

@@ -24,7 +24,7 @@ def look_at_model(
     arguments: Sequence[str] = (),
     here: bool = False,
     environ: Mapping[str, str] | None = None,
-    note: Callable[[str], None],
+    note: Callable[[str], None] = lambda _text: None,
 ) -> Checkpoint | None:
     """Return a pairing's model, None where nobody can look at it, which is noted.
 
@@ -50,7 +50,7 @@ def look_at_model(
             f"{folder or model}: its {CONFIG} names no architecture, so that it is no model",
             hint="name the folder that a model was downloaded to (`hf download`)",
         )
-    fitting.demand(mods, checkpoint, wanted.name)
+    fitting.demand(mods, checkpoint, wanted.name, folder or model)
     need = fitting.of_command(wanted, mods, checkpoint, arguments)
     if need is None:
         note(f"how much memory {model} takes with its command is not known: nobody looked for room")

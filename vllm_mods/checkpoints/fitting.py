@@ -2,6 +2,7 @@
 
 import fnmatch
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -104,14 +105,14 @@ def suggest(
     )
 
 
-def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str) -> None:
-    """Raise ``Refused`` where a pairing's mods are not for its model."""
+def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str, where: str) -> None:
+    """Raise ``Refused`` where a pairing's mods are not for its model, which is read ``where`` that says."""
     wrong = [fit for fit in (of_mod(mod, checkpoint) for mod in mods) if not fit.meant]
     if wrong:
         lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
         raise Refused(
             f"pairing {name}: its model {checkpoint.name} is not what its mods are for{lines}",
-            hint=f"vllm-mods suggest {checkpoint.name}",
+            hint=f"vllm-mods suggest {shlex.quote(where)}",
         )
 
 
