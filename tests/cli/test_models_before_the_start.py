@@ -143,6 +143,7 @@ def test_a_model_of_the_hub_is_looked_at_where_it_is_kept(
     assert "it takes 4.0 GiB" in call(*line, "--device-memory", "2GiB", code=3).err
     more = ("--device-memory", "2GiB", "--", "--tensor-parallel-size", "4")
     assert "room" not in call(*line, *more).err
+    assert "room" not in call(*line, "--gpus", "none").err
     partly(place)  # vLLM downloads the rest
     assert "1 of its 2 files of weights are not there" in call(*line).err
     shutil.rmtree(tmp_path / "home")

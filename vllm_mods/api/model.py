@@ -23,13 +23,14 @@ def look_at_model(
     memory: str | None = None,
     arguments: Sequence[str] = (),
     here: bool = False,
+    on_gpu: bool = True,
     environ: Mapping[str, str] | None = None,
     note: Callable[[str], None] = lambda _text: None,
 ) -> Checkpoint | None:
     """Return a pairing's model, None where nobody can look at it, which is noted.
 
     ``folder`` is where it lies, None for where the pairing says; ``memory`` is that of each GPU that is to serve it, None for
-    this machine's. ``arguments`` come behind the command, ``mods`` are the pairing's. ``here`` asks no Hub. Raises
+    this machine's. ``arguments`` come behind the command, ``mods`` are the pairing's. ``here`` asks no Hub; not ``on_gpu``, nothing is said of memory. Raises
     ``Refused`` for one that cannot be read, that the mods are not for, or that the memory is too small for, and
     ``UsageError`` as ``open_checkpoint`` does.
     """
@@ -52,6 +53,8 @@ def look_at_model(
         )
     fitting.demand(mods, checkpoint, wanted.name, folder or model)
     need = fitting.of_command(wanted, mods, checkpoint, arguments)
+    if not on_gpu:
+        return checkpoint
     if need is None:
         note(f"how much memory {model} takes with its command is not known: nobody looked for room")
     elif gpu is None:

@@ -74,6 +74,7 @@ def plan_service(
             memory=options.device_memory,
             arguments=arguments,
             here=True,
+            on_gpu=options.gpus != "none",
             environ={"HF_HOME": cache},
             note=note,
         )
