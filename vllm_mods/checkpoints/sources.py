@@ -94,11 +94,11 @@ def blobs_of(folder: str) -> str | None:
     ``folder`` has no link in its path. Raises ``UsageError`` for links that lead to anywhere else: a container that has
     the folder has not what they lead to.
     """
-    blobs = None
+    blobs, is_kept = None, os.path.basename(os.path.dirname(folder)) == "snapshots"
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         target = os.readlink(path) if os.path.islink(path) else ""
-        if target.startswith(f"{BLOBS}/"):
+        if is_kept and target.startswith(f"{BLOBS}/"):
             blobs = os.path.realpath(os.path.join(folder, BLOBS))
         elif not os.path.realpath(path).startswith(f"{folder}/"):
             raise UsageError(
