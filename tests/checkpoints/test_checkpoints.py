@@ -18,6 +18,7 @@ from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError
 from vllm_mods.base.model import TemplateFile, When
 from vllm_mods.checkpoints import fitting, sources
 from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.checkpoints.device import Device
 from vllm_mods.checkpoints.facts import facts
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.formats.pairing import Pairing
@@ -478,6 +479,14 @@ def test_what_fits_a_model_stands_first(tmp_path: Path) -> None:
         ("silent", False, True),
         ("lacks", False, False),
     ]
+    tight = Device("GPU", 1)
+    empty = Pairing("empty", "s", "a/m", "image", "")
+    held = [
+        fitting.of_pairing(one, (hybrid_mod,), (), checkpoint, tight)
+        for one in (empty, named("p", "m")[0])
+    ]
+    assert [one.ok for one in held] == [True, False]
+    assert held[1].why.startswith("it takes 0.0 GiB of weights on the GPU, and vLLM takes 0.0 GiB")
     why = {one.name: one.why for one in suggested.pairings}
     assert why["lacks"] == "it lacks hybrid-int4-fp8"
     assert why["silent"] == "it lacks hybrid-int4-fp8; none of its mods says which models it is for"

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hybrid_checkpoints import bf16, write_checkpoint
+from hybrid_checkpoints import bf16, write_checkpoint, write_file
 
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.checkpoints import sources
@@ -96,6 +96,15 @@ def test_files_of_weights_that_are_missing_are_counted(tmp_path: Path, *, index:
         f"{place}: 5 of its 6 files of weights are not there: {three}, …"
     )
     assert caught.value.hint == AGAIN
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_weights_that_are_there_in_two_forms_are_read_once(tmp_path: Path, *, alone: bool) -> None:
+    place = write_checkpoint(str(tmp_path), [bf16("a")], config={"model_type": "llama"})
+    write_file(f"{place}/consolidated.safetensors", bf16("b"))
+    if alone:
+        os.unlink(f"{place}/model.safetensors")
+    assert list(open_checkpoint(place).tensors) == ["b.weight" if alone else "a.weight"]
 
 
 def test_a_file_that_is_cut_short_is_told(tmp_path: Path) -> None:

@@ -55,9 +55,9 @@ def suggest(
 
     ``model`` is a folder, or an id on the Hub (``HF_ENDPOINT``) of the commit, tag or branch ``revision``. Its
     ``config.json`` and the headers of its safetensors are read, no weights. With ``tree``, what is for it is
-    planned there. Returns ``Suggested``. Raises ``UsageError`` for a folder that is no checkpoint, and
-    ``TreeError`` for one that cannot be read. ``model_folder`` is where a model lies, whatever it is called, and
-    ``device_memory`` (``96GiB``) that of each GPU that a pairing is to have room on, without it this machine's.
+    planned there. ``model_folder`` is where the model lies, whatever it is called; ``device_memory`` (``96GiB``) that of each
+    GPU on which a pairing is to have room, without it this machine's. Returns ``Suggested``. Raises ``UsageError``
+    for a folder that is no checkpoint, and ``TreeError`` for one that cannot be read.
 
     >>> _ = Path("model").mkdir(), Path("model/config.json").write_text('{"model_type": "llama"}')
     >>> vm.suggest(vm.Library("good"), "model").mods

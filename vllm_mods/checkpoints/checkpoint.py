@@ -65,6 +65,8 @@ def read(files: ModelFiles) -> Checkpoint:
         shards = safetensors.files_of_index(index, f"{files.name}: {INDEX}")
     else:
         own = {name for name in names if name.endswith(".safetensors")}
+        # Mistral's form, which often lies beside the same weights in the usual one
+        own = {name for name in own if not name.startswith("consolidated")} or own
         shards = tuple(sorted(own | _numbered(own)))
     if missing := [name for name in shards if name not in names]:
         named = ", ".join(missing[:3]) + (", …" if missing[3:] else "")

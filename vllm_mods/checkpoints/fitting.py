@@ -1,12 +1,13 @@
 """Which mods, chat templates and pairings are for a checkpoint, and which of them it cannot do without. Pure."""
 
+import contextlib
 import fnmatch
 import re
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.errors import Refused
+from vllm_mods.base.errors import ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod, When
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.device import Device
@@ -69,8 +70,11 @@ def of_pairing(
     wrong += [f"it lacks {fit.name}" for fit in needed if fit.fails and fit.name not in names]
     if not any(fit.stated for fit in fits):
         wrong.append("none of its mods says which models it is for")
-    if gpu is not None and (need := of_command(pairing, mods, checkpoint)):
-        wrong += filter(None, [need.shortfall(gpu)])
+    with contextlib.suppress(
+        UsageError, ManifestError
+    ):  # `lock` says what is wrong with its command
+        if gpu is not None and (need := of_command(pairing, mods, checkpoint)):
+            wrong += filter(None, [need.shortfall(gpu)])
     name = checkpoint.name.rstrip("/").rpartition("/")[2].lower()
     same = name == pairing.model.rstrip("/").rpartition("/")[2].lower()
     return PairingFit(pairing.name, not wrong, same, "; ".join(wrong))
