@@ -88,6 +88,11 @@ EXPLAINED = {
         "vllm/model_executor/layers/fused_moe/fused_moe_method_base.py",
         "QuarkOCP_MX_MoEMethod_OSS",
     ): "0.20.0 passes input_ids= to apply_monolithic, which this method lacks",
+    (
+        "fit-override",
+        "vllm/model_executor/layers/quantization/quark/quark_moe.py",
+        "QuarkOCP_MX_MoEMethod_OSS",
+    ): "the same, where the patch goes back from 0.20.1",
     ("fit-override", "vllm/model_executor/models/fireredlid.py", "FireRedLID"): (
         "0.20.0 calls get_generation_prompt with one SpeechToTextParams; this model has the old "
         "seven parameters"

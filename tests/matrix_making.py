@@ -56,7 +56,10 @@ def hunk(*lines: str, at: int | None = 2, proof: str | None = "header", **more: 
 def example() -> MatrixResult:
     """Two mods over four releases: one that goes in, one that goes wrong in several ways."""
     text = Finding(
-        FindingCode.TEXT, "hunk 1: its text is not there; nearest is line 3", "vllm/loader.py", 3
+        FindingCode.TEXT,
+        "hunk 1: its text is not in the file; nearest is line 3",
+        "vllm/loader.py",
+        3,
     )
     moved = Finding(
         FindingCode.OFFSET, "hunk 1 lands at line 4, +2", "vllm/loader.py", 4, level=Level.NOTE

@@ -39,7 +39,12 @@ mine = importlib.machinery.EXTENSION_SUFFIXES[0].split(".")[1]
 with zipfile.ZipFile(sys.argv[0]) as archive:
     known = json.loads(archive.read("files.json"))
     if mine not in known:
-        sys.exit("error: this file is for " + ", ".join(known) + "; this Python is " + mine)
+        def spoken(name):
+            kind, number, machine = (name.split("-", 2) + ["", ""])[:3]
+            return "Python %s.%s (%s)" % (number[:1], number[1:], machine) if kind == "cpython" else name
+        pythons = " or ".join(map(spoken, known))
+        sys.exit("error: %s was built for %s, but %s is %s\\n\\nhint: start it with such a Python, "
+            "or install vllm-mods for this one with pip" % (sys.argv[0], pythons, sys.executable, spoken(mine)))
     files = known[mine]
     sizes = {one.filename: one.file_size for one in archive.infolist()}
     room = sum(sizes[name] for name in files.values()) * 5 // 4  # files take whole blocks

@@ -155,7 +155,7 @@ def test_the_lines_of_a_recipe_end_as_they_do_here(monkeypatch: pytest.MonkeyPat
     assert import_mod.recipe_text(b"a: ", "x") == "a: "
     with pytest.raises(vm.UsageError) as caught:
         import_mod.recipe_text(b"a: 1", "x")
-    assert caught.value.message == f"x is no recipe: it has more than {limits.RECIPE}"
+    assert caught.value.message == f"x is not a recipe: it has more than {limits.RECIPE}"
     assert caught.value.hint == "a recipe is YAML"
 
 
@@ -167,8 +167,8 @@ def test_an_exported_mod_says_what_a_recipe_has_to_say_for_it(place: Path) -> No
     below = [path for path in (place / "out").rglob("*") if path.is_file()]
     assert files == sorted(str(path.relative_to(place / "out")) for path in below)
     assert notes == [
-        "fast needs A='1 2': put it under the recipe's env",
-        "fast needs --x 'a b': put it into the recipe's command",
+        "fast needs A='1 2': add it to `env` in the recipe",
+        "fast needs --x 'a b': add it to the recipe's command",
     ]
     assert os.access("out/run.sh", os.X_OK)
 
@@ -181,8 +181,8 @@ def test_an_exported_recipe_says_which_folders_it_needs() -> None:
     assert taken
     assert all(note.startswith("fast ") for note in taken)
     assert folders == [
-        f"a launcher runs the folder mods/{mod}, which is not written: `vllm-mods export {mod} "
-        f"--output mods/{mod}`, or have the image built with the mods"
+        f"launchers run the folder mods/{mod}, which does not exist yet: `vllm-mods export {mod} "
+        f"--output mods/{mod}` writes it, or build the mods into the image"
         for mod in ("fast", "gone")
     ]
 
@@ -255,8 +255,8 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
     lock = LOCK._replace(pairing="local", model=f"{place}/model")
     (place / "own/pairings/local.lock").write_bytes(pairing_lock.dump(lock))
     notes: list[str] = []
-    no_weights = "takes with its command is not known: nobody looked for room"
-    unknown = f"how much memory {place}/model {no_weights}"
+    need = "its need with this command is unknown"
+    unknown = f"not checked whether a GPU has room for {place}/model: {need}"
 
     def folder(chosen: str | None = None, *, elsewhere: bool = False) -> str:
         options = StartOptions(model_folder=chosen)
@@ -269,14 +269,14 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
 
     assert (folder(), notes) == (
         f"{place}/model",
-        [f"local reads {place}/model of this machine, as {place}/model", unknown],
+        [f"local reads {place}/model on this machine as {place}/model", unknown],
     )
     assert (folder("chosen"), notes) == (f"{place}/chosen", [unknown])
     assert (folder("none", elsewhere=True), notes) == (
         f"{place}/none",
-        [f"{place}/none is not here: nobody looked whether it is a model"],
+        [f"{place}/none is not on this machine: not checked whether it is a model"],
     )
-    with pytest.raises(vm.UsageError, match="none: there is no such folder"):
+    with pytest.raises(vm.UsageError, match="none: no such folder"):
         folder("none")
 
 
@@ -292,7 +292,7 @@ def test_of_a_log_that_is_too_long_the_beginning_is_looked_at(
     lower(monkeypatch, "LOG", 10)
     for log, expected in (
         (b"x" * 10, []),
-        (b"x" * 11, [f"it: only the first {limits.LOG} were looked at"]),
+        (b"x" * 11, [f"it: only the first {limits.LOG} were searched"]),
     ):
         notes.clear()
         seen = run.of_log(Library("own"), ("fast",), log, "it", access)

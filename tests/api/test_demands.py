@@ -41,7 +41,7 @@ def test_a_command_that_vllm_would_not_take_is_refused_with_how_to_see_why(
     with pytest.raises(Refused) as caught:
         demand(ASKED._replace(library=library), TREE, note=notes.append)
     assert caught.value.message == (
-        "vLLM 0.20.0 would not take the command of pairing pair\n"
+        "vLLM 0.20.0 would reject the command of pairing pair\n"
         "  --x: there is no such flag [flag-unknown]"
     )
     assert caught.value.hint == f"vllm-mods serve-check {of} --target image:r"

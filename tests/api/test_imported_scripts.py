@@ -133,17 +133,17 @@ def test_on_one_tree_it_is_run_once(script: Path, recorded: list[tuple[Any, ...]
     [
         (
             {},
-            "{0} has a run.sh, and only a run tells what it does: on which vLLM?",
+            "{0} has a run.sh, which must be run to see what it does; no vLLM to run it on was named",
             "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
         ),
         (
             {"tree": "pypi:0.20.0", "image": "x"},
-            "--tree and --image both name the vLLM to run it on",
+            "--tree and --image both name the vLLM to run on",
             "give one",
         ),
         (
             {"vllm": ">=0.30"},
-            "no release of vLLM is in >=0.30",
+            ">=0.30 contains no release of vLLM",
             "such as --vllm '>=0.19,<0.22'",
         ),
     ],
@@ -158,6 +158,6 @@ def test_where_it_is_to_be_run_has_to_be_said(
 
 
 def test_what_it_does_nowhere_is_refused(script: Path, recorded: list[tuple[Any, ...]]) -> None:
-    with pytest.raises(Refused, match="on none of 1 releases does the script make a mod"):
+    with pytest.raises(Refused, match="the script makes a mod on none of 1 releases"):
         imported(script, shelf(**THREE).access, [], vllm="==0.19.0")
     assert len(recorded) == 1

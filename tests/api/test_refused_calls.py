@@ -86,17 +86,17 @@ CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 REFUSALS: Refusing = [
     (
         lambda _: vm.Access().open("pypi:0.19.1", platform="linux/arm64"),
-        "pypi:0.19.1 is no image, and --platform and --target-in-image are for these",
+        "pypi:0.19.1 is not an image, and --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (
         lambda _: vm.Access().open("site", in_image="/venv"),
-        "site is no image, and --platform and --target-in-image are for these",
+        "site is not an image, and --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (
         lambda _: releases_in(shelved(MemoryTree({}, version="0.19.1")), ">=0.20"),
-        "no release of vLLM is in >=0.20",
+        ">=0.20 contains no release of vLLM",
         "such as --vllm '>=0.19,<0.22'",
     ),
     (
@@ -111,23 +111,23 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: vm.new("x", tree="site"),
-        "a mod is made on a tree, of one of a diff, an edited tree and a command",
+        "a mod is made from a tree and exactly one of: a diff, an edited tree, a command",
         "vllm-mods new --help",
     ),
     (
         lambda _: vm.new("x", tree="site", diff=PATCH, edited="site"),
-        "a mod is made on a tree, of one of a diff, an edited tree and a command",
+        "a mod is made from a tree and exactly one of: a diff, an edited tree, a command",
         "vllm-mods new --help",
     ),
     (
         lambda _: vm.new("x", diff=PATCH),
-        "a mod is made on a tree, of one of a diff, an edited tree and a command",
+        "a mod is made from a tree and exactly one of: a diff, an edited tree, a command",
         "vllm-mods new --help",
     ),
     # a pairing's lock
     (
         lambda place: on_base.read_lock(library(), f"{place}/none.lock", "pair"),
-        "pairing pair has no lock: there is no file {place}/none.lock",
+        "pairing pair has no lock: no such file: {place}/none.lock",
         "vllm-mods lock pair --output none.lock",
     ),
     (
@@ -137,46 +137,46 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: on_base.parts_of(LOCK, "base:1", "linux/arm64"),
-        "the lock of pair is of linux/amd64, not of linux/arm64",
+        "the lock of pair is for linux/amd64, not for linux/arm64",
         "vllm-mods lock pair --platform linux/amd64,linux/arm64",
     ),
     # serve-check
-    (lambda _: vm.serve_check(), "name a pairing or give --command, one of them", CALL),
+    (lambda _: vm.serve_check(), "give either a pairing or --command", CALL),
     (
         lambda _: vm.serve_check(library(), "pair", command="vllm serve m"),
-        "name a pairing or give --command, one of them",
+        "give either a pairing or --command",
         CALL,
     ),
     (lambda _: vm.serve_check(command=" ", target="site"), "--command is empty", CALL),
     (
         lambda _: vm.serve_check(command="vllm serve 'm", target="site"),
-        "--command is not one that bash reads: line 1: a ' is not closed",
+        "--command cannot be read by bash: line 1: a ' is not closed",
         CALL,
     ),
     (
         lambda _: vm.serve_check(command="vllm serve m", target="site", vllm=">=0.19"),
-        "--vllm and --target both say which vLLM is meant",
+        "--vllm and --target both name the vLLM",
         "give one",
     ),
     (
         lambda _: vm.serve_check(command="vllm serve m"),
-        "no tree is named: which one is it to be held against?",
+        "no tree is named: no vLLM to check against was named",
         "--target TREE",
     ),
     (
         lambda _: vm.serve_check(library(), "pair"),
-        "pairing `pair` does not say its vLLM: which one is it to be held against?",
+        "pairing `pair` does not say its vLLM: no vLLM to check against was named",
         "--target TREE",
     ),
     # templates, evidence, import
     (
         lambda _: vm.template_check(library(), inside="site"),
-        "--in is for a TEMPLATE in it, and none is named",
+        "--in needs a TEMPLATE: the path of a template inside that tree",
         "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE",
     ),
     (
         lambda _: run.of_log(library(), (), b"", "the log", vm.Access()),
-        "the log: which mods? the image has none of ours in it",
+        "the log: the image has no mods, and none was named",
         "vllm-mods list",
     ),
     (
@@ -191,27 +191,27 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: imported("own/patches/fast", license="MIT"),
-        "own/patches/fast is a mod of vllm-mods already, and is taken back as it was",
+        "own/patches/fast is already a mod of vllm-mods; it is imported unchanged",
         "vllm-mods import own/patches/fast --library DIR",
     ),
     (
         lambda _: imported("own/patches/fast", others=("numpy==2",)),
-        "--with says what is beside --tree",
+        "--with needs --tree, the vLLM beside it",
         "--tree pypi:VERSION",
     ),
     (
         lambda _: imported("script", tree="site", image="x"),
-        "--tree and --image both name the vLLM to run it on",
+        "--tree and --image both name the vLLM to run on",
         "give one",
     ),
     (
         lambda _: imported("script"),
-        "script has a run.sh, and only a run tells what it does: on which vLLM?",
+        "script has a run.sh, which must be run to see what it does; no vLLM to run it on was named",
         "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
     ),
     (
         lambda _: import_mod.recipe_text(b"abc\xff", "x.yaml"),
-        "x.yaml is no recipe: byte 3 is not UTF-8",
+        "x.yaml is not a recipe: byte 3 is not UTF-8",
         "a recipe is YAML",
     ),
     # port
@@ -222,12 +222,12 @@ REFUSALS: Refusing = [
     ),
     (
         lambda place: port.port(library(), "fast", unversioned(place)),
-        "nameless does not say its version, so nothing says what the variant is for",
+        "nameless does not state its version, so the range of the variant is unknown",
         "--vllm SPEC, such as --vllm '==0.23.0'",
     ),
     (
         lambda place: port.port(plain(place, 'overlay = [{ source = "x.patch", path = "vllm/new.py" }]\n'), "plain", "site"),
-        "variant `a` of plain has no patches: there is nothing to port, its files go into any vLLM",
+        "variant `a` of plain has no patches, so there is nothing to port: its files fit any vLLM",
         "vllm-mods check plain --target site",
     ),
     (
@@ -236,7 +236,7 @@ REFUSALS: Refusing = [
             "plain",
             "site",
         ),
-        "variant `a` of plain replaces text, and `port` carries patches only",
+        "variant `a` of plain replaces text; `port` can only port patches",
         "vllm-mods check plain --target site",
     ),
 ]  # fmt: skip
@@ -283,7 +283,7 @@ def test_two_mods_of_one_name_are_never_taken_for_one(place: Path) -> None:
         lambda: vm.apply(both, place / "site"),
         lambda: vm.matrix(both, [str(place / "site")]),
     ):
-        with pytest.raises(vm.UsageError, match="two of these mods are called fast"):
+        with pytest.raises(vm.UsageError, match="two of these mods are named fast"):
             call()
     assert vm.plan([fast, fast], place / "site").ok
 
@@ -298,7 +298,7 @@ def test_mods_of_one_name_in_several_libraries_are_no_matrix(place: Path) -> Non
     names = "theirs/fast, theirs/slow, others/fast, others/slow"
     assert sorted(caught.value.message.partition(":")[0].split(", ")) == sorted(names.split(", "))
     assert caught.value.hint in {
-        f"vllm-mods matrix {owner}/fast {owner}/slow  # those of one library"
+        f"vllm-mods matrix {owner}/fast {owner}/slow  # the mods of one library"
         for owner in ("theirs", "others")
     }
 
@@ -329,14 +329,13 @@ def test_the_lock_of_what_came_with_the_tool_is_not_written(place: Path) -> None
     mine = opened.load("fast")
     notes: list[str] = []
     assert matrix.choose_own_mods(opened, (mine, theirs), (), notes.append) == (mine,)
-    assert notes == ["theirs came with vllm-mods: its mod.lock stays as it is"]
+    assert notes == ["theirs is bundled with vllm-mods: its mod.lock is not changed"]
     for mods, named in (((mine, theirs), ("theirs",)), ((theirs,), ())):
         with pytest.raises(vm.UsageError) as caught:
             matrix.choose_own_mods(opened, mods, named, notes.append)
         folder = f"{place}/installed/patches/theirs"
         assert caught.value.message == (
-            f"theirs came with vllm-mods, and {folder} is a part of the installation: "
-            "nothing was written"
+            f"theirs is bundled with vllm-mods, so {folder} is not changed; nothing was written"
         )
         assert caught.value.hint == (
             "make a copy of your own:\n"
@@ -356,7 +355,7 @@ def test_a_pairing_that_came_with_the_tool_is_not_upgraded(
     with pytest.raises(vm.UsageError) as caught:
         libraries.check_own_pairing(opened, "pair")
     assert caught.value.message == (
-        f"pair came with vllm-mods, and {file} is a part of the installation: nothing was written"
+        f"pair is bundled with vllm-mods, so {file} is not changed; nothing was written"
     )
     assert caught.value.hint == (
         "make a copy of your own:\n  mkdir -p mods/pairings\n"
@@ -397,7 +396,7 @@ def targets(*lines: str) -> None:
             [],
             None,
             "has no target named `default`: it has none",
-            'write what is to be in: [targets.default], mods = ["LIBRARY/MOD"]',
+            'name the mods: [targets.default], mods = ["LIBRARY/MOD"]',
         ),
         (
             ["[targets.a]", "mods = []", "[targets.b]", "mods = []"],
@@ -414,7 +413,7 @@ def targets(*lines: str) -> None:
         (
             ["[targets.a]", "mods = []"],
             None,
-            "has no path for the target `a`",
+            "names no path for the target `a`",
             'path = "DIR"',
         ),
     ],
@@ -451,7 +450,7 @@ def test_the_vllm_of_an_environment_is_found_in_it_unless_there_are_several(plac
         vm.sync(write=False)
     both = ", ".join(f"{place}/venv/lib/python3.{minor}/site-packages" for minor in (11, 12))
     assert caught.value.message == f"{place}/venv has several vLLMs: {both}"
-    assert caught.value.hint == "name one as `path`"
+    assert caught.value.hint == "name one of them as `path`"
     os.rename(place / "venv/lib/python3.12", place / "away")
     alone = vm.sync(write=False)
     assert alone.done.target == str(place / "venv/lib/python3.11/site-packages")

@@ -135,7 +135,7 @@ def test_of_a_long_log_the_beginning_is_looked_at_and_that_is_told(
     for log in (b"1234", b"12345"):
         run.of_log(Library(place / "own"), ("fast",), log, "it", access)
     assert looked == [b"1234", b"1234"]
-    assert notes == ["it: only the first 4 were looked at"]
+    assert notes == ["it: only the first 4 were searched"]
 
 
 # --- a target -----------------------------------------------------------------------------------

@@ -132,16 +132,14 @@ def test_a_base_has_to_be_the_one_of_every_mod(
 
     base = FolderTree(str(site))
     ground.check_base(mods("low", "alone"), base)
-    with pytest.raises(
-        UsageError, match=f"^high was not made for {site}: there not every"
-    ) as caught:
+    with pytest.raises(UsageError, match=f"^high was not made for {site}: not every") as caught:
         put_in(site, mods("low", "high"), base=base)
     assert caught.value.hint == "--base TREE with the vLLM that the patch was made from"
     assert put_in(site, mods("low"), base=base).changed
 
 
 def test_what_is_no_mod_is_told() -> None:
-    with pytest.raises(UsageError, match="a mod is wanted, and this is none: 'low'") as caught:
+    with pytest.raises(UsageError, match="this is not a mod: 'low'") as caught:
         carry_out.carry_out(["low"], "/nowhere", Terms())  # type: ignore[list-item]
     assert caught.value.hint == 'Library().mods("NAME")'
 
@@ -168,7 +166,7 @@ def test_mods_go_out_by_name_or_all_of_them(
     assert (done.reverted, done.mods) == (("low", "limit"), ())
     assert snapshot(site) == before
     assert carry_out.remove(site, []) == Reverted(str(site), "0.19.1", (), (), (), ())
-    with pytest.raises(UsageError, match=f"^low was not put into {site} by this tool") as caught:
+    with pytest.raises(UsageError, match=f"^low was not put into {site} by vllm-mods") as caught:
         carry_out.remove(site, ["low"])
     assert caught.value.hint == f"vllm-mods status --target {site}"
 
@@ -186,7 +184,7 @@ def test_what_others_need_does_not_go_out_without_them(
     with pytest.raises(Refused) as caught:
         carry_out.remove(site, ["alone"])
     head, line, *_ = caught.value.message.splitlines()
-    assert head == f"nothing was changed in {site}: without alone others would not go in"
+    assert head == f"nothing was changed in {site}: other mods need alone"
     assert line == "  on-top 1.0.0: conflict"
     assert caught.value.hint == f"vllm-mods revert alone on-top --target {site}"
     assert caught.value.plan is not None
@@ -201,7 +199,7 @@ def test_edits_go_only_where_that_is_asked_for(
     put_in(site, mods("low", "alone"))
     (site / B).write_bytes(b"mine\n")
     for gone in ([], ["low"]):
-        with pytest.raises(Refused, match="changed since the mods went in"):
+        with pytest.raises(Refused, match="changed after the mods were applied:"):
             carry_out.remove(site, gone)
     carry_out.remove(site, ["low"], discard_edits=True)
     assert (site / B).read_bytes() == FILES[B]
@@ -219,10 +217,10 @@ def test_a_mod_that_was_not_kept_cannot_be_planned_anew(
     with pytest.raises(Refused) as caught:
         carry_out.remove(site, ["alone"])
     assert caught.value.message == (
-        f"{site}: .vllm-mods/mods/low.json is gone, and low, which stays, has to be planned anew; "
+        f"{site}: .vllm-mods/mods/low.json is gone, and low, which stays applied, needs it; "
         "nothing was changed"
     )
-    assert caught.value.hint == f"vllm-mods revert --target {site}  # takes all mods out"
+    assert caught.value.hint == f"vllm-mods revert --target {site}  # removes all mods"
 
 
 # --- exactly these --------------------------------------------------------------------------------------
@@ -270,7 +268,7 @@ def test_what_does_not_fit_leaves_a_tree_with_what_it_holds(
     with pytest.raises(Refused, match=r"old 1\.0\.0: unsupported"):
         carry_out.hold(mods("low", "old"), site, Terms())
     (site / "vllm/a.py").write_bytes(b"mine\n")
-    with pytest.raises(Refused, match="changed since the mods went in"):
+    with pytest.raises(Refused, match="changed after the mods were applied:"):
         carry_out.hold(mods("low"), site, Terms())
     (site / "vllm/a.py").write_bytes(b"A = 2\n")
     assert snapshot(site).keys() == before.keys()
@@ -301,14 +299,14 @@ def test_of_mods_that_an_installer_undid_what_was_kept_is_set_aside_and_those_ar
     told = put_in(site, mods("low"), write=False)
     assert told.notes == (
         (
-            "low, high had been undone by another installation of vLLM; what was kept of that is in "
-            ".vllm-mods.old-1 now, and may be removed"
+            "low, high had been undone when vLLM was installed again; the old originals are now in "
+            ".vllm-mods.old-1 and can be removed"
         ),
-        f"high is not in any more: vllm-mods apply high --target {site}",
+        f"high was removed with it: vllm-mods apply high --target {site}",
     )
     (planned,) = told.plan.mods
     (note,) = (one for one in planned.findings if one.code == "undone")
-    assert note.message == "low was in, and another installation of vLLM has undone that"
+    assert note.message == "low was applied, but vLLM was installed again since, which undid it"
     assert note.level == "note"
     assert [change.path for change in told.plan.changes] == [B]
     assert put_in(site, mods("low")) == told
@@ -331,8 +329,8 @@ def test_beside_what_was_edited_nothing_is_put_in_again(
     (finding,) = low.findings
     assert (low.verdict, finding.code, finding.path) == ("partial", "changed-since", BESIDE)
     assert finding.message == (
-        "low was undone by another installation of vLLM, and since the mods went in somebody "
-        f"changed {BESIDE}"
+        "low was undone when vLLM was installed again, and these files were edited after the mods "
+        f"were applied: {BESIDE}"
     )
     assert alone.findings[0].path == "vllm/a.py"
     assert limit.verdict.writes
@@ -345,7 +343,7 @@ def test_only_a_folder_of_this_machine_is_changed(site: Path) -> None:
     for spec in ("pypi:0.19.1", "image:x", "git:/a@b", "wheel:x.whl", "sdist:x"):
         with pytest.raises(UsageError, match=f"^{spec} can be checked but not changed") as caught:
             carry_out.remove(spec, [])
-        assert caught.value.hint == "a folder that holds vllm/, such as site-packages"
+        assert caught.value.hint == "a folder that contains vllm/, such as site-packages"
     there = site.parent / "pypi:x"
     site.rename(there)
     assert carry_out.remove(there, []).target == str(there)
@@ -367,7 +365,7 @@ def test_the_workspace_of_a_tree_stays_its_workspace(site: Path, tmp_path: Path)
     with pytest.raises(UsageError) as caught:
         put_in(site, mods, workspace=tmp_path)
     assert caught.value.message == (
-        f"the chat templates of this tree are in {tmp_path}/space, not in {tmp_path}"
+        f"this tree's chat templates are in {tmp_path}/space, not in {tmp_path}"
     )
     assert caught.value.hint == (
         f"--workspace {tmp_path}/space, or `vllm-mods revert --target {site}` first"
@@ -392,7 +390,7 @@ def test_a_tree_in_which_a_run_was_interrupted_is_told_or_put_back_first(
         with pytest.raises(Refused) as caught:
             call()
         assert caught.value.message == (
-            f"{site}: an earlier run was interrupted here; {what} would undo that first"
+            f"{site}: an earlier run was interrupted here; {what} would first undo it"
         )
         assert caught.value.hint == f"vllm-mods status --target {site}"
     put_in(site, mods("low"))

@@ -84,7 +84,7 @@ PLACE = MemoryTree({}, spec="a site")
 PLACE.root = "/the site"
 AGAIN = "vllm-mods apply a b c --target 'a site'"
 DISCARD = f"vllm-mods revert --discard-edits --target 'a site' && {AGAIN}"
-ANEW = "install the very build of vLLM 0.19.1 again, from where it came: an index has another one  # then apply again"
+ANEW = "reinstall this exact build of vLLM 0.19.1 from its source: an index has a different one  # then apply again"
 GONE = Undone(frozenset({"vllm/a.py", RECORD.path}))
 
 
@@ -136,16 +136,16 @@ def test_what_only_an_image_gets_is_left_out_where_that_is_allowed() -> None:
     )
     plan = Plan("site", None, mods, ())
     lines = [
-        f"{name}: {path} is outside of Python's packages, and only an image gets it"
+        f"{name}: {path} is outside Python's packages; only an image can hold it"
         for name, path in (("one", "/opt/a"), ("one", "/opt/b"), ("two", "/opt/d"))
     ]
-    assert advice.left_out(plan, allowed=True) == [f"{line}: it is not written" for line in lines]
+    assert advice.left_out(plan, allowed=True) == [f"{line}; not written" for line in lines]
     with pytest.raises(Refused) as caught:
         advice.left_out(plan, allowed=False)
-    head = "nothing was changed in site: not all of it can be put there"
+    head = "nothing was changed in site: the mods have files that only an image can hold"
     assert caught.value.message == "\n  ".join([head, *lines])
     assert caught.value.hint == (
-        "vllm-mods build PAIRING puts them into an image; --without-files leaves them out here"
+        "`vllm-mods build PAIRING` puts them into an image; --without-files applies the mods without these files"
     )
     for allowed in (True, False):
         assert advice.left_out(Plan("site", None, mods[1:2], ()), allowed=allowed) == []
@@ -201,7 +201,7 @@ def told(tmp_path: Path, *files: ReceiptFile, **more: Any) -> str | None:
     try:
         claims.check(tree, Receipt("0.19.1", (made,), files))
     except Refused as error_:
-        return error_.message.split("mods made ")[1].split(", and no mod")[0]
+        return error_.message.split("mods created ")[1].split(", but no mod")[0]
     return None
 
 
@@ -265,7 +265,9 @@ def test_outside_of_a_tree_mods_only_made_files() -> None:
     own = ReceiptFile("/space/t", None, sha(b""))
     claims.check_outside(Receipt(None, (), (own, ReceiptFile("vllm/a.py", sha(b""), None))), "site")
     for file in (own._replace(before=sha(b"")), own._replace(kind=receipt.BYTECODE)):
-        with pytest.raises(Refused, match="says that a mod replaced /space/t, outside") as caught:
+        with pytest.raises(
+            Refused, match="says that a mod replaced /space/t, which is outside"
+        ) as caught:
             claims.check_outside(Receipt(None, (), (own, file)), "site")
         assert caught.value.hint == (
             "less site/.vllm-mods/receipt.json  # where does this tree come from?"

@@ -93,15 +93,15 @@ def test_apply_refuses_it_and_leaves_it_out_only_when_told_to(call: Caller, site
     before = small_site.snapshot(site)
     for more in ([], ["--dry-run"]):
         said = call("apply", "patching", "--target", site, *more, code=3)
-        assert f"patching: {CONF} is outside of Python's packages" in said.err
+        assert f"patching: {CONF} is outside Python's packages" in said.err
         assert "--without-files" in said.err
     assert small_site.snapshot(site) == before
-    with pytest.raises(vm.Refused, match="only an image gets it"):
+    with pytest.raises(vm.Refused, match="only an image can hold it"):
         vm.apply(vm.Library(call.library).mods("patching"), site)
     said = call("check", "patching", "--target", site)
     assert "image-only" in said.out
     said = call("apply", "patching", "--target", site, "--without-files")
-    assert "it is not written" in said.err
+    assert "; not written" in said.err
     assert (site / "vllm/a.py").read_bytes() == b"A = 2\n"
     assert CONF not in (site / RECEIPT).read_text()
     call("apply", "patching", "--target", site)  # it is in: nothing is left to be refused
@@ -139,25 +139,25 @@ def test_these_are(path: str) -> None:
 def test_a_manifest_with_such_a_path_is_refused_by_its_key(call: Caller) -> None:
     brings(call, "/etc/passwd", 'mode = "4755"')
     said = call("show", "patching", code=2)
-    assert "files[0].path: '/etc/passwd' decides who may do what" in said.err
+    assert "files[0].path: '/etc/passwd' controls permissions" in said.err
     assert "files[0].mode: expected permission bits such as '0644', found '4755'" in said.err
 
 
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("/settings/passwd", "/settings/passwd, which leads to /etc/passwd, decides who may"),
-        ("/settings/there.conf", "take the place of the image's /etc/there.conf"),
-        ("/etc/there.conf", "take the place of the image's /etc/there.conf"),
-        ("/lib/x86_64-linux-gnu/libnccl.so.2", "image's /usr/lib/x86_64-linux-gnu/libnccl.so.2"),
-        ("/usr/local/lib/libnccl.so.2", "image's /usr/lib/x86_64-linux-gnu/libnccl.so.2"),
-        ("/usr/local/sbin/nvcc", "take the place of the image's /usr/bin/nvcc"),
+        ("/settings/passwd", "/settings/passwd, which leads to /etc/passwd, controls"),
+        ("/settings/there.conf", "replace /etc/there.conf"),
+        ("/etc/there.conf", "replace /etc/there.conf"),
+        ("/lib/x86_64-linux-gnu/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"),
+        ("/usr/local/lib/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"),
+        ("/usr/local/sbin/nvcc", "replace /usr/bin/nvcc"),
         ("/opt/folder", "is a folder in this image"),
         ("/opt/link", "is a link in this image"),
-        ("/etc/there.conf/x", "and a folder is needed there"),
+        ("/etc/there.conf/x", "but the mod needs a folder there;"),
         (
             "/python/x.txt",
-            "/python/x.txt, which leads to /usr/local/lib/python3.12/x.txt, is among",
+            "/python/x.txt, which leads to /usr/local/lib/python3.12/x.txt, is one of",
         ),
     ],
 )
@@ -188,7 +188,7 @@ def test_two_mods_with_different_files_for_one_path(call: Caller) -> None:
     brings(call, CONF)
     brings(call, CONF, mod="writing", data="other\n")
     said = call("lock", NAME, "--base", call.base, code=3)
-    assert f"`patching` and `writing` bring different files for {CONF}" in said.err
+    assert f"`patching` and `writing` have different files for {CONF}" in said.err
 
 
 @pytest.mark.slow
@@ -198,4 +198,4 @@ def test_an_overlay_hides_nothing_of_an_image_by_its_name(call: Caller) -> None:
     with (folder / "mod.toml").open("a") as file:
         file.write('overlay = [{ source = "own", path = "vllm/.wh.b.py" }]\n')
     said = call("lock", NAME, "--base", call.base, code=3)
-    assert "is how a layer takes files away" in said.err
+    assert "marks a deleted file in a layer," in said.err

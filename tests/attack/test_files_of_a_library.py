@@ -250,7 +250,7 @@ def test_of_a_file_that_is_too_large_not_a_byte_is_read(
 
 def test_all_of_a_mod_has_a_limit(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "MOD_BYTES", 10)
-    with pytest.raises(ManifestError, match="at most 10 bytes"):
+    with pytest.raises(ManifestError, match="the limit is 10 bytes"):
         Library(library).load("bad")
 
 

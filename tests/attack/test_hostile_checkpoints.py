@@ -37,8 +37,8 @@ def pipe(folder: Path, name: str) -> None:
 
 
 ATTACKS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "a header of 2^63 bytes": ("cut short", lambda at: header(at, b"{}", 1 << 63)),
-    "a header that ends too soon": ("cut short", lambda at: header(at, b"{}", 99)),
+    "a header of 2^63 bytes": ("cut off", lambda at: header(at, b"{}", 1 << 63)),
+    "a header that ends too soon": ("cut off", lambda at: header(at, b"{}", 99)),
     "a header that is no JSON": ("not JSON", lambda at: header(at, b"\xff{}")),
     "a header nested without end": ("nested too deeply", lambda at: header(at, b"[" * 99999)),
     "a tensor without a shape": ("no dtype and shape", lambda at: header(at, b'{"a": {}}')),
@@ -46,16 +46,16 @@ ATTACKS: dict[str, tuple[str, Callable[[Path], object]]] = {
         "no dtype and shape",
         lambda at: header(at, b'{"a": {"dtype": "I32", "shape": [true]}}'),
     ),
-    "an empty file": ("cut short", lambda at: (at / "model.safetensors").write_bytes(b"")),
+    "an empty file": ("cut off", lambda at: (at / "model.safetensors").write_bytes(b"")),
     "an index that leads out": ("names '../x.safe", lambda at: index(at, "../x.safetensors")),
     "an index of numbers": ("no weight_map", lambda at: index(at, 7)),
-    "an index of what is not there": ("are not there", lambda at: index(at, "b.safetensors")),
+    "an index of what is not there": ("are missing", lambda at: index(at, "b.safetensors")),
     "a series without end": (
-        "1999 of its 2000 files of weights",
+        "1999 of its 2000 weight files",
         lambda at: (at / "model.safetensors").rename(at / "model-00001-of-99999.safetensors"),
     ),
     "an offset past the end": (
-        "cut short",
+        "cut off",
         lambda at: header(at, b'{"a": {"dtype": "I8", "shape": [9], "data_offsets": [0, 9]}}'),
     ),
     "a pipe for weights": ("not a regular file", lambda at: pipe(at, "model.safetensors")),

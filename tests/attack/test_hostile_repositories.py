@@ -83,7 +83,7 @@ def test_no_program_that_a_repository_names_is_run(library: Path, tmp_path: Path
 def test_a_filter_on_a_mods_files_is_refused(library: Path) -> None:
     (library / ".gitattributes").write_text("patches/** filter=lfs\n")
     save(library)
-    with pytest.raises(Refused, match="goes through the filter 'lfs'"):
+    with pytest.raises(Refused, match="goes through the git filter 'lfs'"):
         made(library)
 
 

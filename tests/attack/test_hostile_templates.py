@@ -139,7 +139,7 @@ def test_whoever_gets_out_of_the_sandbox_says_no_more_than_that(
     ("kernel", "why"),
     [
         ("platform.machine = lambda: 'vax'", "no filter of system calls is known for vax"),
-        ("fence._SECCOMP = 9999", "[Errno 22] the kernel takes no filter of system calls"),
+        ("fence._SECCOMP = 9999", "[Errno 22] the kernel does not support filters of system calls"),
     ],
 )
 def test_where_the_kernel_has_no_filter_nothing_is_run(
@@ -157,11 +157,11 @@ def test_where_the_kernel_has_no_filter_nothing_is_run(
     monkeypatch.setattr(parser_process, "SANDBOX", "elsewhere_too")
     with pytest.raises(NotRendered) as caught:
         rendering.render(b"{{ messages }}", "t.jinja", (HELLO,))
-    fenced = "behind a fence of the kernel only, and there is none: "
+    fenced = "only in a sandbox of the kernel, which is not available: "
     assert caught.value.message == f"t.jinja: it is rendered {fenced}{why}"
     with pytest.raises(TreeError) as refused:
         parser_process.open_release(toy_release())
-    assert refused.value.message.endswith(f": its parsers do not run: they are run {fenced}{why}")
+    assert refused.value.message.endswith(f": its parsers cannot run: they are run {fenced}{why}")
 
 
 @pytest.mark.started

@@ -170,7 +170,7 @@ def waited(_: Path) -> None:
 
 def looked_for(_: Path) -> None:
     findings = after(3).mods[0].findings
-    assert [one.message.endswith("its text is not there") for one in findings] == [
+    assert [one.message.endswith("its text is not in the file") for one in findings] == [
         False,
         True,
         True,
@@ -330,7 +330,7 @@ ENOUGH: dict[
     ),
     "DOWNLOAD": (
         9,
-        "more than 9 bytes, and no end",
+        "it sends more than 9 bytes",
         lambda _: served(
             lambda one: one.say(200, b"x" * 99),
             lambda url: http().download(f"{url}/x", io.BytesIO()),
@@ -358,12 +358,12 @@ ENOUGH: dict[
     ),
     "ANSWER_SECONDS": (
         0.2,
-        "not come within 0.2 seconds",
+        "no complete answer within 0.2 seconds",
         lambda _: dripped(lambda url: http().page(f"{url}/x", "*/*")),
     ),
     "SPAN_SECONDS": (
         0.2,
-        "not come within 0.2 seconds",
+        "no complete answer within 0.2 seconds",
         lambda _: dripped(lambda url: http().span(f"{url}/x", 0, 99), LONG),
     ),
     "DOWNLOAD_SECONDS": (
@@ -379,7 +379,7 @@ ENOUGH: dict[
         lambda _: served(moved("/x"), lambda url: http().page(f"{url}/x", "*/*")),
     ),
     "TOOL_SECONDS": (0.2, "not answered within 0.2", tool),
-    "ENGINE_SECONDS": (0.2, "no docker engine answers", silent),
+    "ENGINE_SECONDS": (0.2, "no docker engine responds", silent),
     "UNPACKED_FILE": (
         9,
         "more than 9 bytes",
@@ -425,7 +425,7 @@ ENOUGH: dict[
     "LIBRARY_FILES": (1, "or 1 files", shared),
     "CLONE": (4096, "more than 4 KiB", cloned),
     "GIT_MEMORY": (64 << 20, "cannot walk the history", taken_away),
-    "CLONE_SECONDS": (1, "not done within 1 second", waited_for_git),
+    "CLONE_SECONDS": (1, "it did not finish within 1 second", waited_for_git),
     "GIT_OUTPUT": (20, "prints more than 20 bytes", listed_commits),
     "TAR_MEMBERS": (
         2,
@@ -448,9 +448,9 @@ ENOUGH: dict[
         "a header of 99 bytes",
         lambda _: streams.Forward(io.BytesIO(bytes(99))).read(99),
     ),
-    "DOCUMENT": (9, "too long for one", lambda _: oci.document_of(store(b"x"), BLOB, "x")),
-    "INDEXES": (0, "and so on", lambda _: oci.pick(store(b""), BLOB, "x", depth=1)),
-    "LINKS_FOLLOWED": (3, "in a circle", lambda _: resolve(Circle(), "l0")),  # type: ignore[arg-type]
+    "DOCUMENT": (9, "too long", lambda _: oci.document_of(store(b"x"), BLOB, "x")),
+    "INDEXES": (0, "nested too deeply", lambda _: oci.pick(store(b""), BLOB, "x", depth=1)),
+    "LINKS_FOLLOWED": (3, "is a loop", lambda _: resolve(Circle(), "l0")),  # type: ignore[arg-type]
     "RECEIPT": (9, "more than 9 bytes", lambda _: receipt.parse(b"{}" + b" " * 99)),
     "MANIFEST": (9, "more than 9 bytes", lambda _: untrusted.toml_of(b"x = 1\n" * 9, "x")),
     "DOTS": (9, "more than 9 dots", lambda _: untrusted.toml_of(b"a" + b".a" * 20 + b" = 1", "x")),
@@ -483,7 +483,7 @@ ENOUGH: dict[
         "nested too deeply",
         lambda _: syntax_tree.check_depth(ast.parse("x" + " and x" * 30)),
     ),
-    "TRIAL_SECONDS": (0.2, "after 0.2 seconds", tried),
+    "TRIAL_SECONDS": (0.2, "within 0.2 seconds", tried),
     "STDERR": (9, "'fatal: no'", lambda at: said(git_process.run(str(at), ("log",), os.environ))),
     "SERVE_COMMAND": (9, "9 is the most", lambda _: command_line.read("echo " * 9)),
     "TEMPLATE": (9, "at most 9 bytes", lambda _: rendering.render(b"x" * 99, "x", (HELLO,))),
@@ -520,7 +520,7 @@ ENOUGH: dict[
     "START_SECONDS": (0, "within 0 seconds", waited),
     "EVIDENCE_SECONDS": (
         1,
-        "to the end after 1 seconds",
+        "took more than 1 seconds",
         lambda _: seen("(a+)+$", "a" * 99 + "b"),
     ),
     "PLACES": (3, "more than 3 places", in_many_places),

@@ -97,7 +97,7 @@ def test_a_long_line_is_asked_for_its_coding_once(before: bytes) -> None:
 
 @pytest.mark.slow
 def test_what_this_python_cannot_read_is_tried_elsewhere() -> None:
-    with pytest.raises(UnparsableError, match="LibCST dies of it"):
+    with pytest.raises(UnparsableError, match="LibCST crashes on it:"):
         scopes.read_scopes(b"(" * 20_000 + b"\n")
     with pytest.raises(UnparsableError, match="line 1"):
         scopes.read_scopes(b"print 'x'\n")
@@ -113,7 +113,7 @@ def test_invalid_escapes_in_a_file_are_no_news() -> None:
 def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concrete_syntax, "_TRIAL", "slow_module")
     lower(monkeypatch, "TRIAL_SECONDS", 0.2)
-    with pytest.raises(UnparsableError, match=r"after 0.2 seconds"):
+    with pytest.raises(UnparsableError, match=r"within 0.2 seconds"):
         scopes.read_scopes(b"print 'x'\n" + b"(" * 900)
 
 
@@ -148,7 +148,7 @@ def test_a_file_that_unpacks_to_more_than_it_says() -> None:
 
 def test_a_file_that_says_that_it_unpacks_to_too_much() -> None:
     data = made(("vllm/__init__.py", b"0" * 5_000_000))
-    with zips.opened(io.BytesIO(data)) as whole, pytest.raises(ValueError, match="is the most"):
+    with zips.opened(io.BytesIO(data)) as whole, pytest.raises(ValueError, match="the limit is"):
         zips.content(whole, zips.files(whole)[0], most=4_999_999)
     with pytest.raises(TreeError, match="unpacks to 4,294,967,294 bytes"):
         read(data.replace(struct.pack("<I", 5_000_000), struct.pack("<I", 0xFFFFFFFE)))
@@ -160,7 +160,7 @@ def test_files_that_share_their_bytes() -> None:
     at = data.rindex(b"PK\1\2") + 42
     assert data[at : at + 4] == struct.pack("<I", second)
     both_first = data[:at] + struct.pack("<I", 0) + data[at + 4 :]
-    with pytest.raises(TreeError, match="shares bytes with"):
+    with pytest.raises(TreeError, match="overlaps"):
         read(both_first)
 
 
@@ -208,14 +208,14 @@ def test_a_wheel_that_is_broken_too_large_or_says_things_twice(
 ) -> None:
     whole = made(("x.py", b"x" * 100), ROW)
     for data in (b"no zip", whole[:-30], whole.replace(b"PK\1\2", b"PK\1\3")):
-        with pytest.raises(TreeError, match="not a wheel that can be unpacked"):
+        with pytest.raises(TreeError, match="cannot be unpacked as a wheel:"):
             wheels.unpack(data, WHEEL, SITE, epoch=0)
     with pytest.warns(UserWarning, match="Duplicate"):
         twice = made(("x.py", b"1"), ("x.py", b"2"), ROW)
-    with pytest.raises(TreeError, match="in it twice"):
+    with pytest.raises(TreeError, match="appears twice"):
         wheels.unpack(twice, WHEEL, SITE, epoch=0)
     lower(monkeypatch, "WHEEL", 99)
-    with pytest.raises(TreeError, match="99 is the most"):
+    with pytest.raises(TreeError, match="the limit is 99"):
         wheels.unpack(whole, WHEEL, SITE, epoch=0)
 
 
@@ -246,10 +246,10 @@ def negative(name: str) -> bytes:
     [
         (header("vllm-1/../../x"), "not a plain relative path"),
         (header("/vllm-1/x"), "one folder at its top|not a plain relative path"),
-        (header("vllm-1/x") + header("vllm-1/x"), "in the archive twice"),
+        (header("vllm-1/x") + header("vllm-1/x"), "in the archive"),
         (header("vllm-1/x") + negative("vllm-1/y"), "has -1024 bytes"),
-        (header("vllm-1/x") + header("p", tarfile.XHDTYPE, 1 << 40), "is the most"),
-        (header("vllm-1/x") + header("p", tarfile.GNUTYPE_LONGNAME, 1 << 33), "is the most"),
+        (header("vllm-1/x") + header("p", tarfile.XHDTYPE, 1 << 40), "the limit is"),
+        (header("vllm-1/x") + header("p", tarfile.GNUTYPE_LONGNAME, 1 << 33), "the limit is"),
         (header("vllm-1/x", size=1 << 40), "corrupt|cut short|unexpected end"),
     ],
 )
@@ -262,7 +262,7 @@ def test_tars_that_escape_or_lie(tar: bytes, why: str) -> None:
     "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE]
 )
 def test_links_and_devices_are_not_read(kind: bytes) -> None:
-    with pytest.raises(TreeError, match=r"is a link|is no regular file"):
+    with pytest.raises(TreeError, match=r"is a link|is not a regular file"):
         sdist(header("vllm-1/x", kind, link="/etc/passwd")).read("x")
 
 
@@ -327,7 +327,7 @@ def test_patterns_that_cannot_be_compiled() -> None:
 
 
 def test_a_path_with_a_zero_in_it() -> None:
-    with pytest.raises(ManifestError, match="is no path"):
+    with pytest.raises(ManifestError, match="is not a path"):
         manifest.from_toml(b'[[variant]]\npatches = ["\\u0000"]\n', "mod.toml")
 
 
@@ -342,7 +342,7 @@ def test_yaml_that_is_nested_deeply_or_holds_half_a_character(text: str) -> None
 def test_a_configuration_of_another_shape() -> None:
     for inner in ('"config": []', '"config": {"Env": [1]}', '"config": {"Labels": 1}', '"os": 1'):
         config = f'{{{inner}, "rootfs": {{"diff_ids": []}}}}'
-        with pytest.raises(TreeError, match="not as OCI has it"):
+        with pytest.raises(TreeError, match="not follow the OCI specification:"):
             oci.diff_ids(config.encode(), "x")
     raws: tuple[object, ...] = (
         1,
@@ -360,7 +360,7 @@ def test_a_configuration_of_another_shape() -> None:
 
 def test_numbers_of_thousands_of_digits_in_a_hunk() -> None:
     text = f"--- a/x\n+++ b/x\n@@ -1,1 +1,{'1' * 5000} @@\n-a\n+b\n"
-    with pytest.raises(DiffError, match="without line numbers"):
+    with pytest.raises(DiffError, match="header has no line numbers"):
         diff.parse(text.encode(), "x.patch")
 
 
@@ -398,7 +398,7 @@ def test_a_text_in_more_places_than_anybody_could_read_of_belongs_to_none() -> N
 
 
 def test_a_quoted_path_as_long_as_a_patch() -> None:
-    with pytest.raises(DiffError, match="not closed"):
+    with pytest.raises(DiffError, match="no closing quote"):
         diff.parse(b'--- "a/' + b"x" * 1_000_000 + b"\n+++ b/x\n", "x")
 
 
@@ -413,7 +413,7 @@ def test_conflict_markers_in_the_texts_themselves() -> None:
 
 
 def test_a_command_that_is_too_long() -> None:
-    with pytest.raises(command_line.ShellError, match="is the most that is read"):
+    with pytest.raises(command_line.ShellError, match="the limit is"):
         command_line.read("a " * MANY)
 
 

@@ -56,7 +56,7 @@ def test_a_folder_without_a_models_config_is_not_mounted(call: Caller, tmp_path:
     name(call, secrets)
     for command in (("run", "--print"), ("export", "--format", "compose")):
         said = call(command[0], NAME, *command[1:], code=3)
-        assert f"{secrets}: there is no config.json, so it is no model that vLLM serves" in said.err
+        assert f"{secrets}: it has no config.json, so vLLM cannot serve it" in said.err
         assert "bind" not in said.out
     (secrets / "config.json").write_text('{"auths": {"ghcr.io": {"auth": "x"}}}')
     assert "its config.json names no architecture" in started(call, code=2)
@@ -75,7 +75,7 @@ def test_links_of_a_model_have_nothing_else_mounted(call: Caller, tmp_path: Path
         (place / "tokenizer.json").symlink_to(target)
         name(call, place)
         said = started(call, code=2)
-        assert f"{place}/tokenizer.json is a link to {target}, which a container" in said
+        assert f"{place}/tokenizer.json links to {target}, which a container" in said
         assert "source=" not in said
 
 
@@ -83,9 +83,12 @@ def test_what_is_not_here_is_not_started_and_an_export_says_so(
     call: Caller, tmp_path: Path
 ) -> None:
     name(call, tmp_path / "gone")
-    assert f"{tmp_path}/gone: there is no such folder" in started(call, code=2)
+    assert f"{tmp_path}/gone: no such folder" in started(call, code=2)
     said = call("export", NAME, "--format", "compose")
-    assert f"note: {tmp_path}/gone is not here: nobody looked whether it is a model" in said.err
+    assert (
+        f"note: {tmp_path}/gone is not on this machine: not checked whether it is a model"
+        in said.err
+    )
 
 
 def test_the_folder_behind_a_link_is_what_is_shown_and_mounted(
@@ -97,7 +100,7 @@ def test_the_folder_behind_a_link_is_what_is_shown_and_mounted(
     name(call, link)
     said = started(call)
     assert f"--mount type=bind,source={real},target={link},readonly" in said
-    assert f"note: {NAME} reads {real} of this machine, as {link}" in said
+    assert f"note: {NAME} reads {real} on this machine as {link}" in said
 
 
 @pytest.mark.parametrize(
@@ -143,5 +146,5 @@ def test_a_policy_says_below_which_folders_models_lie(
     (tmp_path / "models/link").symlink_to(outside)
     for place in (outside, tmp_path / "models/link", tmp_path / "models/../models-of-others/small"):
         said = started(call, "--model-folder", place, code=3)
-        assert f"{file} does not let this in: {outside} lies below none of its model_roots" in said
+        assert f"{file} does not allow this: {outside} is in none of its model_roots" in said
     call("export", NAME, "--format", "compose", "--model-folder", tmp_path / "gone", code=3)

@@ -65,8 +65,8 @@ def test_nothing_outside_of_vllm_goes_in_that_the_manifest_does_not_name(
     assert not planned.changes
     (found,) = [one for one in planned.findings if one.code == "undeclared"]
     assert f'outside = ["{path}"]' in found.message
-    assert ("whenever it starts" in found.message) is (path in STARTS)
-    with pytest.raises(vm.Refused, match=r"mod\.toml does not say so"):
+    assert ("at every start)" in found.message) is (path in STARTS)
+    with pytest.raises(vm.Refused, match=r"mod\.toml does not declare"):
         vm.apply(mods, site)
     assert not (site / path).exists()
 

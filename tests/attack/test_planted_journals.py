@@ -101,7 +101,7 @@ def test_a_patch_that_names_the_tools_own_files_is_refused_by_its_plan(
         ["reserved"],
     )
     assert call("apply", "evil", root=root, library=library) == 3
-    assert "is a name of what vllm-mods itself keeps" in capsys.readouterr().err
+    assert "is reserved for vllm-mods:" in capsys.readouterr().err
     assert snapshot(root) == before
 
 
@@ -126,7 +126,7 @@ def test_an_overlay_that_names_the_tools_own_files_is_refused(
     with (mod / "mod.toml").open("a") as manifest:
         manifest.write(f'overlay = [{{ source = "x", path = "{path}" }}]\n')
     assert call("check", "evil", root=root, library=library) == 1
-    assert "is a name of what vllm-mods itself keeps" in capsys.readouterr().out
+    assert "is reserved for vllm-mods:" in capsys.readouterr().out
     assert call("apply", "evil", root=root, library=library) == 3
     assert not list(root.glob(".vllm-mods*"))
 

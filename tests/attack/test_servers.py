@@ -109,7 +109,7 @@ def test_a_redirect_from_https_to_plain_http_is_not_followed(tmp_path: Path) -> 
     server = PackageServer({})
     with site({}) as (plain, seen), serving(server, certificate=str(pem)):
         server.moved = f"{plain}/x"
-        with pytest.raises(TreeError, match="anybody on the way could change what comes"):
+        with pytest.raises(TreeError, match="anybody on the network could change the data"):
             http_of(verify=str(pem)).page(f"{server.index}/vllm/", "*/*")
     assert not seen.seen
 
@@ -204,7 +204,7 @@ def test_a_registry_has_no_login_sent_without_tls() -> None:
     answers = {"/v2/a/b/manifests/c": lambda one: one.say(401, WWW_Authenticate=challenge)}
     with site(answers) as (url, _):
         client = Client(names.parse(f"{url[7:]}/a/b:c"), {"HOME": "/nonexistent"})
-        with pytest.raises(TreeError, match=r"wants the login elsewhere: .*refused"):
+        with pytest.raises(TreeError, match=r"requests the login at another host: .*refused"):
             client.manifest("x")
         client._session.close()
 
@@ -223,7 +223,9 @@ def test_a_page_at_one_byte_after_the_other_has_an_end(
     with site({"/x": lambda one: one.drip(*DRIPS[kind])}) as (url, _):
         http = Http(PipSettings(retries=5, timeout=5.0), backoff=0)
         started = time.monotonic()
-        with pytest.raises(TreeError, match=r"the time for one answer is over|within 0.2 seconds"):
+        with pytest.raises(
+            TreeError, match=r"the server took too long to answer|within 0.2 seconds"
+        ):
             http.page(f"{url}/x", "*/*")
         assert time.monotonic() - started < 3
         http._session.close()

@@ -76,7 +76,7 @@ class Harmless(NamedTuple):
 
 
 IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
-    "a file beside vLLM": (put(f"{SITE}/evil.py", b"1"), "is no part of it (sha256:"),
+    "a file beside vLLM": (put(f"{SITE}/evil.py", b"1"), "is not in the lock (sha256:"),
     "a file beside vLLM is named": (put(f"{SITE}/evil.py", b"1"), f": /{SITE}/evil.py"),
     "a file more in our layer": (
         ours(lambda _, data: data, tar_of({f"{SITE}/evil.py": b"1"})),
@@ -86,20 +86,20 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a .pth": (put(f"{SITE}/evil.pth", b"import evil"), f": /{SITE}/evil.pth"),
     "PYTHONPATH": (
         env(lambda env: [*env, "PYTHONPATH=/evil"]),
-        "the environment's PYTHONPATH is /evil, and the lock makes it not there",
+        "the environment's PYTHONPATH is /evil, and the lock says not there",
     ),
     "a value of the environment": (
         env(lambda env: [one.replace("GREETING=hello", "GREETING=bye") for one in env]),
-        "the environment's GREETING is bye, and the lock makes it hello",
+        "the environment's GREETING is bye, and the lock says hello",
     ),
     "a variable taken out": (
         env(lambda env: [one for one in env if not one.startswith("GREETING")]),
-        "the environment's GREETING is not there, and the lock makes it hello",
+        "the environment's GREETING is not there, and the lock says hello",
     ),
-    "the order of the environment": (env_order, "the environment is in another order"),
+    "the order of the environment": (env_order, "the environment variables are in a different order"),
     "the entrypoint": (
         setting("Entrypoint", ["/evil"]),
-        'the setting Entrypoint is ["/evil"], and the lock makes it ["vllm", "serve", "org/small"',
+        'the setting Entrypoint is ["/evil"], and the lock says ["vllm", "serve", "org/small"',
     ),
     "arguments": (setting("Cmd", ["--model", "x"]), 'the setting Cmd is ["--model", "x"]'),
     "the user": (setting("User", "nobody"), "the setting User is nobody"),
@@ -113,7 +113,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a trigger": (setting("OnBuild", ["RUN evil"]), 'the setting OnBuild is ["RUN evil"]'),
     "the model in the label": (
         label("vllm-mods.model", "org/evil"),
-        "the label vllm-mods.model is org/evil, and the lock makes it org/small",
+        "the label vllm-mods.model is org/evil, and the lock says org/small",
     ),
     "the lock in the label": (label("vllm-mods.lock", "sha256:0"), "the label vllm-mods.lock"),
     "the model in the annotation": (annotated, "the annotation vllm-mods.model is org/evil"),
@@ -121,29 +121,29 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "the time": (whole("created", "2020-01-01T00:00:00Z"), "its created is 2020-01-01T00:00:00Z"),
     "the history": (history, "its history is"),
     "a word that the format does not know": (whole("author", "me"), "its author is me"),
-    "a layer slipped under ours": (slipped_under, "below the one that the lock makes, is no part"),
-    "the order of layers": (swapped, "its layers are in another order"),
-    "a layer of the base left out": (left_out, "layer 1 of the base base:1 is not in it"),
-    "other bytes under the same name": (other_bytes, "somebody has put another layer in its place"),
+    "a layer slipped under ours": (slipped_under, "below the one from the lock, is not in the lock"),
+    "the order of layers": (swapped, "its layers are in a different order:"),
+    "a layer of the base left out": (left_out, "the image lacks layer 1 of the base base:1"),
+    "other bytes under the same name": (other_bytes, "the layer was replaced"),
     "a file of vLLM taken away": (
         put(f"{SITE}/vllm/.wh.other.py", b""),
         f"/{SITE}/vllm/other.py taken away",
     ),
     "old bytecode that shows again": (
         without(f"{SITE}/vllm/__pycache__/.wh.a.cpython-311.pyc"),
-        "a.cpython-311.pyc is there, and the lock hides it",
+        "a.cpython-311.pyc exists, and the lock removes it",
     ),
     "the mode of a file": (
         marked(f"{SITE}/vllm/a.py", mode=0o4755),
-        "vllm/a.py: its mode is 4755 and was 0644",
+        "vllm/a.py: its mode is 4755, and was 0644",
     ),
     "the mode of a folder": (marked("usr/local", mode=0o777), "/usr/local: has mode 0777"),
-    "the owner of a file": (marked(f"{SITE}/vllm/a.py", uid=1000), "vllm/a.py: belongs to 1000:0"),
-    "the time of a file": (marked(f"{SITE}/vllm/a.py", mtime=OLD), "vllm/a.py: is of 2017-"),
+    "the owner of a file": (marked(f"{SITE}/vllm/a.py", uid=1000), "vllm/a.py: is owned by 1000:0"),
+    "the time of a file": (marked(f"{SITE}/vllm/a.py", mtime=OLD), "vllm/a.py: is dated 2017-"),
     "a link for the template": (link_for_template, "is a symbolic link to /srv/theirs"),
     "the patched file": (content(f"{SITE}/vllm/a.py", b"A = 2", b"A = 9"), "vllm/a.py: "),
     "the template": (content(TEMPLATE, b"messages", b"evil"), "small.jinja: "),
-    "the receipt": (content(RECEIPT, b"1.0.0", b"1.0.1"), "receipt.json: has another content"),
+    "the receipt": (content(RECEIPT, b"1.0.0", b"1.0.1"), "receipt.json: has different contents"),
     "the original": (
         content(f"{SITE}/.vllm-mods/originals/vllm/a.py", b"A = 1", b"A = 7"),
         "originals/vllm/a.py",
@@ -180,7 +180,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "the hashes of layers in another order": (
         lambda image: setattr(image, "stated", [digest(one) for one in reversed(image.layers)]),
-        "somebody has put another layer in its place",
+        "the layer was replaced",
     ),
     "a volume": (setting("Volumes", {"/etc": {}}), "the setting Volumes"),
     "the shell": (setting("Shell", ["/evil"]), "the setting Shell"),
@@ -192,19 +192,19 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "no entrypoint": (without_setting("Entrypoint"), "the setting Entrypoint is not there"),
     "no user": (without_setting("User"), "the setting User is not there"),
     "no working folder": (without_setting("WorkingDir"), "the setting WorkingDir is not there"),
-    "no environment": (without_setting("Env"), "is not there"),
+    "environment": (without_setting("Env"), "is not there"),
     "no labels": (without_setting("Labels"), "is not there"),
     "a variable twice": (env(lambda env: [*env, "GREETING=bye"]), "GREETING is bye"),
     "a variable twice, the right value last": (
         env(lambda env: ["GREETING=bye", *env]),
-        "and that of the lock's image",
+        "and the ID of the lock's image",
     ),
     "a label more": (label("com.example.run", "evil"), "the label com.example.run is evil"),
     "a label that is a number": (label("vllm-mods.model", 5), ""),
-    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "the same values in other bytes"),
+    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "the same values as different bytes,"),
     "a key of the configuration twice": (
         in_config(lambda data: b'{"architecture":"evil",' + data[1:]),
-        "the same values in other bytes",
+        "the same values as different bytes,",
     ),
     "a key of the configuration in capitals": (
         in_config(lambda data: data[:-1] + b',"Architecture":"evil"}'),
@@ -236,27 +236,27 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "layers of the first schema": (in_manifest(lambda raw: raw.update(fsLayers=[])), "has fsLayers"),
     "an index in the manifest": (
         in_manifest(lambda raw: raw.update(manifests=[])),
-        "is none",
+        "but is not one",
     ),
     "layers in capitals": (
         in_manifest(lambda raw: raw.update(Layers=raw["layers"][:1])),
-        "'layers' is there twice",
+        "'layers' appears twice",
     ),
     "layers with a long s": (
         in_manifest(lambda raw: raw.update({"layerſ": raw["layers"][:1]})),
-        "'layers' is there twice",
+        "'layers' appears twice",
     ),
     "layers twice": (
         in_manifest_text(lambda data: b'{"layers":[],' + data[1:]),
-        "'layers' is there twice",
+        "'layers' appears twice",
     ),
     "the configuration twice": (
         in_manifest_text(lambda data: b'{"config":{"size":1},' + data[1:]),
-        "'config' is there twice",
+        "'config' appears twice",
     ),
     "a layer's digest twice": (
         in_manifest_text(lambda data: data.replace(b'{"mediaType": "' + LAYER.encode(), b'{"digest":"sha256:00","mediaType": "' + LAYER.encode())),
-        "'digest' is there twice",
+        "'digest' appears twice",
     ),
     "the manifest in other bytes": (
         in_manifest_text(lambda data: data + b"\n"),
@@ -286,7 +286,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a layer of the manifest taken out": (in_manifest(lambda raw: raw["layers"].pop()), "and the configuration"),
     "layers of the manifest in another order": (
         in_manifest(lambda raw: raw["layers"].reverse()),
-        "somebody has put another layer in its place",
+        "the layer was replaced",
     ),
     "addresses of a layer": (
         in_descriptor(urls=["https://example.org/evil"]),
@@ -299,7 +299,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "a layer with artifactType": (in_descriptor(artifactType="x/y"), "layer 1 has artifactType"),
     "a layer with a platform": (in_descriptor(platform={"os": "windows"}), "layer 1 has platform"),
-    "a layer with a digest in capitals": (in_descriptor(Digest="sha256:00"), "'digest' is there twice"),
+    "a layer with a digest in capitals": (in_descriptor(Digest="sha256:00"), "'digest' appears twice"),
     "a layer that is not handed on": (
         in_descriptor(mediaType="application/vnd.oci.image.layer.nondistributable.v1.tar+gzip"),
         "the manifest's layer 1 is of the type",
@@ -326,7 +326,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a size below nothing": (in_descriptor(size=-1), "does not name a configuration and layers"),
     "a digest in capitals": (in_descriptor(digest="SHA256:00"), "does not name a configuration and layers"),
     "a digest that is a path": (in_descriptor(digest="sha256:../x"), "does not name a configuration and layers"),
-    "a digest of a blob that is not there": (in_descriptor(digest=f"sha256:{'0' * 64}"), "is not there"),
+    "a digest of a blob that is not there": (in_descriptor(digest=f"sha256:{'0' * 64}"), "is missing"),
     "a configuration with data": (in_descriptor("config", data="e30="), "configuration has data"),
     "a configuration with addresses": (
         in_descriptor("config", urls=["https://example.org"]),
@@ -384,15 +384,15 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "index.json with manifests in capitals": (
         in_top(lambda top: top.update(Manifests=[])),
-        "'manifests' is there twice",
+        "'manifests' appears twice",
     ),
     "index.json with a digest in capitals": (
         in_top(lambda top: top["manifests"][0].update(Digest="sha256:00")),
-        "'digest' is there twice",
+        "'digest' appears twice",
     ),
     "index.json that says an index": (
         in_top(lambda top: top["manifests"][0].update(mediaType=INDEX)),
-        "is none",
+        "but is not one",
     ),
     "index.json with data and addresses": (
         in_top(lambda top: top["manifests"][0].update(data="e30=", urls=["https://example.org"])),
@@ -410,7 +410,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
         in_top(lambda top: top["manifests"][0].update(size=10**5)),
         "its manifest",
     ),
-    "no image in the folder": (in_top(lambda top: top.update(manifests=[])), "holds 0 images"),
+    "no image in the folder": (in_top(lambda top: top.update(manifests=[])), "it has 0 images"),
     "a blob more": (
         lambda image: image.more_blobs.append(b"evil"),
         Harmless("nothing names it: no engine takes it"),
@@ -421,9 +421,9 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a layer cut short": (in_blob("layer", lambda data: data[:-20]), "layer"),
     "something behind a layer": (in_blob("layer", lambda data: data + b"evil"), "layer"),
     "an empty manifest": (in_blob("manifest", lambda _: b""), "its manifest"),
-    "a layer that is gone": (in_blob("layer", None), "is not there"),
-    "a configuration that is gone": (in_blob("config", None), "is not there"),
-    "a manifest that is gone": (in_blob("manifest", None), "is not there"),
+    "a layer that is gone": (in_blob("layer", None), "is missing"),
+    "a configuration that is gone": (in_blob("config", None), "is missing"),
+    "a manifest that is gone": (in_blob("manifest", None), "is missing"),
     "a folder without its mark": (
         in_folder(lambda folder: (folder / "oci-layout").unlink(missing_ok=True)),
         Harmless("engines refuse a layout without it, and none takes another image of it"),
@@ -510,20 +510,20 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "nothing": (bool, Harmless("nothing is altered")),
     "another image, hidden behind its own digest": (
         hidden_behind_its_own_digest,
-        "is a second one for linux/amd64",
+        "is a second image for linux/amd64",
     ),
     "another image without a platform": (
         lambda index: index.entries.insert(0, {key: index.evil[key] for key in ("mediaType", "digest", "size")}),
-        "says no platform: no lock makes it",
+        "names no platform: no lock creates it",
     ),
     "an attestation": (
         lambda index: index.entries.append({**index.evil, "platform": UNKNOWN}),
-        "is for unknown/unknown: no lock makes it",
+        "is for unknown/unknown: no lock creates it",
     ),
-    "an entry twice": (lambda index: index.entries.append(index.entries[0]), "is a second one for linux/amd64"),
+    "an entry twice": (lambda index: index.entries.append(index.entries[0]), "is a second image for linux/amd64"),
     "a digest for a second platform": (
         lambda index: index.entries.append({**index.entries[0], "platform": RISCV}),
-        "is there twice",
+        "appears twice",
     ),
     "an image left out": (
         lambda index: index.entries.pop(),
@@ -536,19 +536,19 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "platforms exchanged": (
         exchanged,
-        "the index's image for linux/amd64: oci:{}: it is for linux/arm64, not for linux/amd64",
+        "the index's image for linux/amd64: oci:{}: it is for linux/arm64, not linux/amd64",
     ),
     "an image of another lock": (
         lambda index: index.entries.__setitem__(1, index.other["manifests"][1]),
-        "the images of the index are of different locks",
+        "the images of the index were built from different locks",
     ),
     "an image of the base": (
         lambda index: index.entries.__setitem__(1, index.base["manifests"][1]),
-        "the images of the index are of different locks",
+        "the images of the index were built from different locks",
     ),
     "another order": (lambda index: index.entries.reverse(), "the index lists linux/arm64, linux/amd64"),
     "an index in the index": (nested, "entry 1 of index 1 of 2 is of the type"),
-    "an index beside the images": (nested_beside, "says no platform: no lock makes it"),
+    "an index beside the images": (nested_beside, "names no platform: no lock creates it"),
     "an entry that is a text": (lambda index: index.made.update(manifests=[*index.entries, "evil"]), "its index is broken"),
     "entries that are a table": (in_index(manifests={"0": {}}), "its index is broken"),
     "no schema": (lambda index: index.made.pop("schemaVersion"), "schemaVersion is not there"),
@@ -565,15 +565,15 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "artifactType": (in_index(artifactType="x/y"), "the index has artifactType, x/y"),
     "a subject": (lambda index: index.made.update(subject=index.evil), "the index has subject"),
     "an unknown key": (in_index(evil=1), "the index has evil, 1"),
-    "a configuration": (lambda index: index.made.update(config=index.evil), "is an index too"),
-    "layers": (in_index(layers=[]), "is an index too"),
+    "a configuration": (lambda index: index.made.update(config=index.evil), "is also an index:"),
+    "layers": (in_index(layers=[]), "is also an index:"),
     "manifests in capitals": (
         lambda index: index.made.update(Manifests=[index.evil]),
-        "'manifests' is there twice",
+        "'manifests' appears twice",
     ),
     "manifests twice": (
         lambda index: setattr(index, "text", lambda data: b'{"manifests":[],' + data[1:]),
-        "'manifests' is there twice",
+        "'manifests' appears twice",
     ),
     "no annotations": (
         lambda index: index.made.pop("annotations"),
@@ -597,7 +597,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "an image with annotations": (in_entry(annotations={"a": "b"}), "entry 1 of the index has annotations"),
     "an image with artifactType": (in_entry(artifactType="x/y"), "entry 1 of the index has artifactType"),
     "an image with an unknown key": (in_entry(evil=1), "entry 1 of the index has evil"),
-    "an image of an index's type": (in_entry(mediaType=INDEX), "is none"),
+    "an image of an index's type": (in_entry(mediaType=INDEX), "but is not one"),
     "an image of an unknown type": (in_entry(mediaType="x/y"), "entry 1 of the index is of the type x/y"),
     "an image of no type": (in_entry(mediaType=None), "entry 1 of the index is of the type not there"),
     "an image of docker's type": (
@@ -605,19 +605,19 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
         Harmless("its digest says which manifest it is"),
     ),
     "an image of no digest": (in_entry(digest=None), "its index is broken"),
-    "a digest in capitals": (in_entry(Digest="sha256:00"), "'digest' is there twice"),
-    "a digest that is not there": (in_entry(digest=f"sha256:{'0' * 64}"), "is not there"),
+    "a digest in capitals": (in_entry(Digest="sha256:00"), "'digest' appears twice"),
+    "a digest that is not there": (in_entry(digest=f"sha256:{'0' * 64}"), "is missing"),
     "an image that is longer": (in_entry(size=10**5), "its manifest"),
     "an image of no size": (in_entry(size=None), "its index is broken"),
-    "no platform": (in_entry(platform=None), "says no platform: no lock makes it"),
+    "no platform": (in_entry(platform=None), "names no platform: no lock creates it"),
     "a platform that is a text": (in_entry(platform="linux/amd64"), "platform"),
     "a variant": (in_platform(variant="v2"), "entry 1 of the index: its platform is"),
     "a version of the system": (in_platform(**{"os.version": "10"}), "entry 1 of the index: its platform is"),
     "features of the system": (in_platform(**{"os.features": "x"}), "entry 1 of the index: its platform is"),
     "an unknown key of the platform": (in_platform(evil="1"), "entry 1 of the index: its platform is"),
-    "a machine in capitals": (in_platform(Architecture="arm64"), "'architecture' is there twice"),
-    "another machine": (in_platform(architecture="riscv64"), "it is for linux/amd64, not for linux/riscv64"),
-    "another system": (in_platform(os="windows"), "it is for linux/amd64, not for windows/amd64"),
+    "a machine in capitals": (in_platform(Architecture="arm64"), "'architecture' appears twice"),
+    "another machine": (in_platform(architecture="riscv64"), "it is for linux/amd64, not linux/riscv64"),
+    "another system": (in_platform(os="windows"), "it is for linux/amd64, not windows/amd64"),
     "the index in other bytes": (
         lambda index: setattr(index, "text", lambda data: data + b"\n"),
         Harmless("the same document: only its own digest is another"),

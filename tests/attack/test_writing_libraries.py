@@ -148,7 +148,7 @@ def test_one_file_is_there_whole_or_not_at_all_and_the_next_run_leaves_nothing(
 
 
 def test_two_runs_at_once_are_one_after_the_other(library: Path) -> None:
-    with writing._alone(str(library)), pytest.raises(Refused, match="another vllm-mods writes"):
+    with writing._alone(str(library)), pytest.raises(Refused, match="another vllm-mods is"):
         writing.replace(str(library), {"patches/one/mod.lock": b"new\n"})
 
 
@@ -163,7 +163,7 @@ def test_what_somebody_planted_as_ready_comes_to_lie_in_a_library_only(
     if not name.startswith(("/", ".", "patches")):
         (library / writing.READY).mkdir()
         (library / writing.READY / name).write_bytes(b"")
-        with pytest.raises(Refused, match="was not left by this tool"):
+        with pytest.raises(Refused, match="was not created by vllm-mods;"):
             writing.recover(str(library))
 
 
@@ -192,7 +192,7 @@ def test_no_command_of_an_author_writes_into_the_installation(
 ) -> None:
     assert run(command) == 2
     said = capsys.readouterr().err
-    assert "came with vllm-mods" in said
+    assert "is bundled with vllm-mods" in said
     hint = said.partition("hint: ")[2]
     *commands, last = hint.strip().splitlines()[1:]
     subprocess.run(["sh", "-e"], input="\n".join(commands), text=True, check=True)

@@ -35,8 +35,6 @@ def test_a_file_is_read_up_to_its_limit_and_refused_beyond() -> None:
     file = io.BytesIO(b"123456789")
     with pytest.raises(TreeError) as caught:
         bounded(file, most, "a.html")
-    assert caught.value.message == (
-        "a.html has more than 4 bytes, and that is the most that is read of a page"
-    )
-    assert caught.value.hint == "ls -la a.html  # it is not what it should be"
+    assert caught.value.message == ("a.html has more than 4 bytes, the limit for a page")
+    assert caught.value.hint == "ls -la a.html  # is this the right file?"
     assert file.tell() == 5

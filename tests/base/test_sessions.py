@@ -113,7 +113,7 @@ def test_the_innermost_reason_is_said_without_the_url(error: BaseException, why:
 
 @pytest.mark.parametrize(
     ("seconds", "silence", "why"),
-    [(5, 0.05, "timed out"), (0.05, 5, "the time for one answer is over")],
+    [(5, 0.05, "timed out"), (0.05, 5, "the server took too long to answer")],
 )
 def test_a_server_that_says_nothing_is_waited_for_until_the_nearer_end(
     seconds: float, silence: float, why: str

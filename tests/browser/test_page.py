@@ -50,7 +50,7 @@ def test_a_cell_opens_and_shows_its_hunks(show: Show) -> None:
     page.locator("#grid td.conflict").click()
     dialog = page.get_by_role("dialog", name="bad 1.0.0 on vLLM 0.21.0")
     assert dialog.is_visible()
-    assert "conflict: the source is not what the patch expects" in dialog.inner_text()
+    assert "conflict: the source does not match the patch" in dialog.inner_text()
     patch, target = dialog.locator(".code").all()
     assert patch.locator(".other span").all_inner_texts() == ["        c = 1"]
     assert target.locator(".other span").all_inner_texts() == ["        a = 1"]
@@ -259,7 +259,7 @@ def test_releases_of_one_version_are_told_apart(show: Show) -> None:
 
 def test_no_mod_at_all_is_a_page(show: Show) -> None:
     page = show(MatrixResult(()))
-    assert page.get_by_text("No mod is meant for any of these trees.").is_visible()
+    assert page.get_by_text("No mod covers any of these trees.").is_visible()
 
 
 def test_five_hundred_mods_can_be_searched(show: Show) -> None:

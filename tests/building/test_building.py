@@ -144,7 +144,7 @@ def test_a_template_goes_where_the_image_says(image: FolderBase) -> None:
 def test_a_mod_that_does_not_fit_refuses_the_lock(image: FolderBase) -> None:
     (image.root / SITE / "vllm/a.py").write_bytes(b"A = 3\n")
     with pytest.raises(
-        Refused, match=r"folder:base: not every mod goes into vLLM 0\.19\.1\n  patch"
+        Refused, match=r"folder:base: not every mod applies to vLLM 0\.19\.1\n  patch"
     ):
         resolve(image)
 
@@ -243,7 +243,9 @@ def test_what_the_image_has_already_is_not_chosen_again() -> None:
     expected = wheels.WheelTarget("3.12", "aarch64", {"torch": "2.9.0+cu129"})
     assert target == expected
     assert wheels.resolve(["torch>=2.8", "tomli; python_version < '3.11'"], target) == ()
-    with pytest.raises(Refused, match=r"torch>=3 is needed, and the base has torch 2\.9\.0\+cu129"):
+    with pytest.raises(
+        Refused, match=r"the mod needs torch>=3, and the base has torch 2\.9\.0\+cu129"
+    ):
         wheels.resolve(["torch>=3"], target)
 
 

@@ -42,18 +42,18 @@ def entry(digest: str, platform: str) -> IndexEntry:
     ("entries", "messages"),
     [
         ([entry(A, "linux/amd64"), entry(B, "linux/arm64")], []),
-        ([entry(A, "")], [f"entry 1 of the index, {A}, says no platform: no lock makes it"]),
+        ([entry(A, "")], [f"entry 1 of the index, {A}, names no platform: no lock creates it"]),
         (
             [entry(A, "linux/amd64"), entry(B, "unknown/unknown")],
-            [f"entry 2 of the index, {B}, is for unknown/unknown: no lock makes it"],
+            [f"entry 2 of the index, {B}, is for unknown/unknown: no lock creates it"],
         ),
         (
             [entry(A, "linux/amd64"), entry(B, "linux/amd64")],
-            [f"entry 2 of the index, {B}, is a second one for linux/amd64"],
+            [f"entry 2 of the index, {B}, is a second image for linux/amd64"],
         ),
         (
             [entry(A, "linux/amd64"), entry(A, "linux/arm64"), entry(B, "linux/s390x")],
-            [f"entry 2 of the index, {A}, is there twice"],
+            [f"entry 2 of the index, {A}, appears twice"],
         ),
     ],
 )
@@ -82,7 +82,7 @@ def image(tmp_path: Path, digest: str, architecture: str, **annotations: str) ->
 
 
 PLATFORM = "entry 2 of the index: its platform"
-IS_ARM = 'and the lock makes it {"architecture": "arm64", "os": "linux"}'
+IS_ARM = 'and the lock says {"architecture": "arm64", "os": "linux"}'
 TWO = (listed(A, "amd64"), listed(B, "arm64"))
 
 
@@ -97,20 +97,20 @@ TWO = (listed(A, "amd64"), listed(B, "arm64"))
         ([index_of(*TWO, schemaVersion=1)], ["the index's schemaVersion is 1, not 2"]),
         (
             [index_of(*TWO, mediaType=MANIFEST)],
-            [f"the index is of the type {MANIFEST}: no lock makes it"],
+            [f"the index is of the type {MANIFEST}: no lock creates it"],
         ),
-        ([index_of(*TWO, config={})], ["the index has config, {}: no lock makes it"]),
+        ([index_of(*TWO, config={})], ["the index has config, {}: no lock creates it"]),
         (
             [index_of(listed(A, "amd64", urls=["x"]), TWO[1])],
-            ['entry 1 of the index has urls, ["x"]: no lock makes it'],
+            ['entry 1 of the index has urls, ["x"]: no lock creates it'],
         ),
         (
             [index_of(TWO[0], listed(B, "arm64", mediaType=None))],
-            ["entry 2 of the index is of the type not there: no lock makes it"],
+            ["entry 2 of the index is of the type not there: no lock creates it"],
         ),
         (
             [index_of(listed(C, "s390x", evil=1)), index_of(*TWO)],
-            ["entry 1 of index 1 of 2 has evil, 1: no lock makes it"],
+            ["entry 1 of index 1 of 2 has evil, 1: no lock creates it"],
         ),
         (
             [index_of(TWO[0], listed(B, "s390x"))],
@@ -123,15 +123,15 @@ TWO = (listed(A, "amd64"), listed(B, "arm64"))
         (
             [index_of(*TWO, annotations={"x": "2", "y": "3"})],
             [
-                "the index's annotation x is 2, and the lock makes it 1",
-                "the index's annotation y is 3, and the lock makes it not there",
+                "the index's annotation x is 2, and the lock says 1",
+                "the index's annotation y is 3, and the lock says not there",
             ],
         ),
         (
             [index_of(*TWO, annotations="odd")],
             [
-                "the index's annotation  is odd, and the lock makes it not there",
-                "the index's annotation x is not there, and the lock makes it 1",
+                "the index's annotation  is odd, and the lock says not there",
+                "the index's annotation x is not there, and the lock says 1",
             ],
         ),
     ],
@@ -236,7 +236,7 @@ def test_images_of_different_locks_are_no_index(tmp_path: Path) -> None:
         inspected(tmp_path, "arm64", lock_of(AMD, ARM), "1"),
     ]
     messages = words(inspection.index_findings(images, [entry(A, AMD), entry(B, ARM)]))
-    assert messages == ["the images of the index are of different locks"]
+    assert messages == ["the images of the index were built from different locks"]
 
 
 LABELS = {"vllm-mods.model": "m"}
@@ -255,28 +255,31 @@ def manifest_of(**more: object) -> dict[str, Any]:
         (manifest_of(), []),
         (manifest_of(annotations=None), []),
         (manifest_of(mediaType=f"{DOCKER}.v2+json"), []),
-        (manifest_of(mediaType=INDEX), [f"the manifest is of the type {INDEX}: no lock makes it"]),
+        (
+            manifest_of(mediaType=INDEX),
+            [f"the manifest is of the type {INDEX}: no lock creates it"],
+        ),
         (manifest_of(schemaVersion=None), ["the manifest's schemaVersion is null, not 2"]),
-        (manifest_of(Layers=[]), ["the manifest has Layers, []: no lock makes it"]),
-        (manifest_of(x="y" * 201), [f"the manifest has x, {'y' * 197}…: no lock makes it"]),
-        (manifest_of(x="y" * 200), [f"the manifest has x, {'y' * 200}: no lock makes it"]),
+        (manifest_of(Layers=[]), ["the manifest has Layers, []: no lock creates it"]),
+        (manifest_of(x="y" * 201), [f"the manifest has x, {'y' * 197}…: no lock creates it"]),
+        (manifest_of(x="y" * 200), [f"the manifest has x, {'y' * 200}: no lock creates it"]),
         (
             manifest_of(config={"mediaType": LAYER, "digest": A, "size": 1}),
-            [f"the manifest's configuration is of the type {LAYER}: no lock makes it"],
+            [f"the manifest's configuration is of the type {LAYER}: no lock creates it"],
         ),
         (
             manifest_of(layers=[{"mediaType": LAYER, "digest": A, "size": 1, "urls": 1}]),
-            ["the manifest's layer 1 has urls, 1: no lock makes it"],
+            ["the manifest's layer 1 has urls, 1: no lock creates it"],
         ),
         (
             manifest_of(layers=[{"mediaType": LAYER}, {"mediaType": CONFIG}]),
-            [f"the manifest's layer 2 is of the type {CONFIG}: no lock makes it"],
+            [f"the manifest's layer 2 is of the type {CONFIG}: no lock creates it"],
         ),
         (
             manifest_of(annotations={"x": "1"}),
             [
-                "the annotation vllm-mods.model is not there, and the lock makes it m",
-                "the annotation x is 1, and the lock makes it not there",
+                "the annotation vllm-mods.model is not there, and the lock says m",
+                "the annotation x is 1, and the lock says not there",
             ],
         ),
     ],

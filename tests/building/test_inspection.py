@@ -95,14 +95,14 @@ def test_a_label_that_names_another_lock_is_said(
     inspected = altered(built, tmp_path, alter)
     (finding,) = (each for each in inspected.findings if each.code == "label-disagrees")
     inside = f"is sha256:{sha256(built[1])}" if has_lock else "is not there"
-    why = f"the label vllm-mods.lock says sha256:0, and the lock inside {inside}"
+    why = f"the label vllm-mods.lock says sha256:0, and the lock inside has has {inside}"
     assert (finding.message, finding.path) == (why, pairing_lock.PLACE)
     assert "other" not in inspected.labels
     if not has_lock:
         assert (inspected.lock, inspected.lock_digest) == (None, None)
         (missing,) = inspection.compare_with_lock(inspected, built[1], "x")
         assert (missing.code, missing.path) == ("lock-missing", pairing_lock.PLACE)
-        assert missing.message == "the image has no lock of a pairing in it"
+        assert missing.message == "the image contains no lock of a pairing"
 
 
 def test_another_lock_than_the_one_in_the_image_is_compared(
@@ -118,12 +118,12 @@ def test_another_lock_than_the_one_in_the_image_is_compared(
     other = messages(pairing_lock.dump(lock._replace(revision="r", model="org/other")))
     assert "model is org/small in the image and org/other in y.lock" in other
     assert "revision is not there in the image and r in y.lock" in other
-    assert messages(built[1] + b"\n")[0] == "the lock in it is not y.lock, byte for byte"
+    assert messages(built[1] + b"\n")[0] == "the lock in the image differs from y.lock"
     base = lock.base._replace(platform="linux/s390x")
     more = pairing_lock.LockedPlatform(
         base._replace(platform="linux/riscv64"), lock.vllm, (), (), (), "c", lock.image
     )
     several = messages(pairing_lock.dump(lock._replace(base=base, platforms=(more,))))
     platform = lock.base.platform
-    why = f"the image is for {platform}, and the lock is of linux/s390x and linux/riscv64"
+    why = f"the image is for {platform}, and the lock is for linux/s390x and linux/riscv64"
     assert why in several

@@ -283,7 +283,7 @@ def test_a_path_through_a_link_of_the_base_goes_where_it_leads(image: FolderBase
 
 def test_a_file_in_the_way_is_refused(image: FolderBase) -> None:
     (image.root / "srv").write_bytes(b"")
-    with pytest.raises(Refused, match="folder:base: /srv is a file, and a folder is needed"):
+    with pytest.raises(Refused, match="folder:base: /srv is a file, but the mod needs a folder"):
         layer.entries(image, [TarEntry("srv/a", b"", 0o644, 0)], [], epoch=0)
 
 
@@ -342,7 +342,7 @@ def test_the_same_twice_in_another_place(image: FolderBase, tmp_path: Path) -> N
         os.umask(old)
 
 
-WHITEOUT = "is how a layer takes files away, and no file can have that name in an image"
+WHITEOUT = "marks a deleted file in a layer, so no file in an image can have that name"
 
 
 def test_what_a_layer_cannot_hold_is_refused_with_a_next_step(image: FolderBase) -> None:
@@ -351,12 +351,12 @@ def test_what_a_layer_cannot_hold_is_refused_with_a_next_step(image: FolderBase)
         (
             "a/.wh.b/c",
             f"/a/.wh.b/c {WHITEOUT}; nothing was built",
-            "take the path out of the mod",
+            "remove the path from the mod",
         ),
         (
             "srv/a",
-            "folder:base: /srv is a file, and a folder is needed there; nothing was built",
-            "take the path out of the mod, or build on another base",
+            "folder:base: /srv is a file, but the mod needs a folder there; nothing was built",
+            "remove the path from the mod, or build on another base",
         ),
     ):
         with pytest.raises(Refused) as caught:

@@ -67,7 +67,7 @@ def test_a_layout_holds_every_blob_under_its_digest(tmp_path: Path) -> None:
         for layer in manifest["layers"]:
             assert (place / oci.blob_path(layer["digest"])).stat().st_size == layer["size"]
     before = sorted(path.name for path in place.rglob("*"))
-    with pytest.raises(Refused, match="a tag is not moved"):
+    with pytest.raises(Refused, match="vllm-mods does not move a tag;"):
         files.layout([(two, base)], str(place), TAG)
     assert sorted(path.name for path in place.rglob("*")) == before
 
@@ -85,26 +85,26 @@ def test_something_else_in_the_way_is_left_alone(tmp_path: Path) -> None:
     base = based(tmp_path)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_bytes(b"")
-    with pytest.raises(Refused, match="is no OCI layout"):
+    with pytest.raises(Refused, match="is not an OCI layout;"):
         files.layout([(built(base), base)], str(tmp_path / "mine"), TAG)
     assert os.listdir(tmp_path) == ["mine"]
 
 
 def test_layers_that_only_an_engine_has_are_not_made_up(tmp_path: Path) -> None:
     base = FolderBase(tmp_path, where="podman", reference="podman:small")
-    with pytest.raises(Refused, match="podman does not give out the layers of podman:small"):
+    with pytest.raises(Refused, match="podman cannot export the layers of podman:small"):
         files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
 
 
 @pytest.mark.parametrize("text", ["oci", "oci:", "tar:x", "registry", "thin:x", "oci-archive:x"])
 def test_no_such_place(text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"--output {text}: no such place"):
+    with pytest.raises(UsageError, match=f"--output {text}: unknown kind of output"):
         outputs.parse(text, FolderBase(tmp_path))
 
 
 def test_without_an_output_it_is_the_bases_engine(tmp_path: Path) -> None:
     assert outputs.parse(None, FolderBase(tmp_path, where="podman")).kind == outputs.ENGINE
-    with pytest.raises(UsageError, match="lies in no local engine"):
+    with pytest.raises(UsageError, match="is not in a local engine"):
         outputs.parse(None, FolderBase(tmp_path))
 
 
@@ -141,7 +141,7 @@ def test_an_engine_gets_the_new_layer_alone(docker: Path, tmp_path: Path) -> Non
 
 def test_a_tag_of_another_image_is_not_moved(docker: Path, tmp_path: Path) -> None:
     (docker / "id").write_text(f"sha256:{'e' * 64}")
-    with pytest.raises(Refused, match=f"{TAG} is sha256:e+ already"):
+    with pytest.raises(Refused, match=f"{TAG} already names sha256:e+"):
         into_engine(built(based(tmp_path)), "docker")
     assert not (docker / "loaded").exists()
 
@@ -163,7 +163,7 @@ def test_an_engine_that_fails(
 
 def test_an_engine_that_takes_it_for_another_image(docker: Path, tmp_path: Path) -> None:
     (docker / "next").write_text(f"sha256:{'e' * 64}")
-    with pytest.raises(TreeError, match=r"docker took the image for sha256:e+, and it is"):
+    with pytest.raises(TreeError, match=r"docker loaded the image as sha256:e+, but it is"):
         into_engine(built(based(tmp_path)), "docker")
 
 
@@ -171,7 +171,7 @@ def test_podman_wants_a_manifest(docker: Path, tmp_path: Path) -> None:
     (docker / "podman").symlink_to("docker")
     base = based(tmp_path)
     base.layers = None
-    with pytest.raises(Refused, match="podman wants to be told how a registry names"):
+    with pytest.raises(Refused, match="podman needs the registry digests"):
         into_engine(built(base), "podman")
 
 
@@ -262,7 +262,9 @@ def test_a_registry_that_refuses_mounts_gets_nothing(
 ) -> None:
     monkeypatch.setattr(Fake, "mounts", 202)
     base = from_registry(host, tmp_path)
-    with pytest.raises(Refused, match="does not mount it from lib/base; the base is not uploaded"):
+    with pytest.raises(
+        Refused, match="cannot mount it from lib/base; vllm-mods does not upload the base"
+    ):
         pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert sum(size for _, _, size in Fake.sent) == 0
     assert ("DELETE", "/v2/me/it/blobs/uploads/1", 0) in Fake.sent
@@ -298,7 +300,7 @@ def test_a_tag_of_an_index_is_not_moved_by_an_image(
     base = from_registry(host, tmp_path)
     there = {"mediaType": reading.INDEX, "manifests": []}
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
-    with pytest.raises(Refused, match="a tag is not moved"):
+    with pytest.raises(Refused, match="vllm-mods does not move a tag;"):
         pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert not [path for method, path, _ in Fake.sent if method == "PUT"]
 
@@ -348,15 +350,15 @@ def test_a_place_is_refused_with_the_forms_there_are(tmp_path: Path) -> None:
     for text in ("tar:x", "oci"):
         with pytest.raises(UsageError) as caught:
             outputs.parse(text, base)
-        message = f"--output {text}: no such place"
+        message = f"--output {text}: unknown kind of output"
         assert (caught.value.message, caught.value.hint) == (message, forms)
     for engine_of in (None, "docker"):
         with pytest.raises(UsageError) as caught:
             outputs.parse(engine_of, base)
-        why = "so there is none that would take one layer on top"
-        assert caught.value.message == f"oci:x lies in no local engine (oci-layout), {why}"
+        why = "so no engine can add a layer to it"
+        assert caught.value.message == f"oci:x is not in a local engine (oci-layout), {why}"
         assert caught.value.hint == f"--output with {forms}"
-    with pytest.raises(UsageError, match="not the name of an image"):
+    with pytest.raises(UsageError, match="not an image name:"):
         outputs.parse("registry:A", base)
 
 
@@ -377,7 +379,7 @@ def test_what_was_done_is_said(
     base.where = "docker"
     loaded = outputs.write(outputs.Output("docker"), [(ours, base)], TAG)
     size = f"{len(ours.layer):,}"
-    assert loaded == (f"loaded {TAG} into docker: {size} bytes on top of the base", None)
+    assert loaded == (f"loaded {TAG} into docker: {size} bytes added to the base", None)
 
 
 @pytest.mark.parametrize("tag", [TAG, "h.io/p:1-2"])
@@ -478,7 +480,7 @@ def test_how_the_layers_of_an_engine_are_had(tmp_path: Path, where: str, store: 
         base.where, base.reference = where, f"{where}:small"
         with pytest.raises(Refused) as caught:
             files.layout([(built(based(tmp_path)), base)], str(tmp_path / "layout"), TAG)
-        hint = f"skopeo copy {store}:small oci:DIR, then --base oci:DIR; or save what is built in {where}"
+        hint = f"skopeo copy {store}:small oci:DIR, then --base oci:DIR; or build in {where} and save that image"
         assert caught.value.hint == hint
 
 
@@ -528,7 +530,8 @@ def test_a_file_that_somebody_else_writes_meanwhile(
     with pytest.raises(Refused) as caught:
         files.layout([(ours, base)], str(place), TAG)
     assert (
-        caught.value.message == f"{other} is there already and is another file; nothing was changed"
+        caught.value.message
+        == f"{other} already exists with different contents; nothing was changed"
     )
     assert caught.value.hint == f"rm {other}, or name another file"
     other.unlink()

@@ -147,9 +147,9 @@ def test_a_base_that_the_registry_does_not_have_is_not_uploaded(
     with pytest.raises(Refused) as caught:
         registry.push([(built(base), base)], f"{server.host}/me/it:x", "p:1-2")
     assert caught.value.message == (
-        f"{server.host}/me/it:x: {server.host} has not got the base's layer {digest(BELOW)} (5 bytes) in "
-        f"this repository and does not mount it from {source}; the base is not uploaded unasked, and no "
-        "tag was moved"
+        f"{server.host}/me/it:x: {server.host} lacks the base's layer {digest(BELOW)} (5 bytes) in "
+        f"this repository and cannot mount it from {source}; vllm-mods does not upload the base itself; "
+        "no tag was moved"
     )
     place = f"docker://{server.host}/me/it:base"
     plain = names.plain(reference)
@@ -185,8 +185,8 @@ def test_a_base_of_docker_has_the_layers_that_its_registry_names(
         with pytest.raises(Refused) as caught:
             registry.push([(bare, base)], f"{host}/me/it:x", "p:1-2")
     assert caught.value.message == (
-        f"{host}/lib/base:1 is another image by now: its configuration is {config['digest']}, and that of "
-        f"the base here {base.config_digest}; nothing was pushed"
+        f"{host}/lib/base:1 has changed: its configuration is now {config['digest']}, and the "
+        f"base here has {base.config_digest}; nothing was pushed"
     )
     assert caught.value.hint == f"push the base first: docker push {host}/lib/base:1"
 
@@ -199,10 +199,10 @@ def test_a_base_of_docker_from_another_registry_is_no_base_to_push(
     with pytest.raises(Refused) as caught:
         registry.push([(built(base), base)], f"{server.host}/me/it:x", "p:1-2")
     assert caught.value.message == (
-        f"{reference}: docker does not know how a registry names the base's layers, and the base's "
-        "name is of another registry; nothing was pushed"
+        f"{reference}: docker does not have the registry digests of the base's layers, and the "
+        "base comes from another registry; nothing was pushed"
     )
-    hint = "--base registry:HOST/NAME:TAG with the base as that registry has it"
+    hint = "--base registry:HOST/NAME:TAG names the base in that registry"
     assert caught.value.hint == hint
 
 
@@ -250,7 +250,7 @@ def test_a_tag_of_which_no_digest_is_told_is_another_ones(server: Registry, tmp_
         registry.push([(ours, base)], f"{server.host}/me/it:x", "p:1-2")
     current = digest(json.dumps(config).encode())
     assert caught.value.message == (
-        f"{server.host}/me/it:x is {current} already, and what was built is {ours.manifest_digest}: "
-        "a tag is not moved; nothing was changed"
+        f"{server.host}/me/it:x already names {current}, and the new image is {ours.manifest_digest}: "
+        "vllm-mods does not move a tag; nothing was changed"
     )
     assert caught.value.hint == "--tag another-name:tag, or remove the old image first"

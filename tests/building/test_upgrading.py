@@ -63,8 +63,8 @@ def test_a_tag_that_does_not_is_asked_for(base: str, version: str | None) -> Non
     with pytest.raises(UsageError) as caught:
         upgrading.move_to_release(pairing(base), lock(version), "0.22.0", None)
     assert caught.value.message == (
-        f"the tag of {base} does not say that it has vLLM {version or '(no version)'}, so nobody "
-        "knows what the image of 0.22.0 is called"
+        f"the tag of {base} does not contain its vLLM version {version or '(no version)'}, so "
+        "the name of the image for 0.22.0 is unknown"
     )
     assert caught.value.hint == "vllm-mods upgrade p --to 0.22.0 --base REF"
     wanted = pairing(base, "0.22.0")
@@ -110,9 +110,9 @@ def test_a_base_that_has_the_vllm_that_was_asked_for(
 @pytest.mark.parametrize(
     ("to", "version", "why"),
     [
-        (None, "0.22.0", "0.22.0, and its lock has 0.19.1"),
-        ("0.22.0", "0.22.1", "0.22.1, and --to says 0.22.0"),
-        ("0.22.0", None, "(no version), and --to says 0.22.0"),
+        (None, "0.22.0", "0.22.0, but its lock has 0.19.1"),
+        ("0.22.0", "0.22.1", "0.22.1, but --to says 0.22.0"),
+        ("0.22.0", None, "(no version), but --to says 0.22.0"),
     ],
 )
 def test_a_base_that_has_another_vllm(to: str | None, version: str | None, why: str) -> None:
@@ -132,10 +132,10 @@ def test_mods_that_do_not_fit_are_ported_first(to: str | None, tree: str) -> Non
     plan = Plan("image:x:1", "0.22.0", (*mods, planned("c", Verdict.CONFLICT)), ())
     with pytest.raises(Refused) as caught, upgrading.naming_ports("p", to):
         raise Refused("no", hint="h", plan=plan)
-    assert caught.value.message == "no\npairing p and its lock are as they were"
+    assert caught.value.message == "no\npairing p and its lock are unchanged"
     assert caught.value.hint == (
         f"vllm-mods port a --to {tree}\n  vllm-mods port c --to {tree}\n  "
-        "then again; `vllm-mods keep` does it for a whole library"
+        "then run this again; `vllm-mods keep` does it for a whole library"
     )
     assert caught.value.plan is plan
 

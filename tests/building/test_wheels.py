@@ -113,9 +113,9 @@ def test_a_wheel_that_needs_what_nobody_brings_is_refused(pip: Pip) -> None:
     pip.gives(x=wheel("x", "torch", "numpy>1", "six", "odd; extra == 'o'"))
     with pytest.raises(Refused) as caught:
         wheels.resolve(["x"], TARGET)
-    names = "x-1-py3-none-any.whl needs numpy>1, six, which neither the base nor the mod brings"
+    names = "x-1-py3-none-any.whl needs numpy>1, six, which neither the base nor the mod provides"
     assert caught.value.message == f"{names}; nothing was built"
-    hint = "a base that has them, or add them to `python` in the mod's mod.toml"
+    hint = "use a base that has them, or add them to `python` in the mod's mod.toml"
     assert caught.value.hint == hint
 
 
@@ -124,9 +124,9 @@ def test_a_wheel_that_needs_another_torch_is_refused(pip: Pip) -> None:
     with pytest.raises(Refused) as caught:
         wheels.resolve(["x"], TARGET)
     assert caught.value.message == (
-        "torch>3 is needed, and the base has torch 2.9.0; nothing was built"
+        "the mod needs torch>3, and the base has torch 2.9.0; nothing was built"
     )
-    hint = "a base with torch>3: `RUN pip install 'torch>3'` in its Dockerfile"
+    hint = "use a base with torch>3: `RUN pip install 'torch>3'` in its Dockerfile"
     assert caught.value.hint == hint
 
 
@@ -143,7 +143,7 @@ def test_a_pip_that_finds_nothing(pip: Pip, errors: str, why: str) -> None:
         wheels.resolve(["x>=1", "y"], TARGET)
     head = "pip finds no wheel of x>=1, y for Python 3.12 on x86_64: "
     assert caught.value.message == head + why
-    assert caught.value.hint == "pip config list  # index-url, proxy and cert are taken from there"
+    assert caught.value.hint == "pip config list  # vllm-mods uses its index-url, proxy and cert"
 
 
 LOCKED = LockedWheel("x", "1", "x-1-py3-none-any.whl", sha256(wheel("x")) or "")
@@ -160,7 +160,7 @@ def test_another_wheel_than_the_locked_one_is_refused(pip: Pip) -> None:
     with pytest.raises(TreeError) as caught:
         wheels.fetch(LOCKED, TARGET)
     others = "y-1-py3-none-any.whl, z-1-py3-none-any.whl"
-    assert caught.value.message == f"{LOCKED.filename}: the index has {others} in its place"
+    assert caught.value.message == f"{LOCKED.filename}: the index now has {others} instead"
     assert caught.value.hint == "vllm-mods lock PAIRING --check"
     pip.gives(x=wheel("x", "y"))
     with pytest.raises(TreeError) as caught:
@@ -168,7 +168,7 @@ def test_another_wheel_than_the_locked_one_is_refused(pip: Pip) -> None:
     other = sha256(wheel("x", "y"))
     why = f"its sha256 is {other}, and the lock says {LOCKED.sha256}"
     assert caught.value.message == f"{LOCKED.filename}: {why}"
-    assert caught.value.hint == "pip config list  # index-url, proxy and cert are taken from there"
+    assert caught.value.hint == "pip config list  # vllm-mods uses its index-url, proxy and cert"
 
 
 @pytest.mark.parametrize(
@@ -194,14 +194,14 @@ def test_the_python_that_wheels_are_for(
 def test_an_image_of_which_nobody_knows_what_fits(site_root: str, platform: str) -> None:
     with pytest.raises(Refused) as caught:
         wheels.target(site_root, platform, [])
-    why = "which wheels fit there cannot be told, and a mod needs some"
+    why = "a mod needs wheels, but which wheels fit there is unknown"
     assert caught.value.message == f"/{site_root} on {platform}: {why}"
-    hint = "install what the mod needs in the base, then lock the pairing again"
+    hint = "install the mod's requirements in the base, then lock the pairing again"
     assert caught.value.hint == hint
 
 
 def test_a_requirement_that_is_none() -> None:
-    with pytest.raises(Refused, match=r"^'x>>1' is no requirement \(PEP 508\): "):
+    with pytest.raises(Refused, match=r"^'x>>1' is not a requirement \(PEP 508\): "):
         wheels.resolve(["x>>1"], TARGET)
 
 
@@ -232,9 +232,9 @@ def test_where_a_file_of_a_wheel_goes(name: str, place: str) -> None:
 def test_a_file_of_a_wheel_that_goes_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(Refused) as caught:
         wheels.unpack(packed({name: b"1", RECORD: b""}), LOCKED, "site", epoch=7)
-    why = f"puts {name} outside the site root, which vllm-mods does not do"
+    why = f"contains {name}, which is outside the site root; vllm-mods does not install that"
     assert caught.value.message == f"{LOCKED.filename} {why}"
-    assert caught.value.hint == "a base with it: `RUN pip install x==1` in its Dockerfile"
+    assert caught.value.hint == "use a base that has it: `RUN pip install x==1` in its Dockerfile"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_file_of_a_wheel_that_goes_elsewhere_is_refused(name: str) -> None:
 def test_a_wheel_has_one_record(files: list[tuple[str, bytes]], count: int) -> None:
     with pytest.raises(Refused) as caught:
         wheels.unpack(packed(files), LOCKED, "site", epoch=7)
-    message = f"{LOCKED.filename} has {count} RECORDs, and one makes it a wheel"
+    message = f"{LOCKED.filename} has {count} RECORD files; a wheel has exactly one"
     assert caught.value.message == message
 
 
@@ -252,15 +252,15 @@ def test_a_wheel_has_one_record(files: list[tuple[str, bytes]], count: int) -> N
     ("data", "why"),
     [
         (b"no zip", "File is not a zip file"),
-        (packed([("x-1.data/purelib/a", b""), ("a", b""), (RECORD, b"")]), "'a' is in it twice"),
+        (packed([("x-1.data/purelib/a", b""), ("a", b""), (RECORD, b"")]), "'a' appears twice"),
     ],
 )
 def test_a_wheel_that_is_none(data: bytes, why: str) -> None:
     with pytest.raises(TreeError) as caught:
         wheels.unpack(data, LOCKED, "site", epoch=7)
-    message = f"{LOCKED.filename}: not a wheel that can be unpacked: {why}"
+    message = f"{LOCKED.filename}: cannot be unpacked as a wheel: {why}"
     assert caught.value.message == message
-    hint = "the index or a proxy changed it: pip download --no-deps it, and look"
+    hint = "the index or a proxy changed it: compare with `pip download --no-deps`"
     assert caught.value.hint == hint
 
 
@@ -268,5 +268,5 @@ def test_a_wheel_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyP
     lower(monkeypatch, "WHEEL", 10)
     within = packed({"a": b"12345", "b": b"12345", RECORD: b""})
     assert len(wheels.unpack(within, LOCKED, "site", epoch=7)) == 4
-    with pytest.raises(TreeError, match="not a wheel that can be unpacked"):
+    with pytest.raises(TreeError, match="cannot be unpacked as a wheel:"):
         wheels.unpack(packed({"a": b"12345", "b": b"123456", RECORD: b""}), LOCKED, "site", epoch=7)

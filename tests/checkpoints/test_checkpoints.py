@@ -93,7 +93,7 @@ def test_the_bundled_mods_know_what_they_are_for(tmp_path: Path) -> None:
 def test_an_int4_checkpoint_without_fp8_layers_needs_no_hybrid_mod(tmp_path: Path) -> None:
     place = write_checkpoint(str(tmp_path / "m"), [int4("a.b")], config=CONFIG)
     fit = fitting.of_mod(Library().load("hybrid-int4-fp8"), open_checkpoint(place))
-    assert (fit.meant, fit.why) == (False, "no tensor is called *.weight of F8_E4M3")
+    assert (fit.meant, fit.why) == (False, "no tensor is named *.weight of F8_E4M3")
 
 
 def whole(data: bytes) -> Callable[[Site], None]:
@@ -193,7 +193,7 @@ def test_a_folders_configuration_is_read_up_to_its_limit(
     lower(monkeypatch, "CHECKPOINT_CONFIG", len(CONFIG_BYTES))
     assert open_checkpoint(str(tmp_path)).config["model_type"] == "llama"
     lower(monkeypatch, "CHECKPOINT_CONFIG", len(CONFIG_BYTES) - 1)
-    with pytest.raises(TreeError, match=r"is the most that is read of the config\.json"):
+    with pytest.raises(TreeError, match=r"the limit for the config\.json"):
         open_checkpoint(str(tmp_path))
 
 
@@ -204,15 +204,15 @@ def test_what_the_hub_does_not_have_is_said(
     with site({}) as (url, _), pytest.raises(TreeError) as caught:
         open_checkpoint("org/model", "v9", environ={"HF_ENDPOINT": url})
     assert caught.value.message == (
-        "org/model: the Hub has no such model, or not at v9, or only for those with a login"
+        "org/model: the Hub has no such model at v9, or it needs a login"
     )
     assert caught.value.hint == "download it (`hf download`), and name the folder"
     with pytest.raises(UsageError) as wrong:
         open_checkpoint("/nowhere/at/all")
     assert wrong.value.message == (
-        "/nowhere/at/all: there is no such folder, and it is no id on the Hub (ORGANISATION/NAME)"
+        "/nowhere/at/all: no such folder, and not a model id on the Hub (ORGANISATION/NAME)"
     )
-    assert wrong.value.hint == "name the folder that holds its config.json"
+    assert wrong.value.hint == "name the folder that contains its config.json"
 
 
 @pytest.mark.parametrize("ranges", [1, 0])
@@ -234,9 +234,9 @@ def test_a_server_that_sends_ranges_no_more_is_told_by_the_file(
     with site({**answers, path: answer}) as (url, _), pytest.raises(TreeError) as caught:
         open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
     if ranges:
-        why, hint = "the server sends no byte ranges any more", "try again"
+        why, hint = "the server stopped supporting byte ranges", "try again"
     else:
-        why = "no 8 bytes in it, or the server sends no byte ranges"
+        why = "it has fewer than 8 bytes, or the server does not support byte ranges"
         hint = "download it (`hf download`), and name the folder"
     assert (caught.value.message, caught.value.hint) == (f"{url}{path}: {why}", hint)
 
@@ -245,9 +245,9 @@ def test_a_server_that_sends_ranges_no_more_is_told_by_the_file(
     ("said", "why"),
     [
         (b"[]", "not what the Hub|not an object"),
-        (b'{"sha": "../../x", "siblings": []}', "not what the Hub says"),
-        (b'{"sha": 1, "siblings": []}', "not what the Hub says"),
-        (b'{"sha": "' + COMMIT.encode() + b'", "siblings": {}}', "not what the Hub says"),
+        (b'{"sha": "../../x", "siblings": []}', "not the Hub's description"),
+        (b'{"sha": 1, "siblings": []}', "not the Hub's description"),
+        (b'{"sha": "' + COMMIT.encode() + b'", "siblings": {}}', "not the Hub's description"),
         (
             b'{"sha": "' + COMMIT.encode() + b'", "siblings": [1, {"rfilename": 2}]}',
             "no config.json",
@@ -339,24 +339,24 @@ def test_layers_are_counted_by_their_patterns() -> None:
         (When(tensors=(("*.A_log", ("F16", "F32")),)), ""),
         (
             When(config=(("model_type", ("y", "z")),)),
-            "config.json has 'x' for model_type, and it is for 'y' or 'z'",
+            "config.json has 'x' for model_type, and the mod needs 'y' or 'z'",
         ),
         (
             When(config=(("none", ()),)),
-            "config.json has nothing for none, and it is for something",
+            "config.json has nothing for none, and the mod needs something",
         ),
         (
             When(config=(("deep.key", (True,)), ("none", ()))),
-            "config.json has 4 for deep.key, and it is for True",
+            "config.json has 4 for deep.key, and the mod needs True",
         ),
         (
             When(config=(("long", ("x",)),)),
-            f"config.json has '{'l' * 79} for long, and it is for 'x'",
+            f"config.json has '{'l' * 79} for long, and the mod needs 'x'",
         ),
-        (When(tensors=(("*.B", ()),)), "no tensor is called *.B"),
+        (When(tensors=(("*.B", ()),)), "no tensor is named *.B"),
         (
             When(tensors=(("*.A_log", ("F16", "BF16")),)),
-            "no tensor is called *.A_log of F16 or BF16",
+            "no tensor is named *.A_log of F16 or BF16",
         ),
     ],
 )
@@ -372,15 +372,15 @@ def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
     other = When(tensors=(("b", ()),))
     assert fitting.of_mod(mod(when=(no, yes)), of()) == ("mod", True, True, "", "")
     assert fitting.of_mod(mod(), of()) == ("mod", True, False, "", "")
-    why = "config.json has nothing for a, and it is for something; or no tensor is called b"
+    why = "config.json has nothing for a, and the mod needs something; or no tensor is named b"
     assert fitting.of_mod(mod(when=(no, other)), of()) == ("mod", False, True, why, "")
     assert fitting.of_pairing(
         Pairing("pair", "s", "a/x", "image", "vllm serve"), [mod(when=(no,))], (), of()
-    ) == ("pair", False, True, f"mod is not for it: {why.partition(';')[0]}")
+    ) == ("pair", False, True, f"mod is not meant for it: {why.partition(';')[0]}")
     with pytest.raises(Refused) as caught:
         fitting.demand([mod(when=(no,), name="one"), mod(when=(yes,))], of(), "pair", "/a b")
     assert caught.value.message == (
-        f"pairing pair: its model org/x is not what its mods are for\n  one: {why.partition(';')[0]}"
+        f"pairing pair: its mods are not meant for its model org/x\n  one: {why.partition(';')[0]}"
     )
     assert caught.value.hint == "vllm-mods suggest '/a b'"
 
@@ -401,19 +401,17 @@ def test_a_template_that_is_called_as_the_model_stands_before_others() -> None:
 def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))
-    assert caught.value.message == (
-        f"{tmp_path}: there is no config.json, so it is no model that vLLM serves"
-    )
-    hint = "name the folder that holds it, or an id on the Hub: ORGANISATION/NAME"
+    assert caught.value.message == (f"{tmp_path}: it has no config.json, so vLLM cannot serve it")
+    hint = "name the folder that contains it, or an id on the Hub: ORGANISATION/NAME"
     assert caught.value.hint == hint
     (tmp_path / "config.json").write_bytes(CONFIG_BYTES)
     index = {"weight_map": {"a": "a.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))
-    why = "1 of its 1 files of weights are not there: a.safetensors"
+    why = "1 of its 1 weight files are missing: a.safetensors"
     assert caught.value.message == f"{tmp_path}: {why}"
-    assert caught.value.hint == "`hf download` again: it goes on where it stopped"
+    assert caught.value.hint == "run `hf download` again: it continues where it stopped"
     os.mkfifo(tmp_path / "a.safetensors")
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))
@@ -450,7 +448,7 @@ def test_an_id_on_the_hub(model: str, *, is_one: bool) -> None:
 def test_a_hub_that_is_not_to_be_asked_is_not(word: str) -> None:
     with pytest.raises(Unreachable) as caught:
         open_checkpoint("org/model", environ={"HF_HUB_OFFLINE": word})
-    assert caught.value.message == "org/model: the Hub is not asked, as HF_HUB_OFFLINE says"
+    assert caught.value.message == "org/model: the Hub was not asked, because HF_HUB_OFFLINE is set"
     assert caught.value.hint == "download it (`hf download`), and name the folder"
 
 
@@ -486,8 +484,13 @@ def test_what_fits_a_model_stands_first(tmp_path: Path) -> None:
         for one in (empty, named("p", "m")[0])
     ]
     assert [one.ok for one in held] == [True, False]
-    assert held[1].why.startswith("it takes 0.0 GiB of weights on the GPU, and vLLM takes 0.0 GiB")
+    assert held[1].why.startswith(
+        "it needs 0.0 GiB for weights on the GPU, but vLLM may use only 0.0 GiB"
+    )
     why = {one.name: one.why for one in suggested.pairings}
     assert why["lacks"] == "it lacks hybrid-int4-fp8"
-    assert why["silent"] == "it lacks hybrid-int4-fp8; none of its mods says which models it is for"
+    assert (
+        why["silent"]
+        == "it lacks hybrid-int4-fp8; none of its mods states which models it is meant for"
+    )
     assert [one.name for one in suggested.mods] == ["hybrid-int4-fp8"]

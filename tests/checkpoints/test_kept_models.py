@@ -14,7 +14,7 @@ from vllm_mods.checkpoints import sources
 from vllm_mods.checkpoints.sources import open_checkpoint
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-AGAIN = "`hf download` again: it goes on where it stopped"
+AGAIN = "run `hf download` again: it continues where it stopped"
 
 
 def kept(home: Path, model: str = "org/model") -> Path:
@@ -52,10 +52,10 @@ def test_a_model_of_the_hub_is_read_where_its_client_keeps_it(tmp_path: Path) ->
 def test_a_part_of_a_download_is_nothing_that_can_be_read(tmp_path: Path) -> None:
     snapshot = kept(tmp_path)
     (snapshot / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(Unreachable, match="1 of its 2 files of weights are not there"):
+    with pytest.raises(Unreachable, match="1 of its 2 weight files are missing"):
         read(tmp_path)
     offline = {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    with pytest.raises(Unreachable, match="the Hub is not asked"):
+    with pytest.raises(Unreachable, match="the Hub was not asked"):
         open_checkpoint("org/model", environ=offline)
 
 
@@ -72,12 +72,12 @@ def test_a_snapshot_without_its_blobs_is_told_by_its_links(tmp_path: Path) -> No
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(mounted))
     assert caught.value.message == (
-        f"{mounted}: 4 of its 4 files are links that lead nowhere: "
+        f"{mounted}: 4 of its 4 files are dangling links: "
         f"{mounted}/config.json to ../../blobs/h-config.json"
     )
     assert caught.value.hint == (
-        "a snapshot of the Hub's client needs its blobs/: mount or copy the whole models--… folder around it, "
-        "or `hf download --local-dir DIR`"
+        "a snapshot of the Hub's cache needs its blobs/: mount or copy the whole models--… folder, "
+        "or run `hf download --local-dir DIR`"
     )
 
 
@@ -92,9 +92,7 @@ def test_files_of_weights_that_are_missing_are_counted(tmp_path: Path, *, index:
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(place))
     three = ", ".join(f"model-{number:05}-of-00006.safetensors" for number in (2, 3, 4))
-    assert caught.value.message == (
-        f"{place}: 5 of its 6 files of weights are not there: {three}, …"
-    )
+    assert caught.value.message == (f"{place}: 5 of its 6 weight files are missing: {three}, …")
     assert caught.value.hint == AGAIN
 
 
@@ -111,7 +109,7 @@ def test_a_file_that_is_cut_short_is_told(tmp_path: Path) -> None:
     place = write_checkpoint(str(tmp_path), [bf16("a")], config={"model_type": "llama"})
     path = f"{place}/model.safetensors"
     os.truncate(path, os.path.getsize(path) - 1)
-    with pytest.raises(TreeError, match=r"cut short: 131,071 bytes .* a\.weight ends at 131,072"):
+    with pytest.raises(TreeError, match=r"cut off: 131,071 bytes .* a\.weight ends at 131,072"):
         open_checkpoint(place)
 
 
@@ -120,7 +118,7 @@ def test_a_folder_has_the_name_that_its_model_is_called_by(tmp_path: Path) -> No
     assert open_checkpoint("org/model", folder=place).name == "org/model"
     with pytest.raises(UsageError) as caught:
         open_checkpoint("org/model", folder=f"{place}/none")
-    assert caught.value.message == f"{place}/none: there is no such folder"
+    assert caught.value.message == f"{place}/none: no such folder"
     assert caught.value.hint == "download it (`hf download`), and name the folder"
 
 
@@ -137,6 +135,6 @@ def test_what_a_container_needs_beside_a_folder_is_where_its_links_lead(tmp_path
     with pytest.raises(UsageError) as caught:
         sources.blobs_of(str(snapshot))
     assert caught.value.message == (
-        f"{snapshot}/tokenizer.json is a link to {tmp_path}/elsewhere, which a container that has {snapshot} does not see"
+        f"{snapshot}/tokenizer.json links to {tmp_path}/elsewhere, which a container with {snapshot} cannot see"
     )
     assert caught.value.hint == f"cp -rL {snapshot} DIR, and --model-folder DIR"

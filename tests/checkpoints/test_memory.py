@@ -129,12 +129,12 @@ def test_what_has_no_room_is_told_with_its_numbers() -> None:
     assert fits.shortfall(gpu) == ""
     long = fits._replace(length=4096)
     assert long.shortfall(gpu) == (
-        "it takes 70.0 GiB of weights and 4.0 GiB of KV cache for 4,096 tokens on the GPU, "
-        "and vLLM takes 72.0 GiB (0.9 of the 80.0 GiB of NVIDIA X)"
+        "it needs 70.0 GiB for weights and 4.0 GiB for the KV cache of 4,096 tokens on the GPU, "
+        "but vLLM may use only 72.0 GiB (0.9 of the 80.0 GiB of NVIDIA X)"
     )
     assert long.remedy(gpu) == "--max-model-len 2048 at most"
     large = MemoryNeed(80 * GIB, 0, 0, 2, 0.9)
-    assert large.shortfall(gpu).startswith("it takes 80.0 GiB of weights on each of 2 GPUs, and ")
+    assert large.shortfall(gpu).startswith("it needs 80.0 GiB for weights on each of 2 GPUs, but ")
     assert large.remedy(gpu) == "--tensor-parallel-size 3 at least"
 
 
@@ -145,7 +145,7 @@ def test_a_gpu_is_what_somebody_says_or_this_machine(
         assert device(text) == ("--device-memory", 96 * GIB)
     with pytest.raises(UsageError) as caught:
         device("lots")
-    assert caught.value.message == "--device-memory lots: no size"
+    assert caught.value.message == "--device-memory lots: not a size"
     monkeypatch.setenv("PATH", str(tmp_path))
     assert device(None) is None
     program = tmp_path / "nvidia-smi"

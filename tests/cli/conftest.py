@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import typed_hints
 from command_line import FILES, Answer, write_library
 from small_site import build
 
@@ -27,7 +28,10 @@ def library(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call(
-    capfd: pytest.CaptureFixture[str], library: Path, monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str],
+    library: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> Callable[..., Answer]:
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(library))
     for name in ("WORKSPACE_DIR", "SOURCE_DATE_EPOCH"):
@@ -36,6 +40,8 @@ def call(
     def do(*arguments: object) -> Answer:
         code = run([str(argument) for argument in arguments])
         out, err = capfd.readouterr()
+        typed_hints.check(err, tmp_path, capfd.readouterr)
+        capfd.readouterr()
         return Answer(code, out, err)
 
     return do

@@ -181,7 +181,7 @@ got better
 
 needed a port before, too
   stale 1.0.0: conflict, then conflict
-    vllm/a.py: hunk 1 of x.patch: line 1 is `A = 1`, and the patch has `A = 7` [text]
+    vllm/a.py: hunk 1 of x.patch: line 1 is `A = 1`, but the patch has `A = 7` [text]
 
 1 mod got worse; 1 mod got better; 1 mod needed a port before, too; nothing changes for 1 mod; 1 mod not meant for git:.@v0.20.1.
 """
@@ -228,7 +228,7 @@ def test_what_cannot_be_compared(
         "git -C . fetch --tags",
     )
     assert error("v0.20.1..v0.20.0") == (
-        "v0.20.0 has no commit that v0.20.1 has not; what is not committed does not count",
+        "v0.20.0 has no commits beyond v0.20.1; what is not committed does not count",
         "--against v0.20.0..v0.20.1",
     )
     assert "has no commit that" in error("main..v0.20.1")[0]

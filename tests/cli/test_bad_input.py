@@ -40,7 +40,7 @@ def refuse(call: Call, site: Path, *arguments: object, code: int, says: str) -> 
 PATCHES = {
     "counts that lie": (
         re.sub(rb"-(\d+),\d+ \+\d+,\d+ @@", rb"-\1,5 +\1,5 @@", GOOD),
-        "stated counts",
+        "has more lines than its header states",
     ),
     "a combined diff": (b"diff --cc vllm/loader.py\n@@@ -1 -1 +1 @@@\n", "combined"),
     "a binary diff": (
@@ -48,14 +48,17 @@ PATCHES = {
         "binary",
     ),
     "CRLF": (GOOD.replace(b"\n", b"\r\n"), "CRLF"),
-    "a path with ..": (GOOD.replace(b"vllm/loader.py", b"../outside.py"), "leads out of the tree"),
+    "a path with ..": (
+        GOOD.replace(b"vllm/loader.py", b"../outside.py"),
+        "points outside the tree",
+    ),
     "an absolute path": (
         GOOD.replace(b"a/vllm/loader.py", b"a//etc/passwd").replace(
             b"b/vllm/loader.py", b"b//etc/passwd"
         ),
-        "leads out of the tree",
+        "points outside the tree",
     ),
-    "no patch at all": (b"nothing\n", "no change in this file"),
+    "no patch at all": (b"nothing\n", "no diff: it has"),
 }
 
 
@@ -75,11 +78,11 @@ MANIFESTS = {
     ),
     "a missing patch": (
         'schema = 1\nname = "bad"\nversion = "1"\nsummary = "s"\nlicense = "M"\n[[variant]]\nid = "a"\nvllm = ">=1"\npatches = ["no.patch"]\n',
-        "there is no file",
+        "no such file:",
     ),
     "a patch outside the mod": (
         'schema = 1\nname = "bad"\nversion = "1"\nsummary = "s"\nlicense = "M"\n[[variant]]\nid = "a"\nvllm = ">=1"\npatches = ["../../x.patch"]\n',
-        "leads out of its folder",
+        "points outside its folder",
     ),
 }
 
@@ -135,7 +138,7 @@ def test_a_tree_half_patched_by_gnu_patch(call: Call, site: Path, library: Path)
     (site / "vllm/loader.py.orig").write_text(LOADER)
     answer = refuse(call, site, "apply", "two", code=3, says="partial")
     assert "hunk 1" in answer.err
-    assert "loader.py.rej is there" in answer.err
+    assert "loader.py.rej exists" in answer.err
 
 
 def test_a_target_that_is_not_vllm(call: Call, tmp_path: Path) -> None:
@@ -231,7 +234,7 @@ def test_help_is_laid_out_although_inspect_comes_late() -> None:
         check=True,
     )
     assert (
-        "\n  Put mods into an installed vLLM, whole or not at all.\n\n  Without MOD" in done.stdout
+        "\n  Apply mods to an installed vLLM, all of them or none.\n\n  Without MOD" in done.stdout
     )
 
 
@@ -288,7 +291,7 @@ def test_a_receipt_that_would_have_files_elsewhere_replaced(
     )
     place.write_text(json.dumps(raw))
     mods = ("limit",) if command == "apply" else ()
-    refuse(call, site, command, *mods, code=3, says="it was written by somebody else")
+    refuse(call, site, command, *mods, code=3, says="something else wrote this receipt;")
     assert (outside / "x").read_bytes() == b"good\n"
 
 

@@ -67,7 +67,7 @@ def test_one_of_several_platforms_is_chosen_and_the_lock_says_which(
     assert call("image", "verify", f"oci:{place}", "--lock", lock, "--platform", ARM).code == 0
     refused = call("image", "verify", f"oci:{place}", "--platform", "linux/amd64")
     assert refused.code == 2
-    assert "it is for linux/arm64, not for linux/amd64" in refused.err
+    assert "it is for linux/arm64, not linux/amd64" in refused.err
 
 
 def test_an_index_says_which_platform_was_read_where_nobody_has(
@@ -79,7 +79,10 @@ def test_an_index_says_which_platform_was_read_where_nobody_has(
     taken, other = ("linux/amd64", ARM)
     if f"read for {ARM}" in done.err:
         taken, other = other, taken
-    assert f"read for {taken}; it is there for {other}, linux/s390x too (--platform)" in done.err
+    assert (
+        f"reading the image for {taken}; --platform selects another: {other}, linux/s390x"
+        in done.err
+    )
     quiet = call("check", "--pairing", NAME, "--target", f"image:{base}", "--platform", ARM)
     assert quiet.code == 0
     assert "--platform" not in quiet.err
@@ -101,7 +104,7 @@ def test_an_index_in_is_an_index_out_by_one_lock(call: Call, mods: Path, tmp_pat
     lock, place = mods / f"pairings/{NAME}.lock", tmp_path / "made"
     locked = call("lock", NAME, "--base", base, "--json")
     assert (locked.code, locked.json["platforms"]) == (0, BOTH)
-    assert "locked for linux/amd64 and linux/arm64 (--platform takes some of them)" in locked.err
+    assert "locked for linux/amd64 and linux/arm64 (--platform selects some of them)" in locked.err
     assert call("lock", NAME, "--check", "--base", base).code == 0
     build = ("build", NAME, "--base", base, "--output", f"oci:{place}")
     made = call(*build, "--json").json
@@ -133,7 +136,7 @@ def test_of_three_platforms_two_are_named(call: Call, mods: Path, tmp_path: Path
     assert call("image", "verify", place, "--lock", mods / f"pairings/{NAME}.lock").code == 0
     refused = call("build", NAME, "--base", base, "--output", place, "--platform", "linux/s390x")
     assert refused.code == 2
-    assert "the lock of small is of linux/amd64, linux/arm64, not of linux/s390x" in refused.err
+    assert "the lock of small is for linux/amd64, linux/arm64, not for linux/s390x" in refused.err
 
 
 @pytest.mark.slow
@@ -146,7 +149,7 @@ def test_an_engine_has_room_for_one_image_and_is_told_which(
     monkeypatch.setattr(outputs, "parse", lambda *_: outputs.Output(outputs.ENGINE))
     refused = call("build", NAME, "--base", base)
     assert refused.code == 2
-    assert "--output docker has room for one image" in refused.err
+    assert "--output docker can hold one image" in refused.err
     assert "hint: --platform linux/amd64, or --output registry:REF" in refused.err
 
 
@@ -167,7 +170,7 @@ def test_a_base_that_changed_for_one_platform_is_refused_with_its_name(
     raw["platforms"].append(raw["platforms"][0])
     lock.write_text(json.dumps(raw))
     broken = call("build", NAME, "--base", base, "--output", f"oci:{tmp_path}/made")
-    assert (broken.code, "platforms: one is there twice" in broken.err) == (2, True)
+    assert (broken.code, "platforms: one appears twice" in broken.err) == (2, True)
 
 
 def test_a_platform_that_is_not_there_is_refused_with_those_that_are(
@@ -191,7 +194,7 @@ def test_of_several_vllms_one_is_named_and_the_lock_keeps_it(
     base = f"oci:{image.layout(tmp_path / 'layout')}"
     refused = call("lock", NAME, "--base", base)
     assert refused.code == 2
-    assert "it holds 2 vLLMs" in refused.err
+    assert "it has 2 vLLMs" in refused.err
     assert f"hint: name the one that runs: --target-in-image /{OTHER}" in refused.err
     assert call("lock", NAME, "--base", base, "--target-in-image", f"/{SITE}").code == 0
     lock = mods / f"pairings/{NAME}.lock"

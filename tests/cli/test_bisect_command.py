@@ -49,13 +49,13 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
         "fast 1.0.0",
         "  v0.19.0: applies (variant a)",
         "  main: conflict",
-        "  59 commits, 3 of them touch a file in question; 5 plans",
+        "  59 commits, 3 of them touch a file that the verdict depends on; 5 plans",
         f"it changes at {sha[:12]}, 2023-11-14: [Loader] Names from a root (#4711)",
         "  pull request: #4711",
         "  before: moved (variant a)",
         "  after:  conflict",
         "    vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`,",
-        '      and the patch has `path = os.path.join("weights", name)` [text]',
+        '      but the patch has `path = os.path.join("weights", name)` [text]',
     ]
     assert git(repo, "status", "--porcelain=v2", "--branch") == before
 
@@ -86,8 +86,8 @@ def test_the_same_verdict_at_both_ends(call: Call, repo: Path) -> None:
     ends = ("--repo", repo, "--good", "v0.19.0", "--bad", "main")
     answer = call("bisect", "limit", *ends)
     assert answer.code == 1
-    assert "the verdict is the same at both ends" in answer.out
-    assert "59 commits, 0 of them touch a file in question; 2 plans" in answer.out
+    assert "the verdict is the same at both revisions" in answer.out
+    assert "59 commits, 0 of them touch a file that the verdict depends on; 2 plans" in answer.out
     found = call("bisect", "limit", *ends, "--json").json
     assert (found["found"], found["before"], found["after"]) == (False, None, None)
 

@@ -68,7 +68,7 @@ def test_a_bug_shows_where_it_comes_from(
     answer = call("apply", "fast", "--target", site)
     assert answer.code == 70
     assert "error: this is a bug in vllm-mods" in answer.err
-    assert "hint: report it with what stands above" in answer.err
+    assert "hint: report it with the output above" in answer.err
     for wanted in ("Traceback", "RuntimeError", "boom", "in broken"):
         assert wanted in answer.err
 
@@ -166,7 +166,7 @@ def test_a_package_that_does_not_load_is_no_bug(text: str, tmp_path: Path) -> No
     (tmp_path / "broken/docker.py").write_text(text + "\n")
     done = shell("vm check --target image:docker:x", PYTHONPATH=str(tmp_path / "broken"))
     assert done.returncode == 2, done.stderr
-    assert "docker, which vllm-mods needs, does not load: " in done.stderr
+    assert "docker, which vllm-mods needs, cannot be loaded: " in done.stderr
     assert "pip install --force-reinstall docker" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -33,7 +33,7 @@ def test_a_mod_that_does_not_fit_is_shown_at_its_manifest(
     lines = call("check", "fast", "limit", "--target", site, "--format", "github").out.splitlines()
     assert lines[0] == (
         "::error file=patches/fast/mod.toml,title=fast 1.0.0%3A missing"
-        "::missing: what it changes is gone"
+        "::missing: a file that it changes is gone"
     )
     assert f"title=fast 1.0.0%3A {first['code']}::vllm/loader.py" in lines[1]
     assert first["message"].split("\n")[0] in lines[1]
@@ -42,4 +42,4 @@ def test_a_mod_that_does_not_fit_is_shown_at_its_manifest(
 def test_two_answers_at_once_are_refused(call: Call, site: Path) -> None:
     answer = call("check", "fast", "--target", site, "--json", "--format", "github")
     assert answer.code == 2
-    assert "--json and --format github are two answers" in answer.err
+    assert "--json and --format github both print to stdout" in answer.err

@@ -136,7 +136,7 @@ def test_only_a_release_that_an_installer_took_from_an_index_is_installed_anew_f
 ) -> None:
     info = (site / RECORD).parent
     (site / "vllm/a.py").write_text("A = 3\n")
-    mine = "install the very build of vLLM 0.19.1 again, from where it came"
+    mine = "reinstall this exact build of vLLM 0.19.1 from its source"
     assert mine in hint(look(call, site), "edited")  # nobody knows what installed it
     (info / "INSTALLER").write_text("pip\n")
     assert (
@@ -170,12 +170,12 @@ def test_without_a_list_of_its_files_no_tree_is_said_to_be_in_order(call: Call, 
     assert codes(look(call, site)) >= {"no-list"}
     said = call("doctor", "--target", site).out
     assert "nothing is wrong" not in said
-    assert "whether one is missing or edited cannot be told" in said
+    assert "so missing or edited files cannot be found" in said
     (site / "vllm/b.py").write_text("import vllm.a as a\n")
     found = look(call, site)
     assert "lost" in wrong(found)
     assert (
-        "vllm/a.py: imported by several files of vllm/, and not there"
+        "vllm/a.py: missing, although several files of vllm/ import it"
         in found["troubles"][0]["message"]
     )
 

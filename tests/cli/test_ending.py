@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-AGAIN = f"{sys.executable} -m pip install --force-reinstall {{}}  # or, of a library (.so) that is missing, the system's package that has it"
+AGAIN = f"{sys.executable} -m pip install --force-reinstall {{}}  # if a library (.so) is missing, install the system package that has it"
 BUG = f"this is a bug in vllm-mods {__version__}: "
-REPORT = (
-    "report it with what stands above, and with what `vllm-mods doctor` says of the same target"
+REPORT = "report it with the output above and the output of `vllm-mods doctor` for the same target"
+PROCESSES = "no more processes or threads can be started: "
+ALLOW = (
+    "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise the limit; in a container, with --pids-limit"
 )
-PROCESSES = "there are no more processes or threads to be had: "
-ALLOW = "ulimit -u; cat /sys/fs/cgroup/pids.max  # allow more, of a container with --pids-limit"
 
 
 def caught(call: Callable[[], object]) -> BaseException:
@@ -86,21 +86,21 @@ def broken(folder: Path, text: str) -> None:
         (
             lambda folder: broken(folder, "raise ImportError('no\\nway')"),
             "broken-package",
-            "broken_one, which vllm-mods needs, does not load: no",
+            "broken_one, which vllm-mods needs, cannot be loaded: no",
             AGAIN.format("broken_one"),
             2,
         ),
         (
             lambda folder: broken(folder, "raise ImportError"),
             "broken-package",
-            "broken_one, which vllm-mods needs, does not load: ImportError",
+            "broken_one, which vllm-mods needs, cannot be loaded: ImportError",
             AGAIN.format("broken_one"),
             2,
         ),
         (
             lambda _: importlib.import_module("none_of_them.at_all"),
             "broken-package",
-            "none_of_them, which vllm-mods needs, does not load: No module named 'none_of_them'",
+            "none_of_them, which vllm-mods needs, cannot be loaded: No module named 'none_of_them'",
             AGAIN.format("none_of_them"),
             2,
         ),
@@ -159,7 +159,7 @@ def test_a_shared_library_that_is_missing_is_of_the_package_that_wants_it(
     error = caught(lambda: broken(tmp_path, "import ctypes\nctypes.CDLL('libnone_of_them.so')\n"))
     assert isinstance(error, OSError)
     assert ending.end(error, as_json=False) == 2
-    expected = "error: broken_one, which vllm-mods needs, does not load: libnone_of_them.so: "
+    expected = "error: broken_one, which vllm-mods needs, cannot be loaded: libnone_of_them.so: "
     assert capsys.readouterr().err.startswith(expected)
     other = caught(lambda: broken(tmp_path, "open('/none')\n"))
     assert ending.end(other, as_json=False) == 70
@@ -172,7 +172,7 @@ def test_the_current_folder_may_be_gone(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert ending.end(caught(os.getcwd), as_json=False) == 2
-    expected = "error: the current folder is not there any more\n\nhint: cd /\n"
+    expected = "error: the current folder no longer exists\n\nhint: cd /\n"
     assert capsys.readouterr().err == expected
 
 

@@ -59,14 +59,14 @@ def test_a_log_says_whether_the_code_ran(call: Call, tmp_path: Path) -> None:
     said = call("evidence", "fast", "limit", "--log", log)
     assert said.out.splitlines() == [
         "fast: its code ran: fast: 7 layers",
-        "limit: a log does not tell; its manifest names no evidence",
+        "limit: a log cannot show it; its manifest names no evidence",
     ]
     assert said.code == 0
     log.write_text(f"{FORM} slow: \x07no key\n{READY}")
     other = call("evidence", "fast", "--log", log)
     assert (other.code, other.out) == (
         1,
-        "fast: other code did its work: slow: \\x07no key\n",
+        "fast: other code ran instead: slow: \\x07no key\n",
     )
     log.write_text("")
     assert call("evidence", "fast", "--log", log, "--json").json == {
@@ -85,7 +85,7 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
     assert (said.code, said.out.splitlines()) == (
         0,
         [
-            "the server was started again, 2 times: this is of its last start",
+            "the server was restarted 2 times; this is about its last start",
             "fast: its code ran: fast: 7 layers",
         ],
     )
@@ -94,7 +94,7 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
     assert (stuck.code, stuck.out.splitlines()[1:]) == (
         1,
         [
-            "the server did not become ready: no record of vLLM's says that it serves",
+            "the server did not become ready: no log line of vLLM says that it serves",
             "fast: its code ran: fast: 7 layers",
         ],
     )
@@ -105,11 +105,11 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("fast",), "whose log?"),
-        (("fast", "--log", "x", "--container", "y"), "whose log?"),
+        (("fast",), "no log"),
+        (("fast", "--log", "x", "--container", "y"), "no log"),
         (("fast", "--log", "/nowhere"), "/nowhere cannot be read: No such file"),
-        (("fast", "--container", "--all"), "is no name of a container"),
-        (("--log", os.devnull), "which mods?"),
+        (("fast", "--container", "--all"), "is not a name for a container"),
+        (("--log", os.devnull), "no mods, and none was named"),
         (("fst", "--log", os.devnull), "there is no mod named `fst`"),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_bundled_mod_is_not_copied(call: Call, tmp_path: Path) -> None:
     assert answer.json["files"] == ["run.sh"]
     answer = call("import", tmp_path / "hybrid")
     assert answer.code == 2
-    assert "comes with vllm-mods" in answer.err
+    assert "bundled with vllm-mods" in answer.err
 
 
 def test_import_takes_it_back_whole(
@@ -153,13 +153,13 @@ def test_a_script_that_was_changed_is_a_script_like_another(
         script.write("echo done\n")
     answer = call("import", exported, "--library", tmp_path / "again")
     assert answer.code == 2
-    assert "only a run tells what it does" in answer.err
+    assert "must be run to see what it does; no vLLM to run it" in answer.err
 
 
 def test_what_cannot_be_exported(call: Call, mine: Path, tmp_path: Path) -> None:
     for arguments, code, says in (
-        ([], 2, "a mod becomes a folder: where?"),
-        (["--output", tmp_path], 3, "is there already"),
+        ([], 2, "a mod is exported as a folder: name it with --output"),
+        (["--output", tmp_path], 3, "already exists"),
     ):
         answer = call("export", "mine", *arguments)
         assert (answer.code, says in answer.err) == (code, True), answer.err

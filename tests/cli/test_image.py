@@ -48,7 +48,7 @@ def test_check_before_and_after(call: Call, site: Path, tmp_path: Path) -> None:
 def test_inspect_tells_what_is_in(call: Call, site: Path, tmp_path: Path) -> None:
     bare = call("image", "inspect", image_of(site, tmp_path / "a"))
     assert bare.code == 0
-    assert "no mods are in" in bare.out
+    assert "no mods are applied" in bare.out
     assert call("apply", "fast", "limit", "--target", site).code == 0
     labels = {"vllm-mods.pairing": "p", "other": "not ours"}
     reference = image_of(site, tmp_path / "b", Labels=labels)

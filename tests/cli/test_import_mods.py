@@ -72,7 +72,7 @@ def test_a_script_needs_a_vllm_to_run_on(call: Call, tmp_path: Path, site: Path)
     folder = written(tmp_path, KINDS["whole files"].files)
     answer = call("import", folder)
     assert answer.code == 2
-    assert "only a run tells what it does: on which vLLM?" in answer.err
+    assert "must be run to see what it does; no vLLM to run it on was named" in answer.err
     assert "--tree pypi:VERSION, --image REF, or --vllm SPEC" in answer.err
     both = call("import", folder, "--tree", site, "--image", "x")
     assert (both.code, "give one" in both.err) == (2, True)
@@ -89,11 +89,14 @@ def test_installs_templates_and_exports_are_stated(call: Call, tmp_path: Path, s
     assert 'python = ["flash-qla==0.1.3", "einops"]' in answer.out
     assert 'templates = [\n  { name = "mine", file = "mine.jinja" },' in answer.out
     assert '[env]\nVLLM_MINE = "1"\n' in answer.out
-    assert "VLLM_MINE=1 ends with the script" in answer.err
+    assert "VLLM_MINE=1 is set only while the script runs" in answer.err
     for line in ("export HF_TOKEN=x", "export MINE=1; echo $MINE", 'export W="$WORKSPACE_DIR"'):
         (folder / "run.sh").write_text(f"{files['run.sh']}{line}\n")
         assert "VLLM_MINE=1" in (said := call("import", folder, "--tree", site).err)
-        assert said.count("ends with the script") == 1
+        assert (
+            said.count("is set only while the script runs; to keep it, state it under [env] of")
+            == 1
+        )
 
 
 # --- what needs no running
@@ -136,7 +139,8 @@ def test_a_folder_and_a_zip_that_are_mods(call: Call, tmp_path: Path, site: Path
     assert (refused.code, (tmp_path / "fourth").exists()) == (3, False)
     assert f"fix is missing on {site}; nothing was written" in refused.err
     assert (
-        f"without --tree it is taken as it is; then vllm-mods port fix --to {site}" in refused.err
+        f"without --tree it is imported unchanged; then vllm-mods port fix --to {site}"
+        in refused.err
     )
 
 
@@ -198,7 +202,7 @@ def test_a_zip(call: Call, tmp_path: Path, site: Path) -> None:
     ("files", "link", "says"),
     [
         ({"a.txt": FIX}, False, "has no run.sh at its root"),
-        ({"mine/run.sh": TOP}, False, "pack the mod's files, and not the folder around them"),
+        ({"mine/run.sh": TOP}, False, "pack the mod's files without the folder around them"),
         ({"run.sh": TOP, "../x": ""}, False, "would be unpacked outside"),
         ({"run.sh": TOP, "/etc/x": ""}, False, "would be unpacked outside"),
         ({"run.sh": TOP, "a\\..\\x": ""}, False, "would be unpacked outside"),
@@ -227,7 +231,7 @@ def test_a_bomb_and_broken_zips(
     lower(monkeypatch, "MOD_BYTES", 1 << 20)
     answer = call("import", archive)
     assert answer.code == 2
-    assert "a mod has at most" in answer.err
+    assert "a mod can have at most" in answer.err
     archive.write_bytes(archive.read_bytes()[:-30])
     assert call("import", archive).code == 2
 
@@ -239,7 +243,7 @@ def test_folders_that_are_no_mods(call: Call, tmp_path: Path) -> None:
     (folder / "x").symlink_to("/etc/passwd")
     answer = call("import", folder)
     assert answer.code == 2
-    assert "is a symbolic link, which does not travel with a mod" in answer.err
+    assert "is a symbolic link, which a mod cannot contain" in answer.err
     (folder / "x").unlink()
     assert call("import", folder, "--output", tmp_path / "x").code == 2
 
@@ -255,7 +259,7 @@ def test_two_mods_of_one_name(call: Call, tmp_path: Path, site: Path) -> None:
     before = snapshot(mine)
     answer = call(*given)
     assert answer.code == 3
-    assert f"{mine}/patches/mine-2 is there already" in answer.err
+    assert f"{mine}/patches/mine-2 already exists" in answer.err
     assert snapshot(mine) == before
     assert call(*given, "--name", "other").code == 0
 

@@ -46,7 +46,7 @@ def test_the_whole_life(call: Call, site: Path) -> None:
         file.write("# by hand\n")
     answer = call("verify", "--target", site)
     assert answer.code == 1
-    assert "vllm/loader.py: was changed after the mods went in" in answer.out
+    assert "vllm/loader.py: was changed after the mods were applied" in answer.out
     assert "partial" in call("check", "fast", "--target", site).out
     answer = call("revert", "--target", site)
     assert answer.code == 3
@@ -171,7 +171,7 @@ def test_only_supported_leaves_out_and_says_so(call: Call, site: Path, library: 
     assert call("apply", "fast", "old", "--target", site).code == 3
     answer = call("apply", "fast", "old", "--only-supported", "--target", site)
     assert answer.code == 0
-    assert "left out: old" in answer.err
+    assert "skipped: old" in answer.err
 
 
 @pytest.mark.slow
@@ -213,7 +213,7 @@ def test_list_says_whose_a_mod_is_and_joins_its_ranges(call: Call, library: Path
     lines = call("list").out.splitlines()
     below = {line.split()[0]: lines[at + 1] for at, line in enumerate(lines) if line[:1].strip()}
     assert below["fast"].endswith(f"; library {library}")
-    assert below["flashqla"].strip() == "vLLM >=0.17,<0.34; comes with vllm-mods"
+    assert below["flashqla"].strip() == "vLLM >=0.17,<0.34; bundled with vllm-mods"
 
 
 def test_danger_a_site_inside_a_git_repository_is_patched_all_the_same(
@@ -269,7 +269,7 @@ def test_a_change_of_the_mode_alone_goes_in_and_out(call: Call, site: Path, libr
     assert "nothing to do" in call("apply", "runs", "--target", site).out
     assert call("verify", "--target", site).code == 0
     (site / "vllm/a.py").chmod(0o644)
-    assert "its mode is 0644 and was 0755" in call("verify", "--target", site).out
+    assert "its mode is 0644, and was 0755" in call("verify", "--target", site).out
     (site / "vllm/a.py").chmod(0o755)
     assert call("revert", "--target", site).code == 0
     assert snapshot(site) == before

@@ -83,8 +83,8 @@ def test_lock_build_and_check(call: Caller, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--tag", "small:a b"), "small:a b: not the name of an image"),
-        (("--output", "registry:HOST/UPPER:1"), "not the name of an image"),
+        (("--tag", "small:a b"), "small:a b: not an image name"),
+        (("--output", "registry:HOST/UPPER:1"), "not an image name:"),
     ],
 )
 def test_everything_is_checked_before_anything_is_published(
@@ -135,7 +135,7 @@ def test_a_lock_that_does_not_say_all_of_the_image_is_made_anew(call: Caller, ke
     call.lock.write_text(json.dumps(raw))
     said = call("build", NAME, "--base", call.base, code=2).err
     assert key.rpartition(".")[2] in said
-    assert "hint: it is generated: `vllm-mods lock PAIRING` writes it anew" in said
+    assert "hint: the file is generated: `vllm-mods lock PAIRING" in said
 
 
 def test_what_no_image_may_be_made_of_is_refused_by_name(call: Caller) -> None:
@@ -158,9 +158,7 @@ def test_a_command_that_the_vllm_of_the_base_would_not_take_is_neither_locked_no
     place.write_text(place.read_text().replace("small.jinja", "small.jinja --dtyp2 auto"))
     before = call.lock.read_bytes()
     refused = call("lock", NAME, "--base", takes, code=3)
-    assert (
-        "would not take the command of pairing small\n  --dtyp2: vLLM 0.19.1 has no" in refused.err
-    )
+    assert "would reject the command of pairing small\n  --dtyp2: vLLM 0.19.1 has no" in refused.err
     assert f"hint: vllm-mods serve-check {NAME} --target image:" in refused.err
     assert call.lock.read_bytes() == before
     unread = call("lock", NAME, "--base", call.base)
@@ -172,7 +170,7 @@ def test_another_base_is_refused_with_what_moved(call: Caller, tmp_path: Path) -
     call("lock", NAME, "--base", call.base)
     other = f"oci:{base(tmp_path / 'other', where='usr/lib/python3/dist-packages')}"
     refused = call("build", NAME, "--base", other, "--output", f"oci:{tmp_path}/x", code=3)
-    assert "no longer holds" in refused.err
+    assert "no longer matches" in refused.err
     assert f"vllm.site_root: {SITE} → usr/lib/python3/dist-packages" in refused.err
     assert f"hint: vllm-mods lock {NAME} --base {other}" in refused.err
     assert not (tmp_path / "x").exists()
@@ -186,9 +184,8 @@ def test_a_base_that_was_built_anew_with_the_same_vllm_is_locked_again(
     other = f"oci:{base(tmp_path / 'other', above={'etc/motd': b'new'})}"
     output = ("--output", f"oci:{tmp_path}/x")
     refused = call("build", NAME, "--base", other, *output, code=3)
-    assert (
-        f"{other} was built anew, with the same vLLM 0.19.1: lock it again, then build\n  base."
-        in (refused.err)
+    assert f"{other} was rebuilt with the same vLLM: lock again, then build\n  base." in (
+        refused.err
     )
     assert f"hint: vllm-mods lock {NAME} --base {other}" in refused.err
     call("lock", NAME, "--base", other)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 import pytest
 
 from vllm_mods import __version__
+from vllm_mods.cli import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,3 +33,10 @@ def test_colour_is_as_one_says(call: Call, site: Path, monkeypatch: pytest.Monke
     assert "\x1b[31m\x1b[1merror:" in call("check", "none", "--target", site).err
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in call(*words).out
+
+
+def test_a_stream_that_was_closed_before_is_not_flushed() -> None:
+    stream = io.StringIO()
+    shown = terminal.ShownText(stream)
+    stream.close()
+    shown.buffer.flush()

@@ -236,9 +236,9 @@ def _corrupt(data: bytes) -> bytes:
     [
         ("corrupt", "corrupt or unreadable"),
         ("no zip", "corrupt or unreadable"),
-        ("no vllm", "holds no vLLM"),
+        ("no vllm", "has no vLLM"),
         ("absent", "404"),
-        ("cut short", "cannot read"),
+        ("cut off", "cannot read"),
     ],
 )
 def test_a_bad_release_is_a_cell_and_the_rest_is_finished(
@@ -255,7 +255,7 @@ def test_a_bad_release_is_a_cell_and_the_rest_is_finished(
     call("matrix", "limit", "--vllm", "<0.19")  # the page is kept now
     if fault == "absent":
         del index.files[name]
-    if fault == "cut short":
+    if fault == "cut off":
         index.truncations = 1
     answer = call("matrix", "limit", "--vllm", ">=0.19,<0.22", "--json")
     assert answer.code == 1
@@ -418,7 +418,8 @@ def test_a_changed_mod_says_which_releases_its_lock_has_lost_and_how_to_look_aga
     part = call("matrix", "limit", "--vllm", "==0.20.0", "--update-lock")
     assert part.code == 0
     assert (
-        "was made from another state of limit: what it said of 0.19.0, 0.21.0 is gone" in part.err
+        "was made from another state of limit: its entries for 0.19.0, 0.21.0 were removed"
+        in part.err
     )
     hint = "hint: vllm-mods matrix limit --vllm '>=0.19.0,<=0.21.0' --update-lock\n"
     assert part.err.endswith(hint)

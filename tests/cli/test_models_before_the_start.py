@@ -58,11 +58,11 @@ def other(at: Path) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Path], None], str, str]] = {
-    "no config.json": (lost, "{at}: there is no config.json", "hint: name the folder that holds it"),
-    "dangling links": (dangle, "{at}: 4 of its 4 files are links", "hint: a snapshot of the Hub's"),
-    "a file is missing": (partly, "{at}: 1 of its 2 files", "hint: `hf download` again"),
+    "no config.json": (lost, "{at}: it has no config.json", "hint: name the folder that contains it"),
+    "dangling links": (dangle, "{at}: 4 of its 4 files are dangling links", "hint: a snapshot of the Hub's"),
+    "a file is missing": (partly, "{at}: 1 of its 2 weight files", "hint: run `hf download` again"),
     "another model": (other, "patching: config.json has 'llama'", "hint: vllm-mods suggest {at}\n"),
-    "no room": (lambda _at: None, "it takes 4.0 GiB of weights", "--tensor-parallel-size 3 at least"),
+    "no room": (lambda _at: None, "it needs 4.0 GiB for weights", "--tensor-parallel-size 3 at least"),
 }  # fmt: skip
 
 
@@ -92,25 +92,27 @@ def test_suggest_reads_the_folder_and_says_which_pairings_have_no_room(
     said = call(*line, "--device-memory", "2GiB").out
     assert said.startswith("org/small\n")
     assert "  weights      4.0 GiB\n" in said
-    assert f"  {NAME}: it takes 4.0 GiB of weights on the GPU, and vLLM takes 1.8 GiB" in said
+    assert (
+        f"  {NAME}: it needs 4.0 GiB for weights on the GPU, but vLLM may use only 1.8 GiB" in said
+    )
     roomy = call(*line, "--device-memory", "8GiB").out
     assert f"  {NAME}: " in roomy
-    assert "it takes" not in roomy
-    assert "  nobody looked whether it has room: no GPU is here" in call(*line).out
+    assert "it needs" not in roomy
+    assert "  not checked whether a GPU has room: no GPU on this machine" in call(*line).out
     partly(place)
-    assert "1 of its 2 files of weights are not there" in call(*line, code=1).err
+    assert "1 of its 2 weight files are missing" in call(*line, code=1).err
 
 
 def test_what_nobody_knows_is_said(call: Caller, tmp_path: Path) -> None:
     place = model(tmp_path / "at")
     line = ("lock", NAME, "--base", call.base)
-    unknown = "nobody looked whether /models/small has room: no GPU is here"
+    unknown = "not checked whether a GPU has room for /models/small: no GPU on this machine"
     assert unknown in call(*line, "--model-folder", place).err
     assert "room" not in call(*line, "--model-folder", place, "--device-memory", "9GB").err
     pairing = call.library / f"pairings/{NAME}.toml"
     pairing.write_text(pairing.read_text().replace("--chat", "--cpu-offload-gb 9 --chat"))
-    assert "with its command is not known" in call(*line, "--model-folder", place).err
-    assert "no size" in call(*line, "--device-memory", "much", code=2).err
+    assert "its need with this command is unknown" in call(*line, "--model-folder", place).err
+    assert "not a size" in call(*line, "--device-memory", "much", code=2).err
 
 
 def test_a_snapshot_of_the_hubs_client_is_mounted_with_its_blobs(
@@ -140,11 +142,11 @@ def test_a_model_of_the_hub_is_looked_at_where_it_is_kept(
     refs.mkdir()
     (refs / "main").write_text("0" * 40)
     line = ("run", NAME, "--print")
-    assert "it takes 4.0 GiB" in call(*line, "--device-memory", "2GiB", code=3).err
+    assert "it needs 4.0 GiB" in call(*line, "--device-memory", "2GiB", code=3).err
     more = ("--device-memory", "2GiB", "--", "--tensor-parallel-size", "4")
     assert "room" not in call(*line, *more).err
     assert "room" not in call(*line, "--gpus", "none").err
     partly(place)  # vLLM downloads the rest
-    assert "1 of its 2 files of weights are not there" in call(*line).err
+    assert "1 of its 2 weight files are missing" in call(*line).err
     shutil.rmtree(tmp_path / "home")
     assert f"org/small is not in {tmp_path}/home/hub" in call(*line).err

@@ -32,7 +32,7 @@ def test_a_patch_is_a_mod_without_a_name(call: Call, site: Path, here: Path, nam
     (here / name).write_bytes(CHANGE)
     answer = call("check", name, "--target", site)
     assert (answer.code, answer.err) == (0, "")
-    assert "applies: every hunk fits at its stated line" in answer.out
+    assert "applies: every hunk matches at its stated line" in answer.out
     assert "+A = 2" in call("diff", name, "--target", site).out
 
 
@@ -76,7 +76,7 @@ def test_a_folder_outside_of_a_library_is_told_where_it_belongs(
         ("gone.patch", "gone.patch: no such file or folder"),
         ("./gone", "./gone: no such file or folder"),
         ("./empty", "./empty is a folder without a mod.toml"),
-        ("./prose.patch", "./prose.patch:1: there is no change in this file"),
+        ("./prose.patch", "./prose.patch:1: this file contains no diff"),
     ],
 )
 def test_what_is_no_mod_is_said(
@@ -93,7 +93,7 @@ def test_what_goes_into_a_vllm_has_a_name(call: Call, site: Path, here: Path) ->
     (here / "mine.patch").write_bytes(CHANGE)
     answer = call("apply", "mine.patch", "--target", site)
     assert answer.code == 2
-    assert "mine.patch is in no library" in answer.err
+    assert "mine.patch is not in a library" in answer.err
     assert "vllm-mods check mine.patch" in answer.err
 
 
@@ -104,5 +104,5 @@ def test_two_patches_of_one_name_are_not_taken_for_one(call: Call, site: Path, h
         (here / folder / "fix.patch").write_bytes(diff_of("vllm/a.py", "A = 1\n", after))
     answer = call("check", "one/fix.patch", "two/fix.patch", "--target", site)
     assert (answer.code, answer.out) == (2, "")
-    assert "two of these mods are called fix, and a tree holds one of them" in answer.err
+    assert "two of these mods are named fix, and a tree can hold only one of them" in answer.err
     assert call("check", "one/fix.patch", "./one/fix.patch", "--target", site).code == 0

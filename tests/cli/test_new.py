@@ -77,7 +77,7 @@ def test_each_part_is_found_by_its_end_and_its_text(
         "==0.19.1",
         "LicenseRef-unstated",
     )
-    assert "to be said by you, in mod.toml: license" in made.out
+    assert "for you to state in mod.toml: license" in made.out
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_new_file_goes_where_its_neighbours_are(
     )  # fmt: skip
     assert made.code == 0, made.err
     assert (mine / "patches/swift/overlay/vllm/engine/fresh.py").read_bytes() == b"X = 1\n"
-    assert made.json["unknown"] == ["evidence: the log line that shows that its code ran"]
+    assert made.json["unknown"] == ["evidence: a log line that shows that its code ran"]
     assert call("apply", "swift", "--library", mine, "--target", base).code == 0
     assert (base / "vllm/engine/fresh.py").read_text() == "X = 1\n"
     assert (base / "vllm/loader.py").read_text() == FAST
@@ -114,22 +114,20 @@ def test_what_cannot_be_placed_is_refused(
         assert list(mine.iterdir()) == []
 
     refused(named("a/vllm/none.py", "b/vllm/none.py"), "has no such file")
-    refused(named('"a/vllm/loader.py', "b/vllm/loader.py"), "is not closed", 2)
+    refused(named('"a/vllm/loader.py', "b/vllm/loader.py"), "has no closing quote", 2)
     refused(named("a/loader.py", "b/loader.py").decode().encode("utf-16"), "UTF-16", 2)
     refused(named("a/loader.py", "b/loader.py", FAST, LOADER), "its text is not in")
     refused(named("loader.py", "loader.py", "A = 1\n", "A = 3\n"), "its text is not in")
-    refused(
-        b"--- /dev/null\n+++ b/odd.py\n@@ -0,0 +1 @@\n+X = 1\n", "nothing in the diff says where"
-    )
+    refused(b"--- /dev/null\n+++ b/odd.py\n@@ -0,0 +1 @@\n+X = 1\n", "the diff does not say where")
     refused(b"--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ -1,2 +1,2 @@\n-A = 1\n+A = 2\n", "x.diff:3:", 2)
-    refused(b"no diff\n", "there is no change in this file", 2)
+    refused(b"no diff\n", "this file contains no diff", 2)
     refused(
         diff_of("vllm/loader.py", LOADER, LOADER.replace("os.path", "oss.path", 1)),
         "the mod would be unfit",
     )
     (base / "vllm/engine/again.py").write_text(LOADER)
     (base / "vllm/again.py").write_text(LOADER)
-    refused(named("again.py", "again.py"), "may mean any of 2 files")
+    refused(named("again.py", "again.py"), "could be any of 2 files")
 
 
 @pytest.mark.slow
@@ -168,8 +166,8 @@ def test_a_change_that_stands_twice_gets_more_context(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give --from-diff, --from-trees or --record with a command"),
-        (("--from-diff", "x.diff"), "on which vLLM was it made"),
+        ((), "give exactly one of --from-diff, --from-trees and --record with a command"),
+        (("--from-diff", "x.diff"), "no vLLM was named for the diff"),
         (("--from-diff", "none.diff", "--tree", "{base}"), "none.diff cannot be read"),
         (("--from-trees", "{base}", "{base}"), "nothing was changed"),
     ],
@@ -191,8 +189,8 @@ def test_a_name_that_is_taken_or_none_is_refused(
     words = ("--from-diff", patch, "--tree", base, "--library", library)
     taken = call("new", "fast", *words)
     assert taken.code == 3
-    assert "is there already: nothing was written" in taken.err
-    assert f"hint: rm -r {library}/patches/fast, or another name" in taken.err
+    assert "already exists; nothing was written" in taken.err
+    assert f"hint: rm -r {library}/patches/fast, or choose another name" in taken.err
     assert call("new", "Not A Name", *words).code == 2
 
 
@@ -227,7 +225,7 @@ def test_what_the_build_writes_is_no_part_of_a_mod(
         (folder / "vllm/_version.py").write_text(f"__version__ = {text!r}\n")
     made = call("new", "swift", "--from-trees", base, other, "--library", mine)
     assert made.code == 0, made.err
-    assert "left out vllm/_version.py: the build writes it" in made.out
+    assert "left out vllm/_version.py: the build generates it" in made.out
     assert "_version" not in (mine / "patches/swift/0.19/swift.patch").read_text()
 
 
@@ -271,7 +269,7 @@ def test_a_diff_without_context_is_refused_for_that(
     (tmp_path / "x.diff").write_bytes(patch.stdout)
     made = call("new", "x", "--from-diff", tmp_path / "x.diff", "--tree", base, "--library", mine)
     assert made.code == 3
-    assert "no line of context" in made.err
+    assert "no context" in made.err
     assert "git diff -U3" in made.err
     assert list(mine.iterdir()) == []
 

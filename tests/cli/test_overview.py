@@ -44,7 +44,9 @@ def test_the_active_vllm_is_shown_with_its_mods_and_the_next_command(
     bare = call()
     assert bare.code == 0
     assert re.search(
-        rf"^the active environment: vLLM .* \({place}\)\n  no mods are in$", bare.out, re.MULTILINE
+        rf"^the active environment: vLLM .* \({place}\)\n  no mods are applied$",
+        bare.out,
+        re.MULTILINE,
     )
     assert f"hint: vllm-mods suggest MODEL --target {place}" in bare.err
     assert call("apply", "fast").code == 0
@@ -52,7 +54,7 @@ def test_the_active_vllm_is_shown_with_its_mods_and_the_next_command(
     assert f"hint: vllm-mods verify --target {place}" in call().err
     (place / "vllm/loader.py").write_text("edited\n")
     changed = call()
-    assert "fast 1.0.0 (variant a): went in, and is not as it was left" in changed.out
+    assert "fast 1.0.0 (variant a): its files were changed since" in changed.out
     assert "hint: vllm-mods revert --discard-edits" in changed.err
     assert len((changed.out + changed.err).splitlines()) <= 24
 

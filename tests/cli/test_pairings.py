@@ -107,7 +107,7 @@ def test_a_tree_of_another_version_is_told(call: Call, site: Path, paired: Path)
     (paired / "pairings/desk.toml").write_text(PAIRING.format(vllm=">=0.21"))
     answer = call("check", "--pairing", "desk", "--target", site)
     assert answer.code == 0
-    assert answer.err.startswith("note: pairing desk is for vLLM >=0.21; this tree is ")
+    assert answer.err.startswith("note: pairing desk is for vLLM >=0.21, but this tree is ")
 
 
 def test_a_pairing_without_mods_takes_no_default_ones(
@@ -236,7 +236,7 @@ def test_a_file_that_is_there_is_not_overwritten(call: Call, sound: Path, tmp_pa
     out.write_text("mine")
     answer = call("import", sound, "--output", out)
     assert answer.code == 2
-    assert f"{out} is there already" in answer.err
+    assert f"{out} already exists" in answer.err
     assert out.read_text() == "mine"
 
 
@@ -260,8 +260,8 @@ def test_what_is_no_recipe_is_refused(call: Call, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(b"# " * (1 << 18))
     for path, says in (
-        (large, "is no recipe: it has more than 256 KiB"),
-        (binary, "is no recipe: byte 0 is not UTF-8"),
+        (large, "is not a recipe: it has more than 256 KiB"),
+        (binary, "is not a recipe: byte 0 is not UTF-8"),
         (tmp_path / "none", "cannot be read: No such file"),
     ):
         answer = call("import", path)
@@ -291,7 +291,7 @@ def test_a_pairing_is_written_as_a_recipe(call: Call, paired: Path, tmp_path: Pa
     answer = call("export", "desk")
     assert answer.code == 0
     assert "- mods/limit\n- mods/fast\n- mods/tiny\n" in answer.out
-    assert answer.err.count("is not written") == 3
+    assert answer.err.count("does not exist yet") == 3
     path = tmp_path / "r.yaml"
     path.write_text(answer.out)
     there = pairings.parse((paired / "pairings/desk.toml").read_bytes(), "desk")

@@ -178,7 +178,7 @@ TREES = (
 def test_no_answer_depends_on_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With an empty cache, with a full one and with none, with and without what mod.lock knows of the tree."""
     nowhere = tmp_path / "file"
-    nowhere.write_text("a file is no folder\n")
+    nowhere.write_text("a file is not a folder\n")
     mods = [Library().load(name) for name in ("hybrid-int4-fp8", "flashqla")]
     mods += [one._replace(lock=None) for one in mods]
     answers: dict[str, list[tuple[object, ...]]] = {}

@@ -167,7 +167,7 @@ def test_it_has_no_network(record: Callable[..., Answer]) -> None:
         script = f'exec 3<>/dev/tcp/127.0.0.1/{port}; echo "# x" >> "$VLLM_PACKAGE_DIR/a.py"'
         answer = record(script)
         assert answer.code == 3
-        assert "hint: it had no network" in answer.err
+        assert "hint: the command had no network" in answer.err
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_a_patch_that_goes_in_by_half(
     (mine / "half.patch").write_text(FIX + lost)
     answer = record(f"patch -p1 -d {SITE} < half.patch || echo 'in already'")
     assert answer.code == 3
-    assert "a patch went in by half: vllm/loader.py.rej" in answer.err
+    assert "a patch was only partly applied: vllm/loader.py.rej" in answer.err
     assert not (tmp_path / "made").exists()
 
 
@@ -235,7 +235,7 @@ CHANGE = 'echo "# x" >> "$VLLM_PACKAGE_DIR/a.py"'
         ),
         (
             "(exec 3<>/dev/tcp/1.2.3.4/80) 2>/dev/null || true",
-            "something in it reached for the network",
+            "the command tried to use the network",
         ),
         ("nvidia-smi > /dev/null || true", "run.sh:4: `nvidia-smi`"),
         ("pip install -q ./none.whl || true", "run.sh:4: `pip install ./none.whl"),
@@ -337,9 +337,9 @@ def test_packages_beside_vllm(record: Callable[..., Answer], site: Path, tmp_pat
 
 def test_what_it_needs(call: Call, site: Path, mine: Path) -> None:
     for arguments, says in (
-        (["--record", "--tree", site], "one of them"),
-        (["--tree", site, "--", "true"], "one of them"),
-        (["--record", "--", "true"], "on which vLLM"),
+        (["--record", "--tree", site], "give exactly one"),
+        (["--tree", site, "--", "true"], "give exactly one"),
+        (["--record", "--", "true"], "no vLLM was named"),
     ):
         answer = call("new", "x", *arguments)
         assert (answer.code, says in answer.err) == (2, True), answer.err
@@ -357,7 +357,7 @@ def test_a_folder_that_holds_far_more(
     (mine / "b").write_text("")
     answer = record("true")
     assert answer.code == 2
-    assert "run it from a folder that holds what it needs" in answer.err
+    assert "run it from a folder that contains only what it needs" in answer.err
 
 
 @pytest.mark.parametrize("program", ["exit 1", "echo 'not allowed' >&2; exit 1", None])

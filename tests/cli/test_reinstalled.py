@@ -102,7 +102,7 @@ def test_after_a_new_installation_apply_puts_everything_in_again(
     said = call("check", *names, "--target", site, "--json")
     assert said.code == 0
     assert {one["verdict"] for one in said.json["mods"]} <= {"applies", "moved"}
-    assert "was in, and another installation" in call("status", "--target", site).out
+    assert "was undone when" in call("status", "--target", site).out
     assert snapshot(site) == before
     put_right(call, site)
 
@@ -120,8 +120,8 @@ def test_what_was_kept_of_an_installation_that_is_gone_is_set_aside(call: Call, 
     installing.install(site, LATER, "0.20.0")
     answer = call("apply", "fast", "--target", site)
     assert answer.code == 0
-    assert "fast, limit had been undone by another installation of vLLM; " in answer.err
-    assert "what was kept of that is in .vllm-mods.old-1 now" in answer.err
+    assert "fast, limit had been undone when vLLM was installed again; " in answer.err
+    assert "the old originals are now in .vllm-mods.old-1" in answer.err
     assert "limit is not in any more: vllm-mods apply limit --target" in answer.err
     assert bytes_of(site / ".vllm-mods.old-1") == old
     sound(call, site, "fast")
@@ -347,7 +347,7 @@ def test_two_mods_that_exclude_each_other_never_both_go_in(
         before = snapshot(site)
         answer = call("apply", second, "--target", site)
         assert answer.code == 3
-        assert f"{second} does not go together with {first}, which is in" in answer.err
+        assert f"{second} cannot be combined with {first}, which is applied" in answer.err
         assert snapshot(site) == before
         assert call("revert", "--target", site).code == 0
 
@@ -413,7 +413,7 @@ def test_check_reads_the_workspace_that_the_receipt_names(
     (library / "templates/t").mkdir(parents=True)
     (library / "templates/t/template.jinja").write_text("{{ x }}")
     assert call("apply", "chat", "--target", site, "--workspace", tmp_path).code == 0
-    assert "is in already" in call("check", "chat", "--target", site).out
+    assert "already applied" in call("check", "chat", "--target", site).out
     assert call("status", "chat", "--target", site).code == 0
 
 

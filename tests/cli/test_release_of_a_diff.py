@@ -46,7 +46,10 @@ def made(call: Call, shelf: Path, diff: bytes) -> Answer:
 def test_the_newest_release_with_each_hunk_at_its_line_is_taken(call: Call, shelf: Path) -> None:
     answer = made(call, shelf, diff_of("vllm/loader.py", LOADER, FAST))
     assert answer.code == 0, answer.err
-    assert "fix.diff is of pypi:0.19.1: the newest release with each hunk at its line" in answer.err
+    assert (
+        "fix.diff was made on pypi:0.19.1: the newest release where each hunk matches at its line"
+        in answer.err
+    )
     assert Library(".").load("fix").variants[0].vllm == "==0.19.1"
 
 
@@ -62,7 +65,7 @@ def test_a_diff_of_no_release_makes_no_mod(call: Call, shelf: Path) -> None:
 def test_a_diff_of_new_files_alone_tells_no_release(call: Call, shelf: Path) -> None:
     answer = made(call, shelf, b"--- /dev/null\n+++ b/vllm/new.py\n@@ -0,0 +1 @@\n+A = 1\n")
     assert answer.code == 2
-    assert "no line of it was in a file before" in answer.err
+    assert "it adds only new files," in answer.err
 
 
 def test_without_a_tree_the_word_is_named(call: Call, shelf: Path) -> None:

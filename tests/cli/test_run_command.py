@@ -67,7 +67,7 @@ class Docker:
 def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Docker:
     found = Docker(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(found.folder))
-    nobody = mock.Mock(side_effect=TreeError("no docker engine answers"))
+    nobody = mock.Mock(side_effect=TreeError("no docker engine responds"))
     monkeypatch.setattr(Access, "open", nobody)
     return found
 
@@ -96,7 +96,7 @@ def test_run_starts_the_image_of_the_lock(call: Caller, docker: Docker) -> None:
     said = call("run", NAME, "--env-file", "/e", "--", "--max-model-len", 512)
     assert said.out == "small: docker 0123456789ab, http://localhost:8000\n"
     assert said.err.endswith("\nhint: docker logs --follow small\n")
-    assert "note: the command is not checked: no docker engine answers\n" in said.err
+    assert "note: the command is not checked: no docker engine responds\n" in said.err
     tag = f"small:0.19.1-{digest(call)[:12]}"
     rest = (
         "--gpus all --shm-size 16g --publish 8000:8000 --volume /hub:/root/.cache/huggingface "
@@ -122,11 +122,11 @@ def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
     call: Caller, docker: Docker
 ) -> None:
     gone = call("run", NAME, code=2)
-    assert "docker: no image small:0.19.1-" in gone.err
+    assert "docker: image small:0.19.1-" in gone.err
     assert gone.err.endswith("hint: vllm-mods build small\n")
     for lock in (None, "sha256:other"):
         docker.image(lock)
-        assert "it is not of this lock" in call("run", NAME, code=3).err
+        assert "was built from another lock" in call("run", NAME, code=3).err
     assert not [line for line in docker.calls if line.startswith("run")]
 
 
@@ -139,10 +139,13 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
         said = call("run", NAME, "--port", port, "--wait")
         assert said.out.splitlines()[1:] == [
             "patching: its code ran: patched 7",
-            "writing: a log does not tell; its manifest names no evidence",
+            "writing: a log cannot show it; its manifest names no evidence",
         ]
         docker.container(log="")
-        assert "patching: no word of it" in call("run", NAME, "--port", port, "--wait", code=1).out
+        assert (
+            "patching: the log does not mention it"
+            in call("run", NAME, "--port", port, "--wait", code=1).out
+        )
 
 
 @pytest.mark.slow
@@ -150,7 +153,7 @@ def test_wait_says_why_a_container_ended(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
     docker.container(running=False, log="RuntimeError: no GPU\n")
     said = call("run", NAME, "--port", 1, "--wait", code=1)
-    assert "small ended before it served. The end of its log:\nRuntimeError: no GPU" in said.err
+    assert "small ended before it served; the end of its log:\nRuntimeError: no GPU" in said.err
 
 
 @pytest.mark.slow
@@ -158,7 +161,7 @@ def test_wait_has_an_end(call: Caller, docker: Docker, monkeypatch: pytest.Monke
     monkeypatch.setattr(limits, "START_SECONDS", limits.Limit(0, "seconds", "x"))
     docker.image(f"sha256:{digest(call)}")
     docker.container()
-    assert "has not served within 0 seconds" in call("run", NAME, "--port", 1, "--wait", code=1).err
+    assert "did not serve within 0 seconds" in call("run", NAME, "--port", 1, "--wait", code=1).err
 
 
 @pytest.mark.slow
@@ -179,7 +182,7 @@ def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> No
         call("export", NAME, "--format", "compose", "--image", "mine:1").out
     )
     used = call("export", NAME, "--port", 80, code=2)
-    assert "--port says how a container is started, and a recipe or a mod does not" in used.err
+    assert "--port sets how a container starts; recipes and mods have no such setting" in used.err
 
 
 @pytest.mark.slow

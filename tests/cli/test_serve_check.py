@@ -263,16 +263,16 @@ def test_a_release_that_cannot_be_read_fails_its_own_row(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "name a pairing or give --command"),
-        (("desk", "--command", "vllm serve m"), "one of them"),
+        ((), "give either a pairing or --command"),
+        (("desk", "--command", "vllm serve m"), "give either a pairing"),
         (("nothing",), "no pairing named `nothing`"),
         (("--command", "vllm serve m"), "no tree is named"),
-        (("--command", "vllm bench m", "--target", "TREE"), "not a command that serves"),
-        (("--command", "vllm serve 'm", "--target", "TREE"), "not one that bash reads"),
+        (("--command", "vllm bench m", "--target", "TREE"), "not start a server: it has"),
+        (("--command", "vllm serve 'm", "--target", "TREE"), "bash cannot read"),
         (("--command", " ", "--target", "TREE"), "empty"),
         (("--command", "vllm serve m", "--vllm", "new"), "new"),
         (("--command", "vllm serve m", "--vllm", ">=0.19", "--target", "TREE"), "give one"),
-        (("--command", "vllm serve m", "--vllm", ">9"), "no release of vLLM is in >9"),
+        (("--command", "vllm serve m", "--vllm", ">9"), ">9 contains no release of vLLM"),
     ],
 )
 def test_a_wrong_call_is_usage(
@@ -320,7 +320,7 @@ def test_a_mod_that_no_library_has_is_said_and_the_rest_is_checked(
     place.write_text(text.replace("[defaults]", 'templates = ["gone"]\n[defaults]'))
     answer = call("serve-check", "desk", "--target", tree)
     assert answer.code == 0
-    assert "wide: was not looked at: " in " ".join(answer.out.split())
+    assert "wide: was not checked: " in " ".join(answer.out.split())
     assert "gone: was not looked at" in " ".join(answer.out.split())
     place.write_text(text.replace("--gdn triton", "--of-the-mod 1 --batch x"))
     answer = call("serve-check", "desk", "--target", tree, "--json")

@@ -48,7 +48,7 @@ def test_a_hybrid_checkpoint_needs_its_mod_and_has_a_pairing(call: Call, tmp_pat
     assert all("lacks hybrid-int4-fp8" in one["why"] for one in others)
     text = call("suggest", hybrid(tmp_path)).out
     assert "without it vLLM fails: KeyError" in text
-    assert "  qwen3.5-122b-hybrid: for this very model\n" in text
+    assert "  qwen3.5-122b-hybrid: for this model\n" in text
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_suggest_says_whether_what_is_needed_goes_into_a_tree(
 def test_nothing_is_for_a_model_of_another_kind(call: Call, tmp_path: Path) -> None:
     said = call("suggest", plain(tmp_path))
     assert said.code == 0
-    assert "mods         none is for it\n" in said.out
+    assert "mods         none is meant for it\n" in said.out
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_check_holds_mods_against_a_model(
     manifest = library / "patches/fast/mod.toml"
     manifest.write_text(manifest.read_text() + WHEN)
     good = call("check", "fast", "limit", "--model", hybrid(tmp_path), "--target", site)
-    assert (good.code, "what the mods are for" in good.out) == (0, True)
+    assert (good.code, "what the mods are meant for" in good.out) == (0, True)
     bad = call("check", "fast", "limit", "--model", plain(tmp_path), "--target", site, "--json")
     assert bad.code == 1
     assert bad.json["ok"] is False
@@ -101,10 +101,10 @@ def test_check_holds_mods_against_a_model(
         "check", "fast", "--model", plain(tmp_path), "--target", site, "--format", "github"
     )
     assert shown.code == 1
-    assert "title=fast 1.0.0%3A model::it is not for this model: " in shown.out
+    assert "title=fast 1.0.0%3A model::the mod is not meant for this model: " in shown.out
     said = call("check", "fast", "--model", plain(tmp_path), "--target", site)
     assert (
-        "fast is not for it: config.json has 'llama' for model_type, and it is for 'qwen3_5_moe'"
+        "fast is not meant for it: config.json has 'llama' for model_type, and the mod needs 'qwen3_5_moe'"
         in said.out
     )
     assert said.err.endswith(f"hint: vllm-mods suggest {tmp_path}/plain\n")
@@ -156,17 +156,20 @@ def test_lock_writes_down_what_the_model_was(locking: Caller, tmp_path: Path) ->
 def test_lock_refuses_a_model_that_its_mods_are_not_for(locking: Caller, tmp_path: Path) -> None:
     serve(locking, plain(tmp_path))
     said = locking("lock", NAME, "--base", locking.base, code=3)
-    assert "is not what its mods are for\n  patching: config.json has 'llama'" in said.err
+    assert "\n  patching: config.json has 'llama'" in said.err
     assert not locking.lock.exists()
 
 
 @pytest.mark.slow
 def test_lock_says_where_nobody_could_look_at_the_model(locking: Caller) -> None:
     said = locking("lock", NAME, "--base", locking.base)
-    assert "nobody looked whether the mods are for org/small: " in said.err
+    assert "not checked whether the mods are meant for org/small: " in said.err
     assert "checkpoint" not in json.loads(locking.lock.read_bytes())
     serve(locking, "/models/not-here")
-    assert "/models/not-here is not here" in locking("lock", NAME, "--base", locking.base).err
+    assert (
+        "/models/not-here is not on this machine"
+        in locking("lock", NAME, "--base", locking.base).err
+    )
 
 
 @pytest.mark.slow

@@ -61,7 +61,7 @@ def test_a_page_of_a_matrix_says_from_when_on_clients_work(
     page = tmp_path / "page.html"
     call("matrix", "talk", "--tree", site, "--jobs", 1, "--format", "html", "--output", page)
     assert "<b>talk</b>: Codex: works from vLLM 0.21.0 on" in page.read_text()
-    assert "<b>talk</b>: OpenCode: works on no release that was asked" in page.read_text()
+    assert "<b>talk</b>: OpenCode: works on none of these releases" in page.read_text()
 
 
 @pytest.mark.usefixtures("small")
@@ -90,7 +90,7 @@ def test_of_a_text_that_nobody_asked_about_nothing_is_said(call: Call, small: Pa
     answer = call("template", "clients", "small")
     assert (answer.code, answer.out) == (
         0,
-        "small\n  nothing is known of its text: --target TREE asks a vLLM\n",
+        "small\n  the table has no entry for its text: --target TREE asks a vLLM\n",
     )
 
 
@@ -143,12 +143,12 @@ def test_what_clients_lose_is_said_with_the_release_from_which_on_they_do_not(
         "Codex: refused, turn 2: no; works from vLLM 0.21.0 on",
     )
     assert clients_of_templates.client_notes(own, template, "0.21.0") == (
-        "OpenCode: lost, turn 1: the tool is not in the prompt; works on no release that was asked",
+        "OpenCode: lost, turn 1: the tool is not in the prompt; works on none of these releases",
     )
     assert clients_of_templates.client_notes(own, template, "0.22.0") == ()
     assert clients_of_templates.client_notes(own, template, None) == (
         "Codex: works from vLLM 0.21.0 on",
-        "OpenCode: works on no release that was asked",
+        "OpenCode: works on none of these releases",
     )
 
 
@@ -156,4 +156,4 @@ def test_what_is_asked_has_to_be_said(call: Call) -> None:
     answer = call("template", "clients", "--update")
     assert (answer.code, "--update writes the table of all" in answer.err) == (2, True)
     answer = call("template", "clients", "--vllm", ">=0.20", "--target", "x")
-    assert (answer.code, "both say which vLLM is meant" in answer.err) == (2, True)
+    assert (answer.code, "both name the vLLM" in answer.err) == (2, True)

@@ -94,7 +94,7 @@ def test_a_base_built_anew_gets_the_layer_anew(call: Caller, tmp_path: Path) -> 
     # Once more, and there is nothing to do.
     kept = files(call)
     assert json.loads(upgrade(call, tmp_path, "--json", where="anew"))["changed"] is False
-    assert upgrade(call, tmp_path, where="anew").endswith("as it is now: nothing moved\n")
+    assert upgrade(call, tmp_path, where="anew").endswith("nothing changed\n")
     assert files(call) == kept
 
 
@@ -103,9 +103,9 @@ def test_a_base_built_anew_gets_the_layer_anew(call: Caller, tmp_path: Path) -> 
     ("a", "to", "said"),
     [
         (b"A = 3\n", "0.20.0", "hint: vllm-mods port patching --to pypi:0.20.0\n"),
-        (b"A = 3\n", "0.20.0", "pairing small and its lock are as they were"),
-        (b"A = 1\n", "0.22.0", "has vLLM 0.20.0, and --to says 0.22.0; nothing was changed"),
-        (b"A = 1\n", None, "has vLLM 0.20.0, and its lock has 0.19.1; nothing was changed"),
+        (b"A = 3\n", "0.20.0", "pairing small and its lock are unchanged"),
+        (b"A = 1\n", "0.22.0", "has vLLM 0.20.0, but --to says 0.22.0; nothing was changed"),
+        (b"A = 1\n", None, "has vLLM 0.20.0, but its lock has 0.19.1; nothing was changed"),
     ],
 )
 def test_a_refusal_leaves_pairing_and_lock_as_they_were(
@@ -128,7 +128,7 @@ def test_a_command_that_the_release_would_not_take_moves_nothing(
     place.write_text(place.read_text().replace("small.jinja", "small.jinja --dtyp2 auto"))
     before = files(call)
     refused = upgrade(call, tmp_path, "--to", "0.20.0", where="takes", code=3)
-    assert "vLLM 0.20.0 would not take the command of pairing small\n  --dtyp2" in refused
+    assert "vLLM 0.20.0 would reject the command of pairing small\n  --dtyp2" in refused
     assert files(call) == before
 
 
@@ -137,7 +137,7 @@ def test_a_command_that_the_release_would_not_take_moves_nothing(
     [
         ("me/base:v0.19.1-cu129", ("--to", "soon"), "--to soon: not a version"),
         ("me/base:nightly", ("--to", "0.20.0"), "hint: vllm-mods upgrade small --to 0.20.0 --base REF"),
-        ("me:19/v0.19.1", ("--to", "0.20.0"), "the tag of me:19/v0.19.1 does not say"),
+        ("me:19/v0.19.1", ("--to", "0.20.0"), "the tag of me:19/v0.19.1 does not contain"),
     ],
 )  # fmt: skip
 def test_usage(call: Caller, old: str, arguments: tuple[str, ...], said: str) -> None:
@@ -151,7 +151,7 @@ def test_usage(call: Caller, old: str, arguments: tuple[str, ...], said: str) ->
 def test_a_bundled_pairing_is_not_written_to(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vllm_mods.library.catalog.is_checkout", lambda: False)
     wrong = call("upgrade", "qwen3.5-122b-hybrid", "--to", "0.22.0", code=2).err
-    assert "is a part of the installation: nothing was written" in wrong
+    assert "is not changed; nothing was written" in wrong
     assert 'name = "my-qwen3.5-122b-hybrid"' in wrong
 
 

@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     Call = Callable[..., Answer]
 
 WHOSE_LOG = (
-    "whose log? name --container or --log, one of them",
+    "no log was named: give either --container or --log",
     "docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
 )
 ONE_OF_NEW = (
-    "give --from-diff, --from-trees or --record with a command, one of them",
+    "give exactly one of --from-diff, --from-trees and --record with a command",
     "vllm-mods new --help",
 )
-IMAGE_OF_NEW = ("--image is for --record, in place of --tree", "--record --image REF")
-ONE_OF_PORT = ("give one of --to, --continue and --abort", "vllm-mods port fast --to TREE")
+IMAGE_OF_NEW = ("--image replaces --tree, and needs --record", "--record --image REF")
+ONE_OF_PORT = ("give exactly one of --to, --continue and --abort", "vllm-mods port fast --to TREE")
 FOR_MODS = (
-    "it.yaml is no mod, and --tree, --image, --with, --summary, --license and --vllm are for mods",
-    "a mod is a folder or a zip with a run.sh; of a Dockerfile's image: vllm-mods new NAME --from-trees image:BASE image:BUILT",
+    "--tree, --image, --with, --summary, --license and --vllm are for mods, and it.yaml is not a mod",
+    "a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT",
 )
 FOR_RECIPES = (
-    "library/patches/fast is a mod, and --output and --mod are for recipes",
+    "--output and --mod are for recipes, and library/patches/fast is a mod",
     "--library DIR writes a mod to DIR/patches/NAME",
 )
 PARSERS = (
-    "--parsers runs code of --target: both or neither",
+    "--parsers runs code of --target: give both or neither",
     "vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
 )
 KWARGS = """--chat-template-kwargs '{"enable_thinking": false}'"""
@@ -55,8 +55,8 @@ CASES: list[tuple[str, str, str]] = [
     ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la none"),
     (
         "check --json --format github --target site",
-        "--json and --format github are two answers, and stdout has room for one",
-        "take one of them away",
+        "--json and --format github both print to stdout; only one of them can",
+        "drop one of them",
     ),
     ("new x", *ONE_OF_NEW),
     ("new x --from-diff it.yaml --record -- true", *ONE_OF_NEW),
@@ -66,15 +66,15 @@ CASES: list[tuple[str, str, str]] = [
     ("new x --record --image y --tree site -- true", *IMAGE_OF_NEW),
     (
         "new x --from-diff it.yaml",
-        "on which vLLM was it made, or is it to be run?",
-        "--tree TREE; of a diff --tree auto finds the release",
+        "no vLLM was named for the diff or the command",
+        "--tree TREE; for a diff, --tree auto finds the release",
     ),
     ("port fast", *ONE_OF_PORT),
     ("port fast --continue --abort", *ONE_OF_PORT),
     ("port fast --to site --abort", *ONE_OF_PORT),
     (
         "import it.yaml --fetch --offline",
-        "--fetch takes from the network, and --offline forbids it",
+        "--fetch needs the network, which --offline forbids",
         "give one",
     ),
     *(
@@ -85,7 +85,7 @@ CASES: list[tuple[str, str, str]] = [
     ("import library/patches/fast --mod x=y", *FOR_RECIPES),
     (
         "import it.yaml --output x --library y",
-        "--output and --library both say where the pairing goes",
+        "--output and --library both name the place for the pairing",
         "give one",
     ),
     *(
@@ -115,23 +115,23 @@ CASES: list[tuple[str, str, str]] = [
         "none cannot be read: No such file or directory",
         "vllm-mods template render t.jinja FILE",
     ),
-    ("export fast", "a mod becomes a folder: where?", "--output mods/fast"),
+    ("export fast", "a mod is exported as a folder: name it with --output", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",
-        "--shm-size says how a container is started, and a recipe or a mod does not",
+        "--shm-size sets how a container starts; recipes and mods have no such setting",
         "--format compose",
     ),
     (
         "export none --json",
-        "--json is for mods, and there is no mod `none`",
+        "--json needs a mod, and there is no mod named `none`",
         "vllm-mods list",
     ),
     (
         "explain aplies",
-        "aplies is no verdict, exit code, kind of error or code of a finding; the first three are: ",
+        "aplies is not a verdict, exit code, kind of error or code of a finding; the first three are: ",
         "vllm-mods explain applies",
     ),
-    ("explain zzzz", "zzzz is no verdict, ", "vllm-mods explain applies"),
+    ("explain zzzz", "zzzz is not a verdict, ", "vllm-mods explain applies"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),
     ("matrix --jobs 0", "Invalid value for '--jobs': 0 is not in the range x>=1.", "vllm-mods matrix --help"),
@@ -173,7 +173,7 @@ def test_a_name_of_a_mod_and_of_a_pairing_is_refused(call: Call, library: Path) 
     exported = call("export", "fast", "--output", "x")
     assert (exported.code, exported.err) == (
         2,
-        "error: there are a mod and a pairing named `fast`: which one is meant?\n\nhint: rename one of them\n",
+        "error: `fast` is the name of both a mod and a pairing\n\nhint: rename one of them\n",
     )
 
 
@@ -185,7 +185,7 @@ def test_a_source_date_epoch_that_is_no_number_is_refused(
     with pytest.raises(UsageError) as caught:
         options.read_source_date_epoch()
     assert caught.value.message == (
-        f"SOURCE_DATE_EPOCH is {text!r}, and it must be seconds since 1970"
+        f"SOURCE_DATE_EPOCH is {text!r}; it must be a number of seconds since 1970"
     )
     assert caught.value.hint == "SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)"
 
@@ -228,7 +228,7 @@ def test_an_exported_mod_is_told_with_its_files(
     )
     assert answer.json == {"schema": 1, "mod": "fast", "folder": "out", "files": files}
     words = call("export", "fast", "--output", "more").out
-    assert words == f"wrote more: {len(files)} files; a recipe names it as more\n"
+    assert words == f"wrote more: {len(files)} files; recipes refer to it as more\n"
 
 
 def test_libraries_that_were_fetched_are_named(
@@ -239,7 +239,7 @@ def test_libraries_that_were_fetched_are_named(
     answer = call("sync", "--fetch", "--json")
     project = {"project": f"{tmp_path}/vllm-mods.toml", "libraries": []}
     assert (answer.code, answer.json) == (0, {"schema": 1, **project})
-    assert call("sync", "--fetch").out == "here, as they are locked: no library is named\n"
+    assert call("sync", "--fetch").out == "fetched at their locked versions: no library is named\n"
 
 
 def test_json_is_laid_out_for_people_too(call: Call) -> None:
@@ -260,7 +260,7 @@ def test_a_library_is_put_in_order_for_who_writes_to_it_alone(library: Path) -> 
 # --- what a lock that was written, says ---------------------------------------------------------
 
 
-WAS_OF = "note: the mod.lock that was there was of another mod:"
+WAS_OF = "note: the previous mod.lock was of another mod:"
 
 
 @pytest.mark.parametrize(
@@ -270,11 +270,11 @@ WAS_OF = "note: the mod.lock that was there was of another mod:"
         ({"kept": ("1",)}, "note: kept as before: 1 release\n"),
         (
             {"why": "was of an older form"},
-            "note: the mod.lock that was there was of an older form: nothing of it is kept\n",
+            "note: the previous mod.lock was of an older form: none of its entries is kept\n",
         ),
         (
             {"why": "was of another mod", "lost": ("0.19.0", "0.20.0")},
-            f"{WAS_OF} what it said of 0.19.0, 0.20.0 is gone\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock\n",
+            f"{WAS_OF} its entries for 0.19.0, 0.20.0 were removed\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock\n",
         ),
     ],
 )

@@ -47,8 +47,8 @@ def settings(call: Caller, tmp_path: Path, name: str) -> Any:
 def test_an_image_serves_with_what_its_mods_bring(call: Caller, tmp_path: Path) -> None:
     says(call, '[serve]\nargs = ["--quiet"]\n[env]\nVLLM_LEVEL = "low"\n')
     said = call("lock", NAME, "--base", call.base)
-    assert "patching brings VLLM_LEVEL=low, which the pairing takes over" in said.err
-    assert "patching brings --quiet, which the pairing takes over" in said.err
+    assert "patching sets VLLM_LEVEL=low, and the pairing uses it" in said.err
+    assert "patching sets --quiet, and the pairing uses it" in said.err
     found = settings(call, tmp_path, "made")
     assert "VLLM_LEVEL=low" in found["Env"]
     assert found["Entrypoint"][2:5] == ["org/small", "--quiet", "--chat-template"]
@@ -57,7 +57,7 @@ def test_an_image_serves_with_what_its_mods_bring(call: Caller, tmp_path: Path) 
     assert "VLLM_LEVEL: low" in recipe
     assert "vllm serve org/small --quiet --chat-template small.jinja" in recipe
     checked = call("serve-check", NAME, "--target", f"image:{call.base}").out
-    assert "VLLM_LEVEL=low, which the pairing takes over" in checked
+    assert "VLLM_LEVEL=low, and the pairing uses it" in checked
     assert "mod-flag-absent" not in checked
 
 
@@ -68,12 +68,12 @@ def test_two_mods_that_do_not_agree_refuse_the_lock_and_the_pairing_settles_it(
     says(call, '[env]\nVLLM_LEVEL = "low"\n')
     says(call, '[env]\nVLLM_LEVEL = "high"\n', "writing")
     refused = call("lock", NAME, "--base", call.base, code=2)
-    assert "`patching` brings VLLM_LEVEL=low and `writing` brings VLLM_LEVEL=high" in refused.err
+    assert "`patching` sets VLLM_LEVEL=low and `writing` sets VLLM_LEVEL=high" in refused.err
     assert not call.lock.exists()
     place = call.library / f"pairings/{NAME}.toml"
     place.write_text(place.read_text() + '[env]\nVLLM_LEVEL = "high"\n')
     said = call("lock", NAME, "--base", call.base)
-    assert "patching brings VLLM_LEVEL=low, and the pairing's own VLLM_LEVEL=high stays" in said.err
+    assert "patching sets VLLM_LEVEL=low, but the pairing keeps its own VLLM_LEVEL=high" in said.err
     assert "VLLM_LEVEL=high" in settings(call, tmp_path, "made")["Env"]
 
 
@@ -82,8 +82,8 @@ def test_apply_prints_what_to_serve_with(call: Caller, tmp_path: Path) -> None:
     files = {**small_site.FILES, "vllm/a.py": b"A = 1\n"}
     site = small_site.build(tmp_path / "own", files)
     exported = call("export", "patching", "--output", tmp_path / "out")
-    assert "put it under the recipe's env" in exported.err
-    assert "patching needs --quiet: put it into the recipe's command" in exported.err
+    assert "add it to `env` in the recipe" in exported.err
+    assert "patching needs --quiet: add it to the recipe's command" in exported.err
     alone = call("apply", "patching", "--target", site)
     assert "serve with (patching): VLLM_LEVEL='a b' --quiet" in alone.out
     script = json.loads(call("apply", "--pairing", NAME, "--target", site, "--json").out)["serve"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vllm_mods.base.tree import Tree
     from vllm_mods.diagnosis.diagnosis import Examined
 
-AGAIN = "install the very build of vLLM 0.19.1 again, from where it came: an index has another one"
+AGAIN = "reinstall this exact build of vLLM 0.19.1 from its source: an index has a different one"
 CODE = {"vllm/__init__.py": b"A = 1\n"}
 
 
@@ -61,7 +61,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_three_files_are_named_and_the_others_counted(few: tuple[str, ...], message: str) -> None:
     rows = b"".join(row(f"vllm/{name}.py", b"") for name in few) + row("vllm/__init__.py", b"")
     _, troubles = look(Distributed(CODE | {RECORD: rows}))
-    expected = f"{message}listed in vllm-0.19.1.dist-info and not there"
+    expected = f"{message}listed in vllm-0.19.1.dist-info but missing"
     assert troubles == (Trouble(FindingCode.LOST, expected, AGAIN),)
 
 
@@ -78,19 +78,19 @@ def test_what_is_not_as_listed_is_told_by_kind_and_notes_come_last(
     assert look(FolderTree(str(site)))[1] == (
         Trouble(
             FindingCode.EDITED,
-            f"vllm/__init__.py: not as {by} lists: edited, or of another tool",
+            f"vllm/__init__.py: differs from {by}: edited, or written by another tool",
             AGAIN,
         ),
-        Trouble(FindingCode.LOST, f"vllm/b.py: listed in {by} and not there", AGAIN),
+        Trouble(FindingCode.LOST, f"vllm/b.py: listed in {by} but missing", AGAIN),
         Trouble(
             FindingCode.LINKS,
-            "vllm/a.py: a symbolic link, which is not followed: others may share the file",
+            "vllm/a.py: a symbolic link, which vllm-mods does not follow: other environments may share the file",
             AGAIN,
         ),
         Trouble(
             FindingCode.UNLISTED,
             f"vllm/x.py.rej, vllm/y.py.bak, vllm/z.py: not in {by}: "
-            "added, left by `patch`, or of another version",
+            "added, left by `patch`, or from another version",
             level=Level.NOTE,
         ),
     )
@@ -143,10 +143,8 @@ def test_what_several_files_import_has_to_be_there_where_nothing_lists_them() ->
         "vllm/gone.pyc": b"",
     }
     target, troubles = look(MemoryTree(files))
-    lost = "vllm/gone.py, vllm/gone/deep.py: imported by several files of vllm/, and not there"
-    unknown = (
-        "nothing lists the files of this tree: whether one is missing or edited cannot be told"
-    )
+    lost = "vllm/gone.py, vllm/gone/deep.py: missing, although several files of vllm/ import it"
+    unknown = "this tree has no list of files (RECORD), so missing or edited files cannot be found"
     assert troubles == (
         Trouble(FindingCode.LOST, lost, AGAIN),
         Trouble(FindingCode.NO_LIST, unknown, level=Level.NOTE),
@@ -156,7 +154,7 @@ def test_what_several_files_import_has_to_be_there_where_nothing_lists_them() ->
 
 
 def test_a_tree_with_no_code_is_no_vllm() -> None:
-    message = "vllm/__init__.py is empty: this is no vLLM, or what is left of one"
+    message = "vllm/__init__.py is empty: this is not a complete vLLM"
     trouble = Trouble(FindingCode.NO_VLLM, message, AGAIN)
     assert look(MemoryTree({"vllm/__init__.py": b""}))[1][0] == trouble
     rows = row("vllm/__init__.py", b"")
@@ -234,7 +232,7 @@ def test_when_a_disk_is_full(
     room = os.statvfs_result((1, 4 << 20, 9, 9, blocks, files[0], 9, files[1], 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _path: room)
     message = (
-        f"{site} lies on a disk with {blocks * 4.194304:.1f} MB left, or no room for more files"
+        f"{site} is on a disk with {blocks * 4.194304:.1f} MB left, or without room for more files"
     )
     trouble = Trouble(FindingCode.DISK_FULL, message, f"df -h {site}; df -i {site}")
     assert look(FolderTree(str(site)))[1] == ((trouble,) if full else ())
@@ -246,8 +244,8 @@ def test_another_vllm_that_python_would_take_is_named(
     first = tmp_path / "an other"
     shutil.copytree(site, first)
     monkeypatch.setattr(sys, "path", [str(first), str(site)])
-    message = f"Python would take the vLLM in {first} for the one in {site}"
-    hint = f"vllm-mods doctor --target '{first}', or take that one away"
+    message = f"Python would import the vLLM in {first} instead of the one in {site}"
+    hint = f"vllm-mods doctor --target '{first}', or remove that one"
     assert look(FolderTree(str(site)))[1] == (Trouble(FindingCode.SHADOWED, message, hint),)
 
 
@@ -257,10 +255,10 @@ def test_a_process_with_the_old_code_is_named_and_what_to_do(
     old = search.Process(7, "serve", "/x/vllm/_C.so")
     monkeypatch.setattr(search, "stale_processes", lambda root: [old] if root == str(site) else [])
     message = (
-        "process 7 (serve) started before the mods went in and has loaded /x/vllm/_C.so: "
+        "process 7 (serve) started before the mods were applied and has loaded /x/vllm/_C.so: "
         "it runs the old code"
     )
-    trouble = Trouble(FindingCode.OLD_CODE_RUNS, message, "start it again")
+    trouble = Trouble(FindingCode.OLD_CODE_RUNS, message, "restart it")
     assert look(FolderTree(str(site)))[1] == (trouble,)
 
 

@@ -139,7 +139,7 @@ def docker_small(
 
 @pytest.fixture(scope="session")
 def real_base(python_layer: bytes, tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """Return a base with a real vLLM release, its files as the sdist has them (marker: network)."""
+    """Return use a base with a real vLLM release, its files as the sdist has them (marker: network)."""
     from vllm_mods.trees.archive import TarArchive
     from vllm_mods.trees.release import Releases
 

@@ -225,7 +225,7 @@ def test_a_registry_gives_what_went_in(
     assert again.manifest == base.manifest
     with pytest.raises(TreeError, match="has no such image"):
         open_base(f"registry:{registry.host}/some/none:1")
-    with pytest.raises(TreeError, match="cannot be asked offline"):
+    with pytest.raises(TreeError, match="cannot be read with --offline"):
         open_base(pinned, offline=True)
 
 

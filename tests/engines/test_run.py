@@ -82,6 +82,9 @@ def test_what_does_not_start_leaves_no_container(tool: Tool, dockerd: Engine) ->
     tool(*run, "--gpus", "none")
     taken = tool(*run, "--gpus", "none", code=2).stderr
     assert taken.startswith("note: ")
-    assert "docker has a container small; nothing was started\n\nhint: docker stop small" in taken
+    assert (
+        "docker already has a container small; nothing was started\n\nhint: docker stop small"
+        in taken
+    )
     assert "Up" in dockerd("ps", "--filter", "name=small", "--format", "{{.Status}}")
     dockerd("rm", "--force", "small")

@@ -97,7 +97,7 @@ def test_an_index_in_a_registry_is_an_index_out(
     tool("image", "verify", f"registry:{ref}", "--lock", tool.lock())
     # One of them alone is the same image, and does not take the index's place.
     alone = tool(*build, "--platform", names[0], code=3)
-    assert "a tag is not moved" in alone.stderr
+    assert "vllm-mods does not move a tag;" in alone.stderr
     dockerd("pull", "-q", ref)
     image = made["platforms"][names[0]]["image"]
     assert dockerd("image", "inspect", "--format", "{{.Id}}", ref) == image
@@ -111,6 +111,6 @@ def test_an_index_in_a_registry_is_an_index_out(
     said = tool("build", "small", "--base", known, "--output", f"registry:{ref}-2", code=2).stderr
     assert f"docker has one of them of {known}" in said
     said = tool("lock", "small", "--base", known, "--platform", names[1], code=2).stderr
-    assert f"it is for {names[0]}, not for {names[1]}" in said
+    assert f"it is for {names[0]}, not {names[1]}" in said
     assert "hint: docker pull --platform" in said
     dockerd("rmi", "-f", known)

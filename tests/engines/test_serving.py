@@ -210,7 +210,7 @@ def test_run_refuses_what_the_vllm_in_the_image_would_not_take(
     try:
         refused = tool(*call, "--of-a-mood", "x", code=3).stderr
         assert (
-            "would not take the command of pairing small\n  --of-a-mood: vLLM 0.19.1 has no"
+            "would reject the command of pairing small\n  --of-a-mood: vLLM 0.19.1 has no"
             in refused
         )
         assert "did you mean --of-a-mod?" in refused
@@ -242,7 +242,7 @@ def test_podman_runs_the_pairing(buildah: Engine, serving_archive: Path, mods: P
 
 TAMPERED = {
     'ENTRYPOINT ["/evil"]': 'the setting Entrypoint is ["/evil"]',
-    "ENV PYTHONPATH=/evil": "the environment's PYTHONPATH is /evil, and the lock makes it not there",
+    "ENV PYTHONPATH=/evil": "the environment's PYTHONPATH is /evil, and the lock says not there",
     "LABEL vllm-mods.model=org/evil": "the label vllm-mods.model is org/evil",
     "HEALTHCHECK NONE": "the setting Healthcheck is {",
     "USER nobody": "the setting User is nobody",

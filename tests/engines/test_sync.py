@@ -184,7 +184,7 @@ def test_what_is_newer_is_taken_when_asked_for_and_what_is_removed_leaves_nothin
     file.write_text(file.read_text().replace('rev = "1"', 'rev = "2"'))
     assert "vllm-mods update bob" in tool("sync", "--target", site, code=2).stderr
     assert re.search(r"fast 2\.0\.0 \(\w+\) → 2\.1\.0 \(\w+\)", tool("update", "bob").stdout)
-    assert "fast 2.1.0 is renewed" in tool("sync", "--target", site).stdout
+    assert "fast 2.1.0 updated" in tool("sync", "--target", site).stdout
     assert (site / "vllm/fast.py").read_text() == "X = 3\n"
     for name in ("alice", "bob"):
         tool("remove", name)

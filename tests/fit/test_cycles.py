@@ -29,7 +29,7 @@ def test_a_cycle_in_which_every_module_asks_for_what_is_not_there_yet_is_an_erro
     assert (code, level) == ("fit-import", Level.ERROR)
     assert "vllm/one.py -> vllm/two.py -> vllm/three.py: vllm/three.py:1 asks" in message
     assert message.startswith("vllm/one.py:2: ")
-    assert "vllm.one for A, which is not defined yet" in message
+    assert "vllm.one for A, which is not defined at that point" in message
 
 
 def test_a_cycle_that_only_one_beginning_is_stuck_in_is_a_note() -> None:
@@ -95,7 +95,7 @@ def packed(new: str, two: str, package: str = "") -> list[str]:
 ASKS = "from vllm.pack.one import A\n\n\nclass B: ...\n"
 CYCLE = (
     "2: a cycle of imports, vllm/pack/one.py -> vllm/pack/two.py: vllm/pack/two.py:1 asks "
-    "vllm.pack.one for A, which is not defined yet"
+    "vllm.pack.one for A, which is not defined at that point"
 )
 
 
@@ -128,7 +128,7 @@ def test_a_cycle_in_a_package(new: str, two: str, level: str) -> None:
 def test_a_cycle_through_the_package_itself() -> None:
     message = (
         "error 2: a cycle of imports, vllm/pack/one.py -> vllm/pack/__init__.py -> vllm/pack/two.py: "
-        "vllm/pack/one.py:2 asks vllm.pack for B, which is not defined yet"
+        "vllm/pack/one.py:2 asks vllm.pack for B, which is not defined at that point"
     )
     shown = "from vllm.pack.two import B\n"
     assert packed("from vllm.pack import B", ASKS, shown) == [message]

@@ -16,7 +16,7 @@ ONLY_HERE = b"(a): int = 1\n"
 def test_what_this_python_takes_and_libcst_does_not_is_said() -> None:
     (found,) = syntax.syntax_problems("a.py", b"", ONLY_HERE, (3, 10))
     assert isinstance(found, Doubt)
-    assert "takes it, and LibCST, the second reader, does not: line 1" in found.why
+    assert "accepts it, but LibCST, the second parser, does not: line 1" in found.why
 
 
 def test_what_the_patch_left_alone_is_not_read_again() -> None:

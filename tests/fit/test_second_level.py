@@ -194,16 +194,16 @@ NOES = [
     ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
     ("return 'vllm.prts.Flash'", "fit-string", "there is no module vllm.prts"),
     ("torch.ops.vllm.scaled(c)", "fit-string", "the call does not pass by, which it needs"),
-    ("direct_register_custom_op('pair', pair)", "fit-string", "it states no type of its result"),
+    ("direct_register_custom_op('pair', pair)", "fit-string", "its return type is not annotated"),
     (
         "direct_register_custom_op(op_name='t', op_func=tabled)",
         "fit-string",
-        "its parameter by is of type dict[str, int], which operators do not take",
+        "its parameter by is of type dict[str, int], which operators do not accept",
     ),
     (
         "c.late.collective_rpc('hok')",
         "fit-string",
-        "no class defines 'hok', which workers are to call",
+        "no class defines 'hok', which workers should call",
     ),
     ("Request(seed=1)", "fit-call", "required parameters `prompt`"),
     (
@@ -211,8 +211,8 @@ NOES = [
         "fit-call",
         "required parameter `name` of constructor `Stated.__new__`",
     ),
-    ("print('%s %s' % (c,))", "fit-string", "takes 2 values and gets 1"),
-    ("print('{} {}'.format(c))", "fit-string", "takes 2 values and gets 1"),
+    ("print('%s %s' % (c,))", "fit-string", "takes 2 values but gets 1"),
+    ("print('{} {}'.format(c))", "fit-string", "takes 2 values but gets 1"),
     ("if fetch():\n    pass", "fit-kind", "is always truthy (has type `CoroutineType"),
     ("count('a')", "fit-call", "to function `count` is incorrect: Expected `int`"),
     ("count(n=[None])", "fit-call", "found `list[None]`"),
@@ -380,7 +380,10 @@ def test_a_hook_that_nobody_calls_is_the_first_note() -> None:
     pair = ("        return 1\n", "        return 1\n\n    def hok(self): ...\n")
     found = findings(USE, pair, files=dict(FILES))
     assert (found[0].code, found[0].level) == ("fit-dead", Level.NOTE)
-    assert "nobody calls Mine.hok, and no base defines it; the nearest is hook" in found[0].message
+    assert (
+        "nothing calls Mine.hok, and no base class defines it; the nearest is hook"
+        in found[0].message
+    )
     assert not [
         f
         for f in findings(USE, (pair[0], pair[1].replace("hok", "hook")), files=dict(FILES))
@@ -433,7 +436,9 @@ def test_a_hook_that_the_release_before_had_is_refused_where_nobody_calls_it() -
     first = fit((new,), tree, origin=AtOrigin(origin, (new,))).findings[0]
     assert (first.code, first.level) == ("fit-dead", Level.ERROR)
     assert "Mine.early_hook overrides Flash.early_hook in" in first.message
-    assert "no base defines it here: nobody calls it; the nearest is hook" in first.message
+    assert (
+        "no base class defines it here, and nothing calls it; the nearest is hook" in first.message
+    )
     assert not [
         f
         for f in fit((new,), origin, origin=AtOrigin(origin, (new,))).findings

@@ -431,7 +431,7 @@ def test_where_no_temporary_file_can_be_written_the_tree_is_unreadable(
     before = tree.read("vllm/other.py") or b""
     patch = FileChange("vllm/other.py", before, before + b"B = 1\n")
     monkeypatch.setattr(tempfile if call == "mkdtemp" else os, call, full)
-    with pytest.raises(TreeError, match="could not be asked: No space left on device: folder/x"):
+    with pytest.raises(TreeError, match="could not be run: No space left on device: folder/x"):
         fit((patch,), tree)
 
 
@@ -498,7 +498,7 @@ def test_without_the_pinned_version_nothing_is_judged(
     [
         ("echo broken >&2; exit 2", "broken"),
         ("kill -SEGV $$", "Segmentation fault"),
-        ("echo '::error title=what is this'", "it wrote"),
+        ("echo '::error title=what is this'", "it printed"),
         ("exec sleep 60", "more than 0.2 seconds"),
     ],
 )

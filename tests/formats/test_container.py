@@ -72,9 +72,9 @@ def test_bash_puts_further_arguments_behind_the_command(tmp_path: Path) -> None:
      "vllm serve {model} > log # why"],
 )  # fmt: skip
 def test_a_command_that_goes_on_after_the_server_is_refused(command: str) -> None:
-    with pytest.raises(UsageError, match="further arguments behind it") as caught:
+    with pytest.raises(UsageError, match="append arguments to it") as caught:
         container.served(pairing(command), {})
-    hint = "take out of the command what comes after `vllm serve …`"
+    hint = "remove from the command everything after `vllm serve …`"
     assert caught.value.hint == hint
 
 
@@ -194,16 +194,16 @@ def test_health_is_what_the_server_says(code: int | None, ends: int, host: str) 
         (pairing("export HF_TOKEN=x\nvllm serve {model}"), "command: HF_TOKEN=… looks like a secret"),
         (pairing("declare -x A_KEY=x; vllm serve {model}"), "command: A_KEY=… looks like a secret"),
         (pairing("env A=1 HF_TOKEN=x vllm serve {model}"), "command: HF_TOKEN=… looks like a secret"),
-        (pairing("vllm serve {model} --api-key x"), "command: --api-key has a secret: take it out, and"),
-        (pairing("vllm serve {model} --api_key=x"), "command: --api-key has a secret"),
-        (pairing("vllm serve {model} --api-key '$x'"), "command: --api-key has a secret"),
-        (pairing("vllm serve {model} --hf-token hf_x"), "command: --hf-token has a secret"),
-        (pairing("vllm serve org/other"), "model: is org/m, and the command serves org/other"),
-        (pairing("vllm serve --model=org/other"), "model: is org/m, and the command serves org/other"),
-        (pairing("vllm serve --port 1"), "model: is org/m, and the command names none"),
-        (pairing("vllm serve {model}", revision="abc"), "revision: is abc, and the command has no --rev"),
-        (pairing("vllm serve {model} --revision x", revision="abc"), "revision: is abc, and the command has"),
-        (pairing("vllm serve {model} --revision x"), "revision: is not given, and the command has"),
+        (pairing("vllm serve {model} --api-key x"), "command: --api-key contains a secret: remove it, and"),
+        (pairing("vllm serve {model} --api_key=x"), "command: --api-key contains a secret"),
+        (pairing("vllm serve {model} --api-key '$x'"), "command: --api-key contains a secret"),
+        (pairing("vllm serve {model} --hf-token hf_x"), "command: --hf-token contains a secret"),
+        (pairing("vllm serve org/other"), "model: is org/m, but the command serves org/other"),
+        (pairing("vllm serve --model=org/other"), "model: is org/m, but the command serves org/other"),
+        (pairing("vllm serve --port 1"), "model: is org/m, but the command names no model"),
+        (pairing("vllm serve {model}", revision="abc"), "revision: is abc, but the command has no --rev"),
+        (pairing("vllm serve {model} --revision x", revision="abc"), "revision: is abc, but the command has"),
+        (pairing("vllm serve {model} --revision x"), "revision: is not given, but the command has"),
     ],
 )  # fmt: skip
 def test_what_no_image_is_made_of(made: Pairing, said: str) -> None:

@@ -302,12 +302,15 @@ def test_a_second_reader_that_disagrees_is_not_said_to_be_the_users_fault(
 REFUSED = {
     "counts too small drop lines in silence elsewhere": (
         HEAD + b"@@ -1,2 +1,2 @@\n one\n-two\n+deux\n-lost\n",
-        "beyond the hunk's stated counts",
+        "the hunk has more lines than its header states",
     ),
-    "counts too large": (HEAD + b"@@ -1,5 +1,5 @@\n one\n-two\n+deux\n", "ends inside a hunk"),
+    "counts too large": (
+        HEAD + b"@@ -1,5 +1,5 @@\n one\n-two\n+deux\n",
+        "ends in the middle of a hunk:",
+    ),
     "counts that take the next file for content": (
         HEAD + b"@@ -1,4 +1,4 @@\n one\n-two\n+deux\n" + b"diff --git a/vllm/y.py b/vllm/y.py\n",
-        "this line is none of them",
+        "this line is neither",
     ),
     "overlapping hunks": (
         HEAD + b"@@ -1,2 +1,3 @@\n one\n+1\n two\n@@ -2,2 +3,3 @@\n two\n+1\n three\n",
@@ -317,7 +320,7 @@ REFUSED = {
         b"diff --cc vllm/x.py\nindex 1,2..3\n--- a/vllm/x.py\n+++ b/vllm/x.py\n@@@ -1,1 -1,1 +1,1 @@@\n- a\n++b\n",
         "combined",
     ),
-    "number-less hunk": (HEAD + b"@@ @@\n-a\n+b\n", "without line numbers"),
+    "number-less hunk": (HEAD + b"@@ @@\n-a\n+b\n", "header has no line numbers"),
     "hunk without file": (b"@@ -1 +1 @@\n-a\n+b\n", "belongs to no file"),
     "binary": (
         b"diff --git a/vllm/x.so b/vllm/x.so\nindex 1..2 100644\nGIT binary patch\nliteral 1\n",
@@ -327,13 +330,13 @@ REFUSED = {
         b"diff --git a/vllm/x.so b/vllm/x.so\nindex 1..2\nBinary files a/vllm/x.so and b/vllm/x.so differ\n",
         "binary",
     ),
-    "garbage": (b"hello\nworld\n", "no change in this file"),
-    "nothing": (b"", "no change in this file"),
+    "garbage": (b"hello\nworld\n", "no diff: it has"),
+    "nothing": (b"", "no diff: it has"),
     "patch saved with CRLF": (GOOD.replace(b"\n", b"\r\n"), "CRLF"),
-    "path with ..": (GOOD.replace(b"vllm/x.py", b"vllm/../../etc/x"), "leads out of the tree"),
+    "path with ..": (GOOD.replace(b"vllm/x.py", b"vllm/../../etc/x"), "points outside the tree"),
     "absolute path": (
         GOOD.replace(b"a/vllm/x.py", b"a//etc/passwd").replace(b"b/vllm/x.py", b"b//etc/passwd"),
-        "leads out of the tree",
+        "points outside the tree",
     ),
     "no prefix": (
         GOOD.replace(b"a/vllm", b"vllm").replace(b"b/vllm", b"vllm"),
@@ -363,7 +366,7 @@ REFUSED = {
     "hunk that changes nothing": (HEAD + b"@@ -1,2 +1,2 @@\n one\n two\n", "changes nothing"),
     "file part that changes nothing": (
         b"diff --git a/vllm/x.py b/vllm/x.py\nindex 1..2 100644\n",
-        "changes nothing",
+        "nothing changes",
     ),
     "cut off in the middle of a line": (GOOD[:-1], "cut off"),
     "old lines in a new file": (
@@ -373,11 +376,11 @@ REFUSED = {
     "a part without hunks": (HEAD + b"\n" + HEAD.replace(b"x", b"y") + ADD_AT_2, "no hunk follows"),
     "a blank line between two hunks of a file": (
         HEAD + ADD_AT_2 + b"\n" + ADD_AT_20 % 21,
-        "without a line in between",
+        "file",
     ),
     "counts too small, and a blank line that lost its blank": (
         HEAD + ADD_AT_2 + b"\n+lost\n",
-        "beyond the hunk's stated counts",
+        "the hunk has more lines than its header states",
     ),
     "a stamp that says there was no file, and old lines": (
         stamped(EPOCHS[0], TODAY, b"@@ -1 +1 @@\n-a\n+b\n"),
@@ -409,14 +412,17 @@ REFUSED = {
     ),
     "UTF-16 with its mark": (GOOD.decode().encode("utf-16"), "UTF-16"),
     "UTF-16 without": (GOOD.decode().encode("utf-16-le"), "UTF-16"),
-    "coloured": (
+    "terminal colour codes": (
         (
             b"\x1b[1m--- a/vllm/x.py\x1b[m\n\x1b[1m+++ b/vllm/x.py\x1b[m\n"
             b"\x1b[36m@@ -1 +1 @@\x1b[m\n\x1b[31m-a\x1b[m\n\x1b[32m+\x1b[m\x1b[32mb\x1b[m\n"
         ),
-        "coloured",
+        "terminal colour codes",
     ),
-    "coloured in the hunks": (HEAD + b"\x1b[36m@@ -1 +1 @@\x1b[m\n-a\n+b\n", "coloured"),
+    "coloured in the hunks": (
+        HEAD + b"\x1b[36m@@ -1 +1 @@\x1b[m\n-a\n+b\n",
+        "terminal colour codes",
+    ),
     "context diff": (
         (
             b"*** a/vllm/x.py\t2026\n--- b/vllm/x.py\t2026\n***************\n*** 1,2 ****\n  a\n! b\n"
@@ -428,11 +434,11 @@ REFUSED = {
     "ed script": (b"2c\nc\n.\n", "ed script"),
     "an empty line that lacks its line end": (
         HEAD + b"@@ -1 +1,2 @@\n a\n+\n\\ No newline at end of file\n",
-        "empty line without a line end",
+        "empty line without a newline",
     ),
     "a line after the last one": (
         HEAD + b"@@ -1,2 +1,3 @@\n a\n\\ No newline at end of file\n+b\n c\n",
-        "beyond the hunk's stated counts",
+        "the hunk has more lines than its header states",
     ),
 }
 

@@ -88,5 +88,5 @@ def test_git_takes_it(before: bytes | None, after: bytes | None, tmp_path: Path)
 
 
 def test_a_path_that_would_be_quoted_is_refused() -> None:
-    with pytest.raises(ValueError, match="no plain path"):
+    with pytest.raises(ValueError, match="not a plain path"):
         diff_writer.file_diff("vllm/a b.py", b"", b"x\n")

@@ -110,9 +110,9 @@ vllm = ">=1"
         "upstream.status: expected one of",
         "hardware.compute_capability[0]: expected a string",
         "variant[0].vllm: '0.20' is not a version specifier",
-        "variant[0].patches[0]: '../x.patch' leads out",
+        "variant[0].patches[0]: '../x.patch' points outside",
         "variant[0].patches[1]: expected a relative path",
-        "variant[0].overlay[0].path: '../etc/passwd' leads out",
+        "variant[0].overlay[0].path: '../etc/passwd' points outside",
         "variant[0].overlay[0].mode: unknown key",
         "variant: two variants have the id 'a'",
     ):
@@ -149,10 +149,10 @@ def test_variables_of_a_mod_are_text_with_a_name_and_no_secrets() -> None:
         GOOD + '[env]\nHF_TOKEN = "x"\nmy_key = "x"\nA = 1\n"A-B" = "1"\nC = "\\u0000"\n'
     )
     assert found == (
-        "env.HF_TOKEN: looks like a secret, and a mod is passed on: give it when the container is started",
-        "env.my_key: looks like a secret, and a mod is passed on: give it when the container is started",
+        "env.HF_TOKEN: looks like a secret, and mods are published: pass it when the container starts",
+        "env.my_key: looks like a secret, and mods are published: pass it when the container starts",
         "env.A-B: is not the name of an environment variable",
-        "env.C: has a NUL, which no environment has",
+        "env.C: contains a NUL, which no variable can have",
         "env.A: expected a string, found an integer",
     )
 
@@ -161,8 +161,8 @@ def test_variables_of_a_mod_are_text_with_a_name_and_no_secrets() -> None:
     ("lines", "said"),
     [
         ('package = "transformers"', "variant[0].version: is required"),
-        ('version = ">=5"', "variant[0].version: is that of another package: say which, `package`"),
-        ('package = "vllm"\nversion = "5"', "variant[0].version: is that of another package: say which, `package`"),
+        ('version = ">=5"', "variant[0].version: is the version of another package: name it as `package`"),
+        ('package = "vllm"\nversion = "5"', "variant[0].version: is the version of another package: name it as `package`"),
         ('package = "-x"\nversion = ">=5"', "variant[0].package: expected the name of a distribution, found '-x'"),
         ('package = "x"\nversion = "5"', "variant[0].version: '5' is not a version specifier such as '>=0.20'"),
     ],
@@ -308,28 +308,28 @@ def test_each_key_of_a_manifest_has_its_field() -> None:
     ("old", "new", "problem"),
     [
         (', new = "c"', "", "variant[0].replace[1].new: is required"),
-        ('new = "c"', 'new = "a"', "variant[0].replace[1].old: expected text, and other text than `new`"),
+        ('new = "c"', 'new = "a"', "variant[0].replace[1].old: expected text that differs from `new`"),
         ("count = 2", "count = 0", f"variant[0].replace[0].count: expected a number from 1 to {limits.HUNKS}"),
         ("count = 2", f"count = {int(limits.HUNKS) + 1}",
          f"variant[0].replace[0].count: expected a number from 1 to {limits.HUNKS}"),
-        ('until = "it is in there"', "", "vllm: it has an end: say why, until = '…'"),
-        (">=0.20,<0.25", ">=0.20", "until: it says why the releases of `vllm` end, and `vllm` has no end"),
-        ("/opt/x", "/opt/tool.sh", "files: two files are for /opt/tool.sh"),
-        ("/opt/x", "/x", "files[1].path: '/x' is no absolute path of a file in a folder"),
+        ('until = "it is in there"', "", "vllm: it has an upper bound: give the reason as until = '…'"),
+        (">=0.20,<0.25", ">=0.20", "until: it gives the reason for the upper bound of `vllm`, but `vllm` has none"),
+        ("/opt/x", "/opt/tool.sh", "files: two files have the path /opt/tool.sh"),
+        ("/opt/x", "/x", "files[1].path: '/x' is not the absolute path of a file in a folder"),
         ('"0755"', '"755"', "files[0].mode: expected permission bits such as '0644', found '755'"),
         (f'["{HASH}"]', '["x"]', "files[0].replaces[0]: expected a sha256 in hexadecimal, found 'x'"),
-        ('["other"]', '["my-mod"]', "requires: a mod cannot name itself"),
-        ('["third"]', '["my-mod"]', "conflicts: a mod cannot name itself"),
-        ('["fourth"]', '["my-mod"]', "after: a mod cannot name itself"),
+        ('["other"]', '["my-mod"]', "requires: a mod cannot name itself here"),
+        ('["third"]', '["my-mod"]', "conflicts: a mod cannot name itself here"),
+        ('["fourth"]', '["my-mod"]', "after: a mod cannot name itself here"),
         ('["fourth"]', '["A"]', "after[0]: expected the name of a mod, found 'A'"),
         ('["9.0"]', '["9"]', "hardware.compute_capability[0]: expected a capability such as '9.0', found '9'"),
         ("[hardware]", "[hardware]\nx = 1", "hardware.x: unknown key"),
         ('fails = "it dies"\nconfig = { model_type = ["x", 1, true] }\ntensors = { "*.A_log" = ["F32"] }', "",
-         "when[0]: names no key of config.json and no tensor: every checkpoint would be meant"),
+         "when[0]: names no key of config.json and no tensor, so it would match every model"),
         ('["x", 1, true]', "[[]]",
          "when[0].config.model_type[0]: expected text, a number, true or false, found an array"),
         ('optional = ["b.patch"]', 'optional = ["c.patch"]',
-         "variant[0].optional: 'c.patch' is none of its patches"),
+         "variant[0].optional: 'c.patch' is not one of its patches"),
         ("https://h.org/x?y", "https://me:x@h.org/x",
          "variant[0].fetch[0].url: expected an https URL without a login, found 'https://me:x@h.org/x'"),
         ("chat.jinja", "a/chat.jinja", "variant[0].templates[0].file: 'a/chat.jinja' is not a plain file name"),
@@ -342,7 +342,7 @@ def test_each_key_of_a_manifest_has_its_field() -> None:
          "variant[1].binary[0].platform: expected one of linux/amd64, linux/arm64, found 'linux/x'"),
         ("1.0.0", "1.x", "version: expected a version such as 1.0.0, found '1.x'"),
         ('"o.py"', '"a\\\\o.py"', "variant[1].overlay[0].source: expected a relative path with '/', found 'a\\\\o.py'"),
-        ('"o.py"', '"a\\u0000"', "variant[1].overlay[0].source: 'a\\x00' is no path"),
+        ('"o.py"', '"a\\u0000"', "variant[1].overlay[0].source: 'a\\x00' is not a path"),
         ('id = "b"', 'id = "a"', "variant: two variants have the id 'a'"),
         (">=0.21", ">=0.21,<x", "variant[1].vllm: '<x' is not a version specifier such as '>=0.20'"),
     ],
@@ -385,7 +385,7 @@ def test_two_libraries_for_one_path_are_for_two_platforms() -> None:
     other = row.replace("arm64", "amd64")
     assert manifest.from_toml(FULL.replace(row, f"{row}, {other}").encode(), "mod.toml")
     assert problems(FULL.replace(row, f"{row}, {row}")) == (
-        "variant[1].binary: two files are vllm/x.so.1 for linux/arm64",
+        "variant[1].binary: two files are named vllm/x.so.1 for linux/arm64",
     )
 
 

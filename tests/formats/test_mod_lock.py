@@ -29,8 +29,8 @@ def test_what_is_written_is_read_back_to_the_byte() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("before", "1", r"trees\[0\]\.files\[0\]\.before: is no sha256"),
-        ("path", "../a.py", r"trees\[0\]\.files\[0\]\.path: '../a\.py' is no plain path"),
+        ("before", "1", r"trees\[0\]\.files\[0\]\.before: is not a sha256"),
+        ("path", "../a.py", r"trees\[0\]\.files\[0\]\.path: '../a\.py' is not a plain path"),
     ],
 )
 def test_a_file_has_a_plain_path_and_hashes(key: str, value: str, problem: str) -> None:
@@ -70,13 +70,13 @@ def test_what_most_mods_have_none_of_is_written_where_it_says_something() -> Non
             "schema: this version of vllm-mods reads schema 1, not 2",
             None,
         ),
-        (json.dumps({"mod": "m"}), "not a lock file: KeyError('schema')", "writes it anew"),
-        ("[]", "not a lock file: TypeError(", "writes it anew"),
-        ("{", "not a lock file: ", "writes it anew"),
+        (json.dumps({"mod": "m"}), "not a lock file: KeyError('schema')", "writes it again"),
+        ("[]", "not a lock file: TypeError(", "writes it again"),
+        ("{", "not a lock file: ", "writes it again"),
         (
             json.dumps({**LOCK, "trees": [{**TREE, "verdict": "fine"}]}),
-            "not a lock file: DecodeError('trees[0].verdict: is no verdict')",
-            "writes it anew",
+            "not a lock file: DecodeError('trees[0].verdict: is not a verdict')",
+            "writes it again",
         ),
     ],
 )
@@ -85,7 +85,7 @@ def test_what_is_no_lock_is_refused(data: str, problem: str, hint: str | None) -
         mod_lock.parse(data.encode(), "mod.lock")
     assert caught.value.problems[0].startswith(problem)
     full = caught.value.hint
-    assert full is hint or full == f"it is generated: `vllm-mods matrix --update-lock` {hint}"
+    assert full is hint or full == f"the file is generated: `vllm-mods matrix --update-lock` {hint}"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_every_problem_is_reported_with_its_key_path() -> None:
         "topology: expected one of any, solo, cluster, found 'one'",
         "vllm: 'new' is not a version specifier (PEP 440)",
         "command: line 1: {x} has no default",
-        "command: line 1: { is no placeholder; a brace itself is doubled",
+        "command: line 1: { is not a placeholder; write a literal brace twice",
         "modl: unknown key; did you mean 'model'?",
     )
 
@@ -74,7 +74,7 @@ def test_bytes_that_are_no_toml(text: bytes, says: str) -> None:
 
 
 def test_names_are_named_once() -> None:
-    assert problems(f'{LEAST}mods = ["a", "b", "a"]\n') == ("mods: 'a' is named twice",)
+    assert problems(f'{LEAST}mods = ["a", "b", "a"]\n') == ("mods: 'a' is listed twice",)
 
 
 def test_a_quote_that_is_not_closed_is_named_with_its_line_in_the_command() -> None:
@@ -85,7 +85,7 @@ def test_a_quote_that_is_not_closed_is_named_with_its_line_in_the_command() -> N
 def test_json_in_single_braces_is_explained() -> None:
     text = LEAST.replace('"vllm serve {model}"', """'''vllm serve m --x '{"a": 1}' '''""")
     assert problems(text) == (
-        'command: line 1: {"a": 1} is no placeholder; a brace itself is doubled',
+        'command: line 1: {"a": 1} is not a placeholder; write a literal brace twice',
     )
 
 
@@ -199,8 +199,8 @@ def test_a_template_of_another_name_stays() -> None:
         (None, "0.20.0", None),
         ("0.21.0", "0.21.0", None),
         (">=0.21", "0.22.0", None),
-        ("0.21.0", "0.20.0", "pairing p is for vLLM 0.21.0; this tree is 0.20.0"),
-        (">=0.21", None, "pairing p is for vLLM >=0.21; this tree is of unknown version"),
+        ("0.21.0", "0.20.0", "pairing p is for vLLM 0.21.0, but this tree is 0.20.0"),
+        (">=0.21", None, "pairing p is for vLLM >=0.21, but this tree is of unknown version"),
     ],
 )
 def test_another_vllm_than_the_pairings_is_noted(
@@ -302,7 +302,7 @@ def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> 
 
 def test_the_file_has_the_name_of_the_pairing(tmp_path: Path) -> None:
     write(tmp_path, "q")
-    with pytest.raises(ManifestError, match="'p' is not the name of its file, 'q'"):
+    with pytest.raises(ManifestError, match="'p' must be the name of its file, 'q'"):
         Library(str(tmp_path)).pairing("q")
 
 
@@ -329,7 +329,7 @@ def test_a_template_stands_for_the_mod_that_brings_it(tmp_path: Path) -> None:
     pairing = made("x", mods=("a",), templates=("t",))
     assert library.mods_of(pairing) == ("a", "bringer")
     assert library.mods_of(pairing._replace(mods=("bringer", "a"))) == ("bringer", "a")
-    with pytest.raises(UsageError, match="no mod brings the template `u` that pairing `p` names"):
+    with pytest.raises(UsageError, match="pairing `p` names the template `u`, which no mod has"):
         library.mods_of(pairing._replace(templates=("u",)))
 
 

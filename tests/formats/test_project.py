@@ -10,8 +10,8 @@ from vllm_mods.formats.project import LibrarySource, Policy, SyncTarget
 from vllm_mods.formats.project_lock import LockedLibrary
 
 HTTPS = (
-    "expected https://HOST/PATH, ssh://HOST/PATH, user@HOST:PATH or a path (/…, ./…), without a user "
-    "and a password: git's credential helpers have them"
+    "expected https://HOST/PATH, ssh://HOST/PATH, user@HOST:PATH or a path (/…, ./…), without user "
+    "and password: git gets these from its credential helpers"
 )
 WHOLE = """schema = 1
 [libraries.alice]
@@ -169,20 +169,20 @@ def test_what_is_no_folder_of_the_repository(below: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ("[libraries.vllm-mods]\npath = 'x'", "libraries.vllm-mods: is the tool's own"),
+        ("[libraries.vllm-mods]\npath = 'x'", "libraries.vllm-mods: is reserved for vllm-mods"),
         (
             "[libraries.Alice]\npath = 'x'",
             "libraries.Alice: expected small letters, digits, . _ -",
         ),
         (
             "[targets.a]",
-            "targets.a: names neither mods nor a pairing; mods = [] stands for none at all",
+            "targets.a: names neither mods nor a pairing; write mods = [] for no mods",
         ),
-        ("[targets.a]\nmods = []\npath = ''", "targets.a.path: is no path"),
+        ("[targets.a]\nmods = []\npath = ''", "targets.a.path: is not a path"),
         ("[targets.a]\nmods = []\npath = 'x'\ny = 1", "targets.a.y: unknown key"),
         (
             "[trust]",
-            "trust: names neither allowed_signers nor require_hashes nor model_roots: nobody could be trusted",
+            "trust: names none of allowed_signers, require_hashes and model_roots, so nothing could be trusted",
         ),
         ("[trust]\nallowed_signers = 'x'\ny = 1", "trust.y: unknown key"),
         (
@@ -273,4 +273,4 @@ def test_a_lock_that_was_edited_is_refused(old: str, new: str, problem: str) -> 
     with pytest.raises(ManifestError) as caught:
         project_lock.parse(LOCK.replace(old, new).encode(), "x")
     assert caught.value.problems == (problem,)
-    assert caught.value.hint == "vllm-mods update  # makes it anew"
+    assert caught.value.hint == "vllm-mods update  # writes it again"

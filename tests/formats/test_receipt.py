@@ -81,9 +81,9 @@ def test_every_problem_is_named_with_its_place() -> None:
     message = problems(broken)
     for expected in (
         "8 problems",
-        "mods[0].digest: is no sha256",
+        "mods[0].digest: is not a sha256",
         "mods[1].version: is required",
-        "mods[0].files[0].path: '../etc/passwd' is no plain path",
+        "mods[0].files[0].path: '../etc/passwd' is not a plain path",
         "files[0].kind: must be one of",
         "files[1].size: expected an integer, found a string",
         "files[1].mode: must be four octal digits",
@@ -102,7 +102,7 @@ def test_json_that_is_no_object(data: object) -> None:
 def test_lists_must_be_lists_of_objects_and_hold_nothing_twice(key: str) -> None:
     assert f"{key}: expected an array" in problems({**raw(), key: {}})
     assert f"{key}[0]: expected a table" in problems({**raw(), key: [1]})
-    assert "is there twice" in problems({**raw(), key: raw()[key][:1] * 2})
+    assert "appears twice" in problems({**raw(), key: raw()[key][:1] * 2})
 
 
 def test_null_is_no_string() -> None:
@@ -163,6 +163,6 @@ def test_a_receipt_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Refused, match=r"is damaged, 1 problem\n  it has more than") as caught:
         receipt.parse(data)
     assert caught.value.hint == (
-        "put the file back from a copy of this tree; or start over: remove the .vllm-mods folder and "
+        "restore the file from a copy of this tree; or start over: remove the .vllm-mods folder and "
         "reinstall vLLM with `pip install --force-reinstall --no-deps`"
     )

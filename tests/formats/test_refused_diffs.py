@@ -13,15 +13,15 @@ HUNK = b"@@ -1 +1 @@\n-a\n+b\n"
 NO_END = b"\\ No newline at end of file\n"
 AGAIN = "make the patch again with `git diff`"
 BY_HAND = (
-    "a patch that was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
+    "if the patch was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
 )
-RENAMES = "make the patch with `git diff`, which says so when a file is renamed"
-IN_TREE = "paths in a patch are relative to the folder that holds vllm/"
+RENAMES = "make the patch with `git diff`, which marks renamed files"
+IN_TREE = "paths in a patch are relative to the folder that contains vllm/"
 PREFIXES = (
     "make the patch with `git diff --src-prefix=a/ --dst-prefix=b/`; "
     "`vllm-mods new NAME --from-diff FILE --tree TREE` takes any paths"
 )
-OVERLAY = "put the whole file into the mod's overlay instead"
+OVERLAY = "put the whole file into the mod's overlay"
 PARENT = "make it against one parent: git diff FIRST_PARENT MERGE"
 CASES: dict[str, tuple[bytes, int, str | None]] = {
     "a merge": (b"prose\ndiff --cc vllm/x.py\n", 2, PARENT),
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[bytes, int, str | None]] = {
     "new lines of a gone file": (b"x\n--- a/vllm/x.py\n+++ /dev/null\n" + HUNK, 2, None),
     "no prefix": (HEAD.replace(b"a/", b"") + HUNK, 1, PREFIXES),
     "the prefix of the other side": (HEAD.replace(b"b/", b"a/") + HUNK, 2, PREFIXES),
-    "out of the tree": (HEAD.replace(b"a/vllm", b"a/../vllm") + HUNK, 1, IN_TREE),
+    "outside the tree": (HEAD.replace(b"a/vllm", b"a/../vllm") + HUNK, 1, IN_TREE),
     "ends in CR": (
         HEAD.replace(b"\n", b"\r\n") + HUNK,
         1,
@@ -99,9 +99,9 @@ CASES: dict[str, tuple[bytes, int, str | None]] = {
     "of PowerShell": (
         b"\xff\xfe" + HEAD.decode().encode("utf-16-le"),
         1,
-        "make it again with `git diff --output=p.patch`, which writes the bytes themselves",
+        "make it again with `git diff --output=p.patch`, which writes the original bytes",
     ),
-    "coloured": (
+    "terminal colour codes": (
         HEAD + b"\x1b[31m-a\x1b[m\n",
         3,
         "make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' p.patch",
@@ -121,7 +121,7 @@ def test_a_version_below_a_signature_is_no_line_of_a_hunk() -> None:
     for end in (b"-- \n2.39.5\n", b"--\n", b"\n-- \n2.39.5\n\n"):
         assert len(diff.parse(HEAD + HUNK + end, "p.patch")) == 1
     for end in (b"-- \n+c\n", b"--\n@@ -5 +5 @@\n", b"--\n d\n"):
-        with pytest.raises(DiffError, match="beyond the hunk's stated counts"):
+        with pytest.raises(DiffError, match="the hunk has more lines than its header states"):
             diff.parse(HEAD + HUNK + end, "p.patch")
 
 

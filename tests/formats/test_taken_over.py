@@ -29,9 +29,9 @@ def test_variables_and_flags_of_a_mod_come_in_and_are_said() -> None:
     assert made.env == {"VLLM_A": "1 x"}
     assert made.command == "vllm serve {model} --quiet --level 'a b' \\\n  --port 8000"
     assert said == (
-        ("one", "brings VLLM_A='1 x', which the pairing takes over"),
-        ("one", "brings --quiet, which the pairing takes over"),
-        ("one", "brings --level 'a b', which the pairing takes over"),
+        ("one", "sets VLLM_A='1 x', and the pairing uses it"),
+        ("one", "sets --quiet, and the pairing uses it"),
+        ("one", "sets --level 'a b', and the pairing uses it"),
     )
 
 
@@ -47,17 +47,17 @@ def test_a_value_of_the_pairings_own_stays_and_that_is_said(
     made, said = taken_over(asked, [one(A="1"), one("two", A="3"), one("same", A="2")])
     assert (made, environment(made)) == (asked, {"A": "2"})
     assert said == (
-        ("one", "brings A=1, and the pairing's own A=2 stays"),
-        ("two", "brings A=3, and the pairing's own A=2 stays"),
+        ("one", "sets A=1, but the pairing keeps its own A=2"),
+        ("two", "sets A=3, but the pairing keeps its own A=2"),
     )
 
 
 @pytest.mark.parametrize(
     ("mods", "named"),
-    [((one("one", A="1"), one("two", A="2")), "env.A: `one` brings A=1 and `two` brings A=2"),
-     ((one("one", "--a", "1"), one("two", "--a=2")), "command: --a: `one` brings --a 1 and `two`"),
-     ((one("one", "--a"), one("two", "--no-a")), "command: --a: `one` brings --a and `two`"),
-     ((one("one", "--a", "{}"), one("two", "--a.b", "2")), "command: --a: `one` brings")],
+    [((one("one", A="1"), one("two", A="2")), "env.A: `one` sets A=1 and `two` sets A=2"),
+     ((one("one", "--a", "1"), one("two", "--a=2")), "command: --a: `one` sets --a 1 and `two`"),
+     ((one("one", "--a"), one("two", "--no-a")), "command: --a: `one` sets --a and `two`"),
+     ((one("one", "--a", "{}"), one("two", "--a.b", "2")), "command: --a: `one` sets")],
 )  # fmt: skip
 def test_two_mods_that_want_different_values_are_both_named(
     mods: tuple[Mod, ...], named: str

@@ -15,9 +15,9 @@ from vllm_mods.formats import image_paths, platforms, tree_names
     ("path", "why"),
     [
         ("/a", "is absolute"),
-        ("", "does not stay inside the tree"),
-        ("a/../b", "does not stay inside the tree"),
-        ("a\0b", "does not stay inside the tree"),
+        ("", "points outside the tree"),
+        ("a/../b", "points outside the tree"),
+        ("a\0b", "points outside the tree"),
         ("a//b", "is not a plain relative path"),
         ("./a", "is not a plain relative path"),
         ("/..", "is absolute"),
@@ -174,12 +174,12 @@ def test_the_platform_of_machine_code() -> None:
         assert platforms.of_code(code[:4] + b"\x01\x01" + code[6:]) is None  # of 32 bits
 
 
-PLAIN = "is no absolute path of a file in a folder"
-LAYER = "is how a layer takes files away, and a mod's files only add"
-ENGINE = "is what an engine lays over when a container starts"
-PYTHON = "is among Python's own: patches, an overlay and `outside` are for its packages"
-RIGHTS = "decides who may do what, or what runs when something starts"
-EVERY = "is a part of what every program is run by"
+PLAIN = "is not the absolute path of a file in a folder"
+LAYER = "marks a deleted file in a layer, and a mod can only add files"
+ENGINE = "is replaced by the engine when a container starts"
+PYTHON = "is one of Python's own files: use patches, an overlay or `outside` for packages"
+RIGHTS = "controls permissions or what runs at startup"
+EVERY = "is a system file that every program needs"
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,9 @@ EVERY = "is a part of what every program is run by"
         ("/tool", PLAIN),
         ("/opt/../x", PLAIN),
         ("/opt//x", PLAIN),
-        ("/opt/a\\b", "is no path that everybody reads alike"),
-        ("/opt/a\nb", "is no path that everybody reads alike"),
-        ("/opt/.vllm-mods/x", "is a name of what vllm-mods keeps itself"),
+        ("/opt/a\\b", "is a path that systems read differently"),
+        ("/opt/a\nb", "is a path that systems read differently"),
+        ("/opt/.vllm-mods/x", "is reserved for vllm-mods"),
         ("/opt/.wh.x", LAYER),
         ("/opt/.wh.x/y", LAYER),
         ("/proc/x", ENGINE),

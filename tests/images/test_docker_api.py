@@ -472,20 +472,20 @@ def test_an_engine_that_does_not_say_what_is_there(
     monkeypatch.setattr(engine, "_usual", lambda *_: ((200, b'{"Id": "c"}'), stat))
     with pytest.raises(TreeError) as caught:
         base.read("srv/void")
-    message = f"{NAME}: /srv: the engine answered 200 and does not say what is there"
+    message = f"{NAME}: /srv: the engine answered 200 without describing the file"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
 
 
 def test_a_container_that_goes_while_it_is_read_is_told(base: Base, engine: Engine) -> None:
     base.look("void")
     engine.answers[f"HEAD {ARCHIVE}"] = (404, b"")
-    message = f"{NAME}: the container that was being read is gone"
+    message = f"{NAME}: the container was removed while it was being read"
     assert base.look("srv/none") is None
     with pytest.raises(TreeError) as caught:
         base.close()
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
     engine.answers[f"GET {ARCHIVE}"] = (404, b"")
-    with pytest.raises(TreeError, match="is gone"):
+    with pytest.raises(TreeError, match="was removed"):
         base.read("void")
 
 

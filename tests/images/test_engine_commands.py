@@ -52,7 +52,7 @@ def test_an_engine_that_does_not_answer_is_not_waited_for(
 ) -> None:
     lower(monkeypatch, "TOOL_SECONDS", 0.05)
     start = time.monotonic()
-    with pytest.raises(TreeError, match=r"wait has not answered within 0\.05 seconds"):
+    with pytest.raises(TreeError, match=r"wait did not answer within 0\.05 seconds"):
         engine_command.run(engine, "wait")
     assert time.monotonic() - start < 10
 
@@ -68,8 +68,8 @@ def test_an_engine_that_is_not_installed(tmp_path: Path) -> None:
     [
         (b"{}", "names no layers"),
         (b'{"rootfs": {}}', "names no layers"),
-        (b'{"rootfs": {"diff_ids": 7}}', "is not as OCI has it"),
-        (b'{"rootfs": []}', "is not as OCI has it"),
+        (b'{"rootfs": {"diff_ids": 7}}', "does not follow the OCI specification:"),
+        (b'{"rootfs": []}', "does not follow the OCI specification:"),
         (b"[]", "not a JSON object"),
         (b"{", "not JSON"),
     ],

@@ -159,7 +159,7 @@ def test_an_identity_token(fake: Fake, tmp_path: Path) -> None:
 
 def test_a_manifest_that_is_another(fake: Fake) -> None:
     other = fake.reference.rpartition(":")[0] + f"@sha256:{'0' * 64}"
-    with pytest.raises(TreeError, match="the manifest that came has the digest"):
+    with pytest.raises(TreeError, match="the registry sent a manifest with the digest"):
         open_base(other)
 
 
@@ -168,7 +168,7 @@ def test_a_blob_that_is_another(fake: Fake) -> None:
     fake.blobs[name] = fake.blobs[name][:-1] + b"x"
     base = open_base(fake.reference)
     assert base.read("a/c") == b"high"
-    with pytest.raises(TreeError, match=f"its bytes are not those of {name}"):
+    with pytest.raises(TreeError, match=f"its contents do not match {name}"):
         base.read("a/b")
     assert digest(fake.blobs[name]) != name
 
@@ -177,7 +177,9 @@ def test_a_registry_that_is_not_there(fake: Fake, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(time, "sleep", lambda _: None)  # between two tries
     fake.server.shutdown()
     fake.server.server_close()
-    with pytest.raises(TreeError, match="cannot be asked: Connection refused") as caught:
+    with pytest.raises(
+        TreeError, match=r"no network connection to .*: Connection refused"
+    ) as caught:
         open_base(fake.reference)
     assert caught.value.hint is not None
     assert caught.value.hint.startswith(f"curl -sS http://127.0.0.1:{fake.port}/v2/")
@@ -204,7 +206,7 @@ def test_names(text: str, name: str) -> None:
     ["", "UPPER/x", "a//b", "a:b:c", "a@sha256:1", "a b", "../x", "h.io/", "-x", "a:-t", "x@"],
 )
 def test_names_that_are_none(text: str) -> None:
-    with pytest.raises(UsageError, match="not the name of an image"):
+    with pytest.raises(UsageError, match="not an image name:"):
         names.parse(text)
 
 

@@ -20,7 +20,7 @@ from vllm_mods.images.oci import Choice, OciImage, Opening
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
 DOCKER = "application/vnd.docker.distribution.manifest"
 AGAIN = "get the image again"
-DEPENDS = "do not use this image: what an engine makes of it depends on the engine"
+DEPENDS = "do not use this image: engines read it in different ways"
 
 
 class Store(dict[str, bytes]):
@@ -75,12 +75,12 @@ def test_of_an_index_the_image_for_the_platform_is_taken(
         ),
         (
             [entry(A), entry(B, "linux/s390x")],
-            f"0 of its 2 images are for linux/arm64\n  {A}  says no platform\n  {B}  linux/s390x",
+            f"0 of its 2 images are for linux/arm64\n  {A}  names no platform\n  {B}  linux/s390x",
             "--platform linux/s390x, or name one by its digest: …@sha256:…",
         ),
         (
             [entry(A), entry(B)],
-            f"0 of its 2 images are for linux/arm64\n  {A}  says no platform\n  {B}  says no platform",
+            f"0 of its 2 images are for linux/arm64\n  {A}  names no platform\n  {B}  names no platform",
             "name one by its digest: …@sha256:…",
         ),
         (
@@ -108,7 +108,9 @@ def test_who_names_no_platform_gets_this_machines_and_is_told(
     choice = Choice(note=notes.append, known=indexes.append)
     assert choice.of(index, "oci:x").digest == B
     others = "linux/amd64, linux/s390x"
-    assert notes == [f"oci:x: read for linux/arm64; it is there for {others} too (--platform)"]
+    assert notes == [
+        f"oci:x: reading the image for linux/arm64; --platform selects another: {others}"
+    ]
     assert indexes == [index]
     assert Choice().of(index, "oci:x").digest == B
     assert choice._replace(platform="linux/s390x").of(index, "oci:x").digest == C
@@ -157,12 +159,12 @@ WRONG = f"sha256:{'g' * 64}"
         ({}, "its index is broken: 'manifests'"),
         (listed({"size": 1}), "its index is broken: 'digest'"),
         (listed({"digest": A}), "its index is broken: 'size'"),
-        ({"manifests": ["x"]}, "its index is broken: a descriptor is an object"),
-        (listed(entry(A, size=-1)), "its index is broken: -1 is no size"),
-        (listed(entry(A, size=True)), "its index is broken: True is no size"),
-        (listed(entry(A, size="1")), "its index is broken: '1' is no size"),
-        (listed(entry(WRONG)), f"its index is broken: {WRONG} is no digest"),
-        (listed(entry("md5:a")), "its index is broken: md5:a is no digest"),
+        ({"manifests": ["x"]}, "its index is broken: a descriptor must be an object"),
+        (listed(entry(A, size=-1)), "its index is broken: -1 is not a size"),
+        (listed(entry(A, size=True)), "its index is broken: True is not a size"),
+        (listed(entry(A, size="1")), "its index is broken: '1' is not a size"),
+        (listed(entry(WRONG)), f"its index is broken: {WRONG} is not a digest"),
+        (listed(entry("md5:a")), "its index is broken: md5:a is not a digest"),
         (listed(entry(A, platform="linux")), f"its index: the platform of {A} are broken"),
         (listed(entry(A, platform={"os": 7})), f"its index: the platform of {A} are broken"),
     ],
@@ -194,7 +196,7 @@ def test_the_manifest_below_indexes_is_picked(kind: str, top: str) -> None:
         place = store.put(above(place), top)
     with pytest.raises(TreeError) as caught:
         oci.pick(store, place, "oci:x")
-    message = "oci:x: an index in an index in an index, and so on"
+    message = "oci:x: the indexes are nested too deeply"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
 
 
@@ -215,7 +217,7 @@ def test_a_document_that_is_described_as_what_it_is_not(kind: str) -> None:
     blob = store.put({"config": {}} if is_index else listed(entry(A)), kind)
     with pytest.raises(TreeError) as caught:
         oci.pick(store, blob, "oci:x")
-    message = f"oci:x: what is described as {kind} is none"
+    message = f"oci:x: it is described as {kind} but is not one"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
 
@@ -231,7 +233,7 @@ def test_an_index_that_is_a_manifest_too(more: dict[str, Any], words: str) -> No
     store = Store()
     with pytest.raises(TreeError) as caught:
         oci.pick(store, store.put({**listed(entry(A)), **more}), "oci:x")
-    message = f"oci:x: its manifest is an index too: it has manifests and {words}"
+    message = f"oci:x: its manifest is also an index: it has manifests and {words}"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
 
@@ -265,7 +267,7 @@ def test_a_manifest_that_names_none(manifest: bytes) -> None:
     [
         (b"{", "its manifest: not JSON: "),
         (b"[]", "its manifest: not a JSON object"),
-        (b'{"a": 1, "a": 2}', "its manifest: not JSON: 'a' is there twice"),
+        (b'{"a": 1, "a": 2}', "its manifest: not JSON: 'a' appears twice"),
     ],
 )
 def test_a_manifest_that_is_no_object(manifest: bytes, why: str) -> None:
@@ -294,7 +296,7 @@ def test_a_document_has_the_size_and_the_digest_that_are_stated(
     assert oci.document_of(store, blob, "it") == b"12345"
     with pytest.raises(TreeError) as caught:
         oci.document_of(store, blob._replace(size=6), "it")
-    message = "it: 6 bytes, which is too long for one"
+    message = "it: 6 bytes, which is too long"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
 
 
@@ -343,19 +345,19 @@ def test_an_image_of_a_layout_is_named_by_tag_name_or_digest(
 @pytest.mark.parametrize(
     ("index", "tag", "why", "hint"),
     [
-        (TWO, None, "holds 3 images; there are: host/x:two, one", "name one: …:host/x:two"),
+        (TWO, None, "it has 3 images; there are: host/x:two, one", "name one: …:host/x:two"),
         (
             TWO,
             "no",
-            "holds no image called no; there are: host/x:two, one",
+            "it has no image named no; there are: host/x:two, one",
             "name one: …:host/x:two",
         ),
-        (listed(), None, "holds 0 images", "name one by its digest: …@sha256:…"),
-        (listed(named(A)), "no", "holds no image called no", "name one by its digest: …@sha256:…"),
+        (listed(), None, "it has 0 images", "name one by its digest: …@sha256:…"),
+        (listed(named(A)), "no", "it has no image named no", "name one by its digest: …@sha256:…"),
         (
             listed(named(A, "x"), named(B, "x"), named(C, "y")),
             "x",
-            "holds 2 images called x",
+            "it has 2 images named x",
             "name one by its digest: …@sha256:…",
         ),
     ],

@@ -53,9 +53,9 @@ def test_a_bare_name_is_asked_of_every_engine(
         opening.open_base(name)
     lines = caught.value.message.splitlines()
     assert lines[0] == f"{name}: no engine on this machine has this image"
-    assert lines[1].startswith("  no docker engine answers at ")
+    assert lines[1].startswith("  no docker engine responds at ")
     assert lines[2:] == [f"  {name}: podman is not installed here"]
-    assert caught.value.hint == f"docker pull {name}, or read it where it is: registry:{name}"
+    assert caught.value.hint == f"docker pull {name}, or read it from its registry: registry:{name}"
     del caught
     gc.collect()
 
@@ -70,7 +70,7 @@ def test_the_platform_that_is_named_is_opened_and_its_index_told(tmp_path: Path)
     place = of_platforms(IMAGE, tmp_path / "2", OURS, "linux/s390x")
     opening.open_base(f"oci:{place}", note=notes.append)
     (note,) = notes
-    assert note.endswith(f"read for {OURS}; it is there for linux/s390x too (--platform)")
+    assert note.endswith(f"reading the image for {OURS}; --platform selects another: linux/s390x")
 
 
 @pytest.mark.parametrize("platforms", [("linux/s390x", "linux/ppc64le"), (OURS, "linux/s390x")])
@@ -93,9 +93,9 @@ def test_what_is_no_image_and_what_says_nothing_is_no_platform() -> None:
 
 def test_an_image_alone_has_no_index_and_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert opening.indexes_of(f"oci:{IMAGE.layout(tmp_path / 'l')}") == ()
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         opening.indexes_of(f"oci:{tmp_path}/none")
-    with pytest.raises(TreeError, match="cannot be asked offline"):
+    with pytest.raises(TreeError, match="cannot be read with --offline"):
         opening.indexes_of("registry:h.example/a:1", offline=True)
 
 
@@ -111,8 +111,8 @@ def test_an_engine_has_no_index(reference: str) -> None:
         ("docker", "docker pull --platform linux/s390x IMAGE, or leave --platform out"),
         ("containerd", "docker pull --platform linux/s390x IMAGE, or leave --platform out"),
         ("podman", "podman pull --platform linux/s390x IMAGE, or leave --platform out"),
-        ("oci-layout", "leave --platform out, or name the image for it"),
-        ("registry", "leave --platform out, or name the image for it"),
+        ("oci-layout", "leave --platform out, or name the image for that platform"),
+        ("registry", "leave --platform out, or name the image for that platform"),
     ],
 )
 def test_an_image_for_another_platform_than_is_named(tmp_path: Path, where: str, hint: str) -> None:
@@ -120,7 +120,7 @@ def test_an_image_for_another_platform_than_is_named(tmp_path: Path, where: str,
     opening.demand_platform(base, "linux/amd64/v2")
     with pytest.raises(UsageError) as caught:
         opening.demand_platform(base, "linux/s390x")
-    message = "it: it is for linux/amd64, not for linux/s390x"
+    message = "it: it is for linux/amd64, not linux/s390x"
     assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
@@ -147,7 +147,7 @@ def test_a_configuration_that_is_no_object(tmp_path: Path, config: bytes) -> Non
     base.config = config
     with pytest.raises(TreeError) as caught:
         model.settings(base)
-    message = "it: its configuration is no JSON object"
+    message = "it: its configuration is not a JSON object"
     assert (caught.value.message, caught.value.hint) == (message, "get the image again")
 
 
@@ -203,8 +203,8 @@ def test_links_are_followed_so_far_and_no_further(
     assert model.resolve(base, "2") == "end"
     with pytest.raises(TreeError) as caught:
         model.resolve(base, "//3/x")
-    assert caught.value.message == "it: /3/x goes in a circle of symbolic links (/1 points to end)"
-    assert caught.value.hint == "the image is broken there: rebuild it"
+    assert caught.value.message == "it: /3/x is a loop of symbolic links (/1 points to end)"
+    assert caught.value.hint == "the image is broken: rebuild it"
 
 
 HEX = "a" * 64
@@ -232,21 +232,21 @@ def test_the_parts_of_a_name(text: str, parts: tuple[str, str, str, str | None])
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("-h.io/a", "'-h.io' is no host"),
-        ("[::g]/a", "'[::g]' is no host"),
-        ("[::1/a", "'[::1' is no host"),
-        ("h.io/A", "'A' is no repository"),
-        ("h.io/a:-t", "'-t' is no tag"),
-        ("h.io/a:", "'' is no tag"),
-        ("h.io/a@", "'' is no digest"),
-        ("h.io/a@sha256:1", "'sha256:1' is no digest"),
+        ("-h.io/a", "'-h.io' is not a host name"),
+        ("[::g]/a", "'[::g]' is not a host name"),
+        ("[::1/a", "'[::1' is not a host name"),
+        ("h.io/A", "'A' is not a repository name"),
+        ("h.io/a:-t", "'-t' is not a tag"),
+        ("h.io/a:", "'' is not a tag"),
+        ("h.io/a@", "'' is not a digest"),
+        ("h.io/a@sha256:1", "'sha256:1' is not a digest"),
     ],
 )
 def test_what_is_wrong_with_a_name(text: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         names.parse(text)
-    assert caught.value.message == f"{text}: not the name of an image: {why}"
-    hint = "HOST/NAME:TAG or HOST/NAME@sha256:…; capitals are for tags only"
+    assert caught.value.message == f"{text}: not an image name: {why}"
+    hint = "HOST/NAME:TAG or HOST/NAME@sha256:…; only tags may have capital letters"
     assert caught.value.hint == hint
 
 
@@ -284,6 +284,6 @@ def test_a_file_is_not_taken_for_a_name(tmp_path: Path) -> None:
     place = str(tmp_path)
     with pytest.raises(UsageError) as caught:
         opening.open_base(place)
-    message = f"{place} is a file or a folder, not the name of an image"
+    message = f"{place} is a file or a folder, not an image name"
     assert (caught.value.message, caught.value.hint) == (message, f"oci:{place}")
     assert os.listdir(tmp_path) == []

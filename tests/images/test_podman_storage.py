@@ -227,7 +227,7 @@ def test_an_image_that_podman_does_not_have(podman: Podman) -> None:
             "mounted",
             "cannot mount in rootless mode",
             "podman image: cannot mount in rootless mode",
-            "podman unshare vllm-mods …  # a rootless storage can be mounted in there only",
+            "podman unshare vllm-mods …  # a rootless store can be mounted only in there",
         ),
     ],
 )

@@ -114,9 +114,9 @@ def test_a_manifest_of_another_digest_is_refused(
     ask = asking({path: says(200, DATA, Docker_Content_Digest=stated)})
     with pytest.raises(TreeError) as caught:
         ask.of(version).manifest("it")
-    why = f"it: the manifest that came has the digest {digest(DATA)}, not {ZEROS}"
+    why = f"it: the registry sent a manifest with the digest {digest(DATA)}, not {ZEROS}"
     assert caught.value.message == why
-    assert caught.value.hint == "the registry or a proxy sent something else: try again"
+    assert caught.value.hint == "the registry or a proxy sent another file: try again"
 
 
 @pytest.mark.parametrize(
@@ -150,12 +150,12 @@ def test_the_manifest_of_the_tag_is_asked_for_once(asking: Callable[..., Asked])
         ((599, "blobs/x"), "the registry answered 599", "try again later"),
         (
             (404, "manifests/1"),
-            "{host} has no such image; or it is private, and hidden without a login",
+            "{host} has no such image, or it is private and needs a login",
             "check the name and the tag; docker login {host}",
         ),
         (
             (404, "blobs/x"),
-            "{host} does not have its blobs/x; or it is private, and hidden without a login",
+            "{host} does not have its blobs/x, or it is private and needs a login",
             "check the name and the tag; docker login {host}",
         ),
     ],
@@ -240,9 +240,9 @@ def test_a_blob_that_breaks_off_each_time_is_given_up(asking: Callable[..., Aske
         assert file.read(500) == DIGITS[:500]
         with pytest.raises(TreeError) as caught:
             file.read(500)
-    why = f"blobs/{ZEROS} broke off after 500 bytes, 4 times"
+    why = f"blobs/{ZEROS} was interrupted after 500 bytes, 4 times"
     assert caught.value.message == f"{ask.host}/some/image:1: {why}"
-    assert caught.value.hint == "try again: layers that came whole are kept"
+    assert caught.value.hint == "try again: complete layers are kept"
     assert len(ask.seen) == 4
 
 
@@ -342,7 +342,9 @@ def test_a_token_is_not_fetched_where_anybody_could_listen(asking: Callable[...,
     ask = asking({TAG: says(401, WWW_Authenticate='Bearer realm="http://h.example/token"')})
     with pytest.raises(TreeError) as caught:
         ask.client.manifest("it")
-    words = f"{ask.host}/some/image:1: it wants the login elsewhere: {ask.url}{ROOT} leads to "
+    words = (
+        f"{ask.host}/some/image:1: it requests the login at another host: {ask.url}{ROOT} leads to "
+    )
     assert caught.value.message.startswith(f"{words}http://h.example/token: refused")
     assert caught.value.hint == "ask whoever runs the registry"
 
@@ -462,5 +464,5 @@ def test_where_a_registry_is_asked(name: str, root: str) -> None:
 def test_a_registry_is_not_asked_offline() -> None:
     with pytest.raises(TreeError) as caught:
         open_base(f"registry:{HOST}/a:1", offline=True)
-    message = f"registry:{HOST}/a:1: a registry cannot be asked offline"
-    assert (caught.value.message, caught.value.hint) == (message, "leave --offline out")
+    message = f"registry:{HOST}/a:1: a registry cannot be read with --offline"
+    assert (caught.value.message, caught.value.hint) == (message, "run without --offline")

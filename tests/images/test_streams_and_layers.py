@@ -64,8 +64,8 @@ def test_the_bytes_so_far_are_told() -> None:
     [
         (DATA[:9], 10, "it should have 10 bytes, and has 9", "incomplete"),
         (DATA + b"x", 10, "it should have 10 bytes, and has more", "incomplete"),
-        (b"x" * 10, 10, f"its bytes are not those of {digest(DATA)}", "damaged: get"),
-        (DATA[:9], None, f"its bytes are not those of {digest(DATA)}", "damaged: get"),
+        (b"x" * 10, 10, f"its contents do not match {digest(DATA)}", "damaged: get"),
+        (DATA[:9], None, f"its contents do not match {digest(DATA)}", "damaged: get"),
     ],
 )
 def test_a_blob_that_is_another_is_refused_at_its_end(
@@ -82,8 +82,8 @@ def test_a_blob_that_is_another_is_refused_at_its_end(
 def test_a_digest_of_another_kind_is_refused() -> None:
     with pytest.raises(TreeError) as caught:
         streams.CheckedStream(io.BytesIO(), "md5:a", 0, "it")
-    assert caught.value.message == "it: its digest is of a kind not known here: md5:a"
-    assert caught.value.hint == "vllm-mods reads images whose digests are sha256 or sha512"
+    assert caught.value.message == "it: its digest has an unsupported kind: md5:a"
+    assert caught.value.hint == "vllm-mods supports the digests sha256 and sha512"
 
 
 class Trickle:
@@ -143,7 +143,7 @@ def test_a_stream_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = streams.Forward(io.BytesIO(DATA))
     assert stream.read(4) == b"0123"
     for size in (5, -1):
-        with pytest.raises(ValueError, match=f"a header of {size} bytes, which no layer has"):
+        with pytest.raises(ValueError, match=f"a header of {size} bytes, which is too long"):
             stream.read(size)
     assert stream.read(4) == b"4567"
     with pytest.raises(ValueError, match="it unpacks to more than 8 bytes"):
@@ -264,7 +264,7 @@ def test_a_layer_that_is_none() -> None:
     with pytest.raises(TreeError, match="it: broken or cut short: ") as caught:
         layer.scan(io.BytesIO(b"x" * 512), "it")
     assert caught.value.hint == DAMAGED
-    with pytest.raises(TreeError, match=r"it: 'a/\.\./b' leads out of the image") as caught:
+    with pytest.raises(TreeError, match=r"it: 'a/\.\./b' points outside the image") as caught:
         layer.scan(io.BytesIO(tar_of({"x": Link("a/../b", hard=True)})), "it")
     assert caught.value.hint == "do not use this image"
 
@@ -275,7 +275,7 @@ def test_one_file_is_read_out_of_a_layer() -> None:
     for path in ("a", "a/second", "none"):
         with pytest.raises(TreeError) as caught:
             layer.extract(io.BytesIO(tar), path, "it")
-        message = f"it: {path} was in it and is not any more"
+        message = f"it: {path} was in it before, but not now"
         assert (caught.value.message, caught.value.hint) == (message, DAMAGED)
 
 
@@ -383,18 +383,18 @@ def test_a_layer_that_unpacks_to_another_than_is_stated(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         base.read("a")
     assert caught.value.message == (
-        f"oci:{place}: layer {blob.digest[:19]}: it unpacks to {digest(image.layers[0])}, and the "
-        "configuration says sha256:0: somebody has put another layer in its place"
+        f"oci:{place}: layer {blob.digest[:19]}: it unpacks to {digest(image.layers[0])}, but the "
+        "configuration says sha256:0: the layer was replaced"
     )
-    assert caught.value.hint == "do not use this image: get it again from where it was made"
+    assert caught.value.hint == "do not use this image: get it again from its source"
 
 
 @pytest.mark.parametrize(
     ("path", "message", "hint"),
     [
-        ("none", "{0} is no folder", "ls -la {1}"),
-        ("file", "{0} is no folder", "skopeo copy docker-archive:{0} oci:FOLDER; or oci-archive:, if it is a layout"),
-        ("empty", "{0} is no OCI layout: there is no index.json in it", "ls {0}"),
+        ("none", "{0} is not a folder", "ls -la {1}"),
+        ("file", "{0} is not a folder", "skopeo copy docker-archive:{0} oci:FOLDER; or oci-archive:, if it is a layout"),
+        ("empty", "{0} is not an OCI layout: it has no index.json", "ls {0}"),
     ],
 )  # fmt: skip
 def test_places_that_are_no_layout(tmp_path: Path, path: str, message: str, hint: str) -> None:
@@ -443,7 +443,7 @@ def test_a_layout_is_named_with_a_tag_or_without(tmp_path: Path, form: str) -> N
     index.write_bytes(index.read_bytes().replace(b'ref.name": "1"', b'ref.name": "latest"'))
     name = form.format(folder, digest=digest(image.blobs()[0]))
     if name.endswith("sha256:0"):
-        with pytest.raises(UsageError, match=r"is no folder"):
+        with pytest.raises(UsageError, match=r"is not a folder"):
             open_base(f"oci:{name}")
     else:
         assert open_base(f"oci:{name}", cache_dir=str(tmp_path / "cache")).read("a") == b"a"

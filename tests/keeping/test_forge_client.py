@@ -92,12 +92,12 @@ def test_a_repository_with_too_many_is_refused_and_none_is_opened_twice(
     [
         (401, {}, "the token in {variable} is not known there", "{grant}, then run"),
         (403, {}, "the token in {variable} does not allow that", "{grant}, then run"),
-        (403, {"X-RateLimit-Remaining": "0"}, "no more requests are taken for now", "then run"),
+        (403, {"X-RateLimit-Remaining": "0"}, "the rate limit is reached for now", "then run"),
         (404, {}, "no such repository, or it is hidden from the token in", "{grant}, then run"),
         (422, {}, "the answer is 422: ", "then run the same command again"),
-        (429, {"Retry-After": "0"}, "no more requests are taken for now (rate limit)", "then run"),
+        (429, {"Retry-After": "0"}, "the rate limit is reached for now", "then run"),
         (301, {"Location": "/elsewhere"}, "the repository has moved: git remote set-url", "then"),
-        (200, {}, "the answer is no pull request", "then run"),
+        (200, {}, "the answer is not a pull request", "then run"),
         (500, {}, "the answer is 500", "then run"),
     ],
 )
@@ -157,7 +157,7 @@ def test_without_a_network_it_says_so(forge: ForgeServer, monkeypatch: pytest.Mo
     forge.url = "http://127.0.0.1:9"
     with pytest.raises(Unreachable) as caught:
         client(forge, monkeypatch).list_all()
-    assert caught.value.message.startswith("127.0.0.1:9 cannot be asked for pull requests: ")
+    assert caught.value.message.startswith("127.0.0.1:9 does not answer about pull requests: ")
     assert "does it answer? then run the same command again" in str(caught.value.hint)
 
 

@@ -89,14 +89,14 @@ def test_the_runner_of_gitea_sets_what_github_s_does() -> None:
 )
 def test_a_token_is_for_its_own_host_alone(remote: str) -> None:
     environ = TOKENS | {"GITHUB_SERVER_URL": "https://ghe.example.org"}
-    with pytest.raises(UsageError, match="nothing says what forge") as caught:
+    with pytest.raises(UsageError, match="unknown forge") as caught:
         forges.find(remote, environ)
     assert str(caught.value.hint).startswith("export GITHUB_SERVER_URL=https://")
 
 
 @pytest.mark.parametrize("remote", ["/srv/mods.git", "../mods", "file:///srv/mods", "mods"])
 def test_a_path_is_no_forge(remote: str) -> None:
-    with pytest.raises(UsageError, match="is no repository at a forge") as caught:
+    with pytest.raises(UsageError, match="is not a repository at a forge") as caught:
         forges.find(remote, TOKENS)
     assert str(caught.value.hint).startswith("git remote -v")
 
@@ -109,7 +109,7 @@ def test_a_path_is_no_forge(remote: str) -> None:
     ],
 )
 def test_no_token_goes_over_plain_http(remote: str, server: str) -> None:
-    with pytest.raises(UsageError, match="that takes https") as caught:
+    with pytest.raises(UsageError, match="which needs https") as caught:
         forges.find(remote, TOKENS | {"GITHUB_SERVER_URL": server})
     assert caught.value.hint == "git remote set-url NAME https://ghe.example.org/us/mods"
 
@@ -120,7 +120,7 @@ def test_what_no_header_takes_is_no_token_and_is_not_shown(token: str) -> None:
         forges.find("https://github.com/us/mods", {"GITHUB_TOKEN": token})
     assert (
         caught.value.message
-        == "GITHUB_TOKEN is no token: blanks or other characters are in it that none has"
+        == "GITHUB_TOKEN is not a token: it contains blanks or other invalid characters"
     )
     assert token not in str(caught.value.hint)
 

@@ -115,8 +115,8 @@ def test_a_link_among_the_files_of_mods_is_refused(library: Path) -> None:
     ):
         pass
     path = "patches/fast/y.py"
-    assert caught.value.message == f"{path} is a link or a submodule: it is not kept up"
-    assert caught.value.hint == f"put the files themselves in its place, then git add {path}"
+    assert caught.value.message == f"{path} is a link or a submodule, which `keep` does not read"
+    assert caught.value.hint == f"replace it by the files themselves, then git add {path}"
 
 
 @pytest.mark.slow
@@ -128,7 +128,9 @@ def test_a_commit_that_lacks_the_library_is_refused(library: Path) -> None:
         branches.laid_out(branches.home(str(library / "other")), head),
     ):
         pass
-    assert caught.value.message == f"{head[:12]} has no other: the library is not in that commit"
+    assert (
+        caught.value.message == f"{head[:12]} has no other: the commit does not contain the library"
+    )
     assert caught.value.hint == "git log --stat -- other"
 
 
@@ -173,7 +175,7 @@ def test_a_repository_that_git_does_not_read_is_refused(library: Path) -> None:
 
 def test_a_repository_without_a_working_tree_is_no_home(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "bare.git")
-    with pytest.raises(UsageError, match="its repository has no working tree") as caught:
+    with pytest.raises(UsageError, match="its git repository has no working tree") as caught:
         branches.home(str(tmp_path / "bare.git"))
     assert caught.value.hint == "git clone it"
 
@@ -251,7 +253,7 @@ def test_a_port_that_is_not_finished_holds_up_the_newer_ones(library: Path) -> N
         unfinished.write_text("X = 1\n")
         made = branches.commit(home, NAME, head, place, "left\n")
     (waiting,) = keep(library, "0.20.0", "0.21.0")
-    why = f"the port on {NAME} is not finished, and the releases after it wait for that"
+    why = f"the port on {NAME} is not finished; later releases wait for it"
     assert waiting == KeptRelease("fast", "0.20.0", "waits", left=(why,), branch=NAME, commit=made)
 
 
@@ -260,7 +262,7 @@ def test_a_name_that_no_branch_can_have_is_told(library: Path) -> None:
     (stuck,) = keep(library, "0.20.0", mod="fast..er")
     assert (stuck.did, stuck.commit) == ("stuck", None)
     assert stuck.left == (
-        f"no branch can be called {branches.PREFIX}fast..er/0.20.0: give the mod another name",
+        f"no branch can be named {branches.PREFIX}fast..er/0.20.0: rename the mod",
     )
 
 

@@ -37,7 +37,7 @@ def opened(forge: ForgeServer, folder: Path) -> Remote:
 def test_it_is_the_only_remote_or_the_one_that_is_named(tmp_path: Path) -> None:
     commit(tmp_path, mod("fast"))
     home = branches.home(str(tmp_path))
-    with pytest.raises(UsageError, match="has no remote: where are pull requests") as caught:
+    with pytest.raises(UsageError, match="has no remote; pull requests need") as caught:
         find_url(home, None)
     assert caught.value.hint == "git remote add origin URL"
     git(tmp_path, "remote", "add", "one", "https://github.com/us/mods")
@@ -45,7 +45,7 @@ def test_it_is_the_only_remote_or_the_one_that_is_named(tmp_path: Path) -> None:
     git(tmp_path, "remote", "add", "two", "https://github.com/them/mods")
     assert find_url(home, "two") == "https://github.com/them/mods"
     for name in (None, "three"):
-        with pytest.raises(UsageError, match="has the remotes one, two: where") as caught:
+        with pytest.raises(UsageError, match="has the remotes one, two; pull") as caught:
             find_url(home, name)
         assert caught.value.hint == "--remote one"
     git(tmp_path, "remote", "set-url", "--push", "two", "https://github.com/us/pushed")

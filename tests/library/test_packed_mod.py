@@ -60,6 +60,6 @@ def test_a_mod_is_packed_without_its_lock_as_sorted_lines(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"schema": 9, "files": {}}'])
 def test_anything_else_is_refused(data: bytes) -> None:
-    with pytest.raises(Refused, match=r"there\.json: not a mod") as caught:
+    with pytest.raises(Refused, match=r"there\.json: not a stored mod") as caught:
         packed_mod.unpack(data, "there.json", "one")
-    assert caught.value.hint == "`vllm-mods revert` without a name needs no such file"
+    assert caught.value.hint == "`vllm-mods revert` without a mod name does not need this file"

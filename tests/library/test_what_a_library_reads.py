@@ -69,7 +69,7 @@ def test_links_count_in_the_folder_that_is_said_to_have_them(tmp_path: Path) -> 
     assert read(str(tmp_path / "linked/x")) == b""
     with pytest.raises(ManifestError, match="is a symbolic link") as caught:
         read(str(tmp_path / "strict/x"))
-    assert caught.value.hint == f"ls -l {tmp_path}/strict/x  # put the file itself there"
+    assert caught.value.hint == f"ls -l {tmp_path}/strict/x  # replace it by the file itself"
 
 
 def test_what_lies_in_no_root_is_read_in_the_folder_that_is_given(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_socket_is_named_by_what_it_is(tmp_path: Path, monkeypatch: pytest.Mon
         server.bind("s")
         with pytest.raises(ManifestError) as caught:
             reading.read(str(tmp_path / "s"), str(tmp_path))
-    why = "is a socket: what a library holds is read from files of its own, through no link"
+    why = "is a socket: vllm-mods reads only regular files of a library and follows no links"
     assert caught.value.problems == (why,)
 
 
@@ -171,10 +171,10 @@ def test_somebody_elses_above_does_not_count(here: Path, monkeypatch: pytest.Mon
         return os.stat_result(values) if is_file else real(path, **given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", stat)
-    with pytest.raises(UsageError, match="is somebody else's") as caught:
+    with pytest.raises(UsageError, match="belongs to another user") as caught:
         project_file.find()
     where = here.parents[1] / project_file.NAME
-    assert caught.value.message == f"{where}, above the current folder, is somebody else's"
+    assert caught.value.message == f"{where}, in a parent folder, belongs to another user"
     assert caught.value.hint == f"VLLM_MODS_CONFIG={where} vllm-mods …  # if you trust it"
     monkeypatch.chdir(here.parents[1])
     assert project_file.find() is not None  # whoever goes there means it
@@ -182,7 +182,7 @@ def test_somebody_elses_above_does_not_count(here: Path, monkeypatch: pytest.Mon
 
 def test_a_project_that_is_a_pipe_is_not_waited_for(here: Path) -> None:
     os.mkfifo(here / project_file.NAME)
-    with pytest.raises(UsageError, match="is no regular file") as caught:
+    with pytest.raises(UsageError, match="is not a regular file") as caught:
         project_file.find()
     assert caught.value.hint == f"ls -l {here / project_file.NAME}"
 
@@ -190,7 +190,7 @@ def test_a_project_that_is_a_pipe_is_not_waited_for(here: Path) -> None:
 def test_two_projects_in_one_folder_are_one_too_many(here: Path) -> None:
     (here / project_file.NAME).write_text(PROJECT)
     (here / project_file.PYPROJECT).write_text("[tool.vllm-mods]\nschema = 1\n")
-    with pytest.raises(UsageError, match="are two files of one project") as caught:
+    with pytest.raises(UsageError, match="are two settings files of one project") as caught:
         project_file.find()
     assert caught.value.hint == "keep one of them"
     (here / project_file.PYPROJECT).write_text("[tool.other]\nx = 1\n")
@@ -203,7 +203,7 @@ def test_a_project_that_is_named_has_to_be_there(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(project_file.CONFIG, str(here / "none.toml"))
-    with pytest.raises(UsageError, match="there is no such file") as caught:
+    with pytest.raises(UsageError, match="no such file") as caught:
         project_file.find()
     assert caught.value.hint == "unset VLLM_MODS_CONFIG, or name one"
     (here / "none.toml").write_text(PROJECT)
@@ -233,7 +233,7 @@ def test_a_model_lies_below_a_folder_of_the_policy(
         with pytest.raises(Refused) as caught:
             trust.demand_model(f"{roots[0]}-2")
         assert caught.value.message == (
-            f"{project} does not let this in: {roots[0]}-2 lies below none of its model_roots"
+            f"{project} does not allow this: {roots[0]}-2 is in none of its model_roots"
         )
         assert caught.value.hint == f"--model-folder {roots[0]}/…"
 
@@ -250,5 +250,5 @@ def test_a_machine_has_a_policy_and_no_project(here: Path, monkeypatch: pytest.M
         machine.write_text(f"schema = 1\n{more}{policy}")
         with pytest.raises(ManifestError) as caught:
             trust.policies()
-        why = "libraries and targets are a project's, not a machine's"
+        why = "libraries and targets belong to a project, not to a machine"
         assert (caught.value.where, caught.value.problems) == (str(machine), (why,))

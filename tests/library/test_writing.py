@@ -83,9 +83,9 @@ def test_the_manifest_comes_last(library: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_new_may_not_be_there_and_nothing_leads_out(library: Path) -> None:
-    with pytest.raises(Refused, match=r"x\.py is there already: nothing was written"):
+    with pytest.raises(Refused, match=r"x\.py already exists; nothing was written"):
         writing.replace(str(library), NEW, new={"patches/fast/x.py"})
-    with pytest.raises(Refused, match="leads out of"):
+    with pytest.raises(Refused, match="points outside"):
         writing.replace(str(library), {"../x": b""})
     assert files(library) == OLD
 
@@ -93,10 +93,10 @@ def test_what_is_new_may_not_be_there_and_nothing_leads_out(library: Path) -> No
 def test_another_run_that_writes_is_waited_for_by_nobody(library: Path) -> None:
     with (
         writing._alone(str(library)),
-        pytest.raises(Refused, match="another vllm-mods writes into") as caught,
+        pytest.raises(Refused, match="another vllm-mods is writing") as caught,
     ):
         writing.replace(str(library), NEW)
-    assert caught.value.hint == "wait until it is done"
+    assert caught.value.hint == "wait until it has finished"
     assert files(library) == OLD
 
 
@@ -122,17 +122,17 @@ def test_what_somebody_planted_as_ready_is_not_moved(
     place = plant(library)
     with pytest.raises(Refused) as caught:
         writing.recover(str(library))
-    assert caught.value.message == f"{place} was not left by this tool: nothing was written"
-    assert caught.value.hint == f"ls -ld {place}  # whose is it?"
+    assert caught.value.message == f"{place} was not created by vllm-mods; nothing was written"
+    assert caught.value.hint == f"ls -ld {place}  # who created it?"
     assert files(library) == OLD
 
 
 @pytest.mark.parametrize("name", [writing.LAID_OUT, writing.READY])
 def test_what_lies_in_the_way_and_is_no_folder_is_refused(library: Path, name: str) -> None:
     (library / name).write_text("somebody's\n")
-    with pytest.raises(Refused, match=f"{name} was not left by this tool"):
+    with pytest.raises(Refused, match=f"{name} was not created by vllm-mods;"):
         writing.recover(str(library))
-    with pytest.raises(Refused, match=f"{name} was not left by this tool"):
+    with pytest.raises(Refused, match=f"{name} was not created by vllm-mods;"):
         writing.replace(str(library), NEW)
     assert files(library) == {**OLD, name: "somebody's\n"}
 
@@ -156,10 +156,10 @@ def test_a_new_folder_is_there_whole_and_never_over_another(tmp_path: Path) -> N
     assert files(tmp_path) == {"deep/made/a/b": "1", "deep/made/c": "2"}
     with pytest.raises(Refused) as caught:
         writing.folder(str(place), {"c": b"3"})
-    assert caught.value.message == f"{place} is there already: nothing was written"
-    assert caught.value.hint == f"rm -r {place}, or another name"
+    assert caught.value.message == f"{place} already exists; nothing was written"
+    assert caught.value.hint == f"rm -r {place}, or choose another name"
     (tmp_path / "deep/.other.new").symlink_to(place)
-    with pytest.raises(Refused, match=r"\.other\.new was not left by this tool"):
+    with pytest.raises(Refused, match=r"\.other\.new was not created by vllm-mods"):
         writing.folder(str(tmp_path / "deep/other"), {"c": b"3"})
     assert (place / "c").read_text() == "2"
 
@@ -183,9 +183,9 @@ def test_a_library_is_pinned_by_the_hash_of_its_list(library: Path, tmp_path: Pa
     with pytest.raises(Refused) as caught:
         checksums.sums(str(library), [f"sha256:{'1' * 64}"], None)
     assert caught.value.message == (
-        f"{library}/SHA256SUMS is not the list that is required: its hash is {pin}"
+        f"{library}/SHA256SUMS is not the required list: its hash is {pin}"
     )
-    assert caught.value.hint == "take that hash only if you know why the library has changed"
+    assert caught.value.hint == "accept that hash only if you know why the library has changed"
     # with a list from elsewhere too, what both say is what counts
     elsewhere = tmp_path / "list"
     elsewhere.write_text(f"{'0' * 64}  patches/other\n")
@@ -196,9 +196,9 @@ def test_a_library_is_pinned_by_the_hash_of_its_list(library: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("listed", "data", "says"),
     [
-        ({}, b"x", "is in no list of hashes"),
-        ({"x": "0" * 64}, None, "is gone, and the list of hashes has it"),
-        ({"x": "0" * 64}, b"x", f"and the list says {'0' * 64}"),
+        ({}, b"x", "is in no hash list"),
+        ({"x": "0" * 64}, None, "is missing, but is in the hash list"),
+        ({"x": "0" * 64}, b"x", f"but the list says {'0' * 64}"),
     ],
 )
 def test_a_file_is_as_it_is_listed(
@@ -207,14 +207,14 @@ def test_a_file_is_as_it_is_listed(
     with pytest.raises(Refused, match=says) as caught:
         checksums.check(str(tmp_path), str(tmp_path / "x"), data, listed)
     assert caught.value.hint == (
-        f"(cd {tmp_path} && sha256sum --check {checksums.SUMS})  # or take the library anew from where it came"
+        f"(cd {tmp_path} && sha256sum --check {checksums.SUMS})  # or get the library again from its source"
     )
     checksums.check(str(tmp_path), str(tmp_path / "x"), None, {})
 
 
 @pytest.mark.parametrize("line", ["nonsense", f"{'0' * 63}  x", f"{'0' * 64} x"])
 def test_a_line_that_is_none(line: str) -> None:
-    with pytest.raises(UsageError, match=r"SUMS:2: .* is no line of a list of hashes") as caught:
+    with pytest.raises(UsageError, match=r"SUMS:2: .* is not a line of a hash list") as caught:
         checksums.parse(f"{'0' * 64}  a\n{line}\n".encode(), "SUMS")
     assert caught.value.hint == (
         "cd LIBRARY && find patches templates pairings -type f | sort | xargs sha256sum > SHA256SUMS"
@@ -233,18 +233,18 @@ def test_a_list_that_nobody_of_the_signers_signed(
     (library / checksums.SUMS).write_bytes(SUMS)
     with pytest.raises(UsageError) as missing:
         checksums.sums(str(library), [], str(signers))
-    why = "No such file or directory, so nothing says what the library may hold"
+    why = "No such file or directory, so the expected contents of the library are unknown"
     assert missing.value.message == f"{place}.sig: {why}"
-    assert missing.value.hint == "docs/security.md says how a library is pinned and signed"
+    assert missing.value.hint == "docs/security.md explains how to pin and sign a library"
     (library / f"{checksums.SUMS}.sig").write_text("signature")
     with pytest.raises(UsageError, match="signers: No such file or directory"):
         checksums.sums(str(library), [], str(signers))
     signers.write_text("somebody")
     monkeypatch.setattr(ssh_signatures, "why_not", lambda *_: "no principal")
-    with pytest.raises(Refused, match=f"by anybody in {signers}: no principal") as caught:
+    with pytest.raises(Refused, match=f"by a signer in {signers}: no principal") as caught:
         checksums.sums(str(library), [], str(signers))
     assert caught.value.hint == (
-        f"ssh-keygen -Y check-novalidate -n vllm-mods -s {place}.sig < {place}  # whose it is"
+        f"ssh-keygen -Y check-novalidate -n vllm-mods -s {place}.sig < {place}  # shows who signed it"
     )
     asked: list[object] = []
     monkeypatch.setattr(ssh_signatures, "why_not", lambda *given: asked.extend(given))

@@ -48,7 +48,7 @@ def test_a_mod_says_what_is_known_and_leaves_the_rest_to_a_person() -> None:
     composed = compose(Wanted("mine"), ModEffect((EDIT,)), tree())
     assert composed.files["mod.toml"].decode() == (
         'schema = 1\nname = "mine"\nversion = "0.1.0"\nsummary = "Changes to vLLM 0.19.1"\n'
-        "# Nobody has said under which terms it may be passed on.\n"
+        "# The licence was not given: state the terms for passing it on.\n"
         'license = "LicenseRef-unstated"\n\n'
         "# Made on vLLM 0.19.1.\n[[variant]]\n"
         'id = "0.19"\nvllm = "==0.19.1"\npatches = ["0.19/mine.patch"]\n'
@@ -67,7 +67,7 @@ def test_what_somebody_said_is_not_asked_for() -> None:
     assert stated["variant"] == [{"id": "own", "vllm": ">=0.19", "patches": ["own/mine.patch"]}]
     assert [line.partition(":")[0] for line in unknown(wanted, "0.19.1")] == ["evidence"]
     assert next(unknown(wanted._replace(vllm=None), "0.19.1")).startswith(
-        "vllm: where else than on 0.19.1 it goes in"
+        "vllm: where else than on 0.19.1 it applies"
     )
     assert next(unknown(wanted._replace(vllm=None), None)).startswith("vllm: on which versions it")
 
@@ -115,9 +115,9 @@ def test_text_becomes_a_patch_and_everything_else_a_file() -> None:
 
 def test_text_that_is_removed_is_a_patch_and_bytes_cannot_be() -> None:
     assert manifest(FileChange("vllm/a.py", OLD, None))["variant"][0]["patches"]
-    with pytest.raises(Refused, match=r"vllm/k\.bin is no text and is removed") as caught:
+    with pytest.raises(Refused, match=r"vllm/k\.bin is a binary file") as caught:
         manifest(FileChange("vllm/k.bin", b"\0old", None))
-    assert caught.value.hint == "leave the file, or do without it in another way"
+    assert caught.value.hint == "keep the file, or disable it in another way"
 
 
 def test_what_else_an_effect_has_is_stated() -> None:
@@ -170,9 +170,21 @@ def test_of_two_packages_none_is_stated() -> None:
 @pytest.mark.parametrize(
     ("wanted", "changes", "version", "error", "message"),
     [
-        (Wanted("Not A Name"), (EDIT,), "0.19.1", UsageError, "'Not A Name' is no name for a mod"),
-        (Wanted("mine"), (), "0.19.1", Refused, "nothing was changed, so there is no mod"),
-        (Wanted("mine"), (EDIT,), None, UsageError, "memory does not say its version"),
+        (
+            Wanted("Not A Name"),
+            (EDIT,),
+            "0.19.1",
+            UsageError,
+            "'Not A Name' is not a valid name for a mod",
+        ),
+        (
+            Wanted("mine"),
+            (),
+            "0.19.1",
+            Refused,
+            "nothing was changed, so there is nothing to make a mod of",
+        ),
+        (Wanted("mine"), (EDIT,), None, UsageError, "memory does not state its version"),
         (
             Wanted("mine"),
             (FileChange("vllm/a\n.py", OLD, NEW),),
@@ -185,14 +197,14 @@ def test_of_two_packages_none_is_stated() -> None:
             (FileChange("vllm/\udcff.py", None, NEW),),
             "0.19.1",
             Refused,
-            "a path is not UTF-8, so that no mod.toml can name it",
+            "a path is not UTF-8, so mod.toml cannot name it:",
         ),
         (
             Wanted("mine"),
             (FileChange("vllm/a.py", OLD.replace(b"A0", b"B0"), NEW),),
             "0.19.1",
             Refused,
-            "the mod would be conflict on the tree that it was made from; nothing was written\n  vllm/a.py",
+            "the mod would be `conflict` on the tree that it was made from; nothing was written\n  vllm/a.py",
         ),
     ],
 )
@@ -215,7 +227,7 @@ def test_every_reason_why_a_mod_would_not_go_in_is_said() -> None:
     assert [line.partition(":")[0] for line in caught.value.message.splitlines()[1:]] == [
         *("  beside/x.py", "  vllm/a.py"),
     ]
-    assert caught.value.hint == "mend what is named, and make it again"
+    assert caught.value.hint == "fix this, then make the mod again"
 
 
 def test_a_range_stands_for_a_version_that_nothing_tells() -> None:
@@ -257,10 +269,10 @@ def test_two_trees_differ_in_their_files_and_not_in_what_follows_from_them() -> 
         FileChange("vllm/z.py", None, b"Z\n"),
     )
     assert effect.notes == (
-        "left out vllm/_version.py: the build writes it, for each release another",
-        "left out vllm/commit_id.py: the build writes it, for each release another",
-        "left out x.dist-info/RECORD: it describes the distribution, and is kept true by itself",
-        "left out x.egg-info/PKG-INFO: it describes the distribution, and is kept true by itself",
+        "left out vllm/_version.py: the build generates it, differently for each release",
+        "left out vllm/commit_id.py: the build generates it, differently for each release",
+        "left out x.dist-info/RECORD: it describes the distribution, and `apply` updates it",
+        "left out x.egg-info/PKG-INFO: it describes the distribution, and `apply` updates it",
     )
 
 

@@ -57,7 +57,7 @@ def test_a_mod_is_read_whole_but_for_bytecode_and_history(tmp_path: Path) -> Non
         ({}, "ls"),
         (
             {"inner__run_sh": b""},
-            "{0} holds inner/run.sh: pack the mod's files, and not the folder",
+            "{0} contains inner/run.sh: pack the mod's files without the folder",
         ),
         ({"b_diff": b"", "a_patch": b""}, "vllm-mods new NAME --from-diff {0}/a.patch --tree TREE"),
         ({"Dockerfile": b""}, "docker build; then vllm-mods new NAME --from-trees image:BASE"),
@@ -79,11 +79,11 @@ def test_what_does_not_travel_with_a_mod_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine/link").symlink_to("run.sh")
     with pytest.raises(UsageError, match="mine/link is a symbolic link, which") as caught:
         folder.read(place)
-    assert (caught.value.hint or "").startswith("put the file itself there: cp --remove-dest")
+    assert (caught.value.hint or "").startswith("replace it by the file itself: cp --remove-dest")
     assert folder.read_working_folder(place) == {"run.sh": b""}
     (tmp_path / "mine/link").unlink()
     os.mkfifo(tmp_path / "mine/pipe")
-    with pytest.raises(UsageError, match="mine/pipe is no regular file, which"):
+    with pytest.raises(UsageError, match="mine/pipe is not a regular file, which"):
         folder.read(place)
     with pytest.raises(UsageError, match="pipe is neither a folder nor a zip") as caught:
         folder.read(f"{place}/pipe")
@@ -102,13 +102,11 @@ def test_more_than_a_mod_has_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             lower(patch, name, most)
             for path in (place, archive):
-                with pytest.raises(
-                    UsageError, match=rf"^{path} holds 2 files or more, 0 MiB.*{end}"
-                ):
+                with pytest.raises(UsageError, match=rf"^{path} has 2 files or more, 0 MiB.*{end}"):
                     folder.read(path)
             with pytest.raises(UsageError) as caught:
                 folder.read_working_folder(place)
-            hint = "run it from a folder that holds what it needs, and nothing else"
+            hint = "run it from a folder that contains only what it needs"
             assert caught.value.hint == hint
             lower(patch, name, most + 1)
             assert len(folder.read(place).files) == len(folder.read(archive).files) == 2
@@ -118,7 +116,7 @@ def test_more_than_a_mod_has_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 def test_an_entry_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     with zipfile.ZipFile(tmp_path / "m.zip", "w") as archive:
         archive.writestr(name, b"")
-    with pytest.raises(UsageError, match="would be unpacked outside of the mod's folder"):
+    with pytest.raises(UsageError, match="would be unpacked outside the mod's folder"):
         folder.read(str(tmp_path / "m.zip"))
 
 
@@ -142,7 +140,7 @@ def test_zips_that_say_a_thing_twice_or_are_none_are_refused(tmp_path: Path) -> 
     with zipfile.ZipFile(place, "w") as archive:
         archive.writestr("run.sh", b"1")
         archive.writestr("run.sh", b"2")
-    with pytest.raises(UsageError, match=r"two entries are called run\.sh") as caught:
+    with pytest.raises(UsageError, match=r"two entries are named run\.sh") as caught:
         folder.read(place)
     assert caught.value.hint == f"unzip -l {place}"
     (tmp_path / "m.zip").write_bytes(b"no zip")
@@ -175,7 +173,7 @@ def test_a_folder_of_a_bundled_mod_has_no_copy_of_it() -> None:
     script = folder.run_script("qwen3.5-enhanced", is_library=False)
     assert b"exec vllm-mods apply qwen3.5-enhanced ${target:+" in script
     with pytest.raises(
-        UsageError, match=r"puts in `qwen3\.5-enhanced`, which comes with"
+        UsageError, match=r"applies `qwen3\.5-enhanced`, which is bundled with"
     ) as caught:
         folder.exported_mod({"run.sh": script})
     assert caught.value.hint == "vllm-mods show qwen3.5-enhanced"

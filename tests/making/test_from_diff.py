@@ -88,13 +88,13 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
     [
         (
             [ADDED % b"vllm/x.py"],
-            "x.diff:1: vllm/x.py is new, and memory has vllm/x.py already",
-            "--tree TREE, one without it",
+            "x.diff:1: vllm/x.py is new, but memory already has vllm/x.py",
+            "--tree TREE names one without it",
         ),
         (
             [ADDED % b"new.py"],
-            "x.diff:1: new.py is new, and nothing in the diff says where",
-            "write its whole path: vllm/…",
+            "x.diff:1: new.py is new, and the diff does not say where",
+            "write its full path: vllm/…",
         ),
         (
             [
@@ -102,33 +102,33 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
                 diff("p/y.py", "p/y.py", OTHER, OTHER.replace("= 8", "= 9")),
                 ADDED % b"p/new.py",
             ],
-            "x.diff:20: p/new.py is new, and it may go to vllm/new.py, vllm/sub/new.py",
-            "write its whole path: vllm/…",
+            "x.diff:20: p/new.py is new, and it could go to vllm/new.py, vllm/sub/new.py",
+            "write its full path: vllm/…",
         ),
         (
             [diff("vllm/z.py", "vllm/z.py")],
             "x.diff:1: vllm/z.py: memory has no such file",
-            "--tree TREE, the one it was made on",
+            "--tree TREE names the vLLM that it was made on",
         ),
         (
             [diff("x.py", "x.py", "C = 1\nD = 2\n", "C = 1\nD = 3\n")],
             "x.diff:1: x.py: its text is not in vllm/sub/x.py, vllm/x.py",
-            "--tree TREE, the one it was made on",
+            "--tree TREE names the vLLM that it was made on",
         ),
         (
             [diff("vllm/x.py", "vllm/x.py", NEW, OLD)],
-            "x.diff:1: vllm/x.py: its text is not in vllm/x.py (or it is in already)",
-            "--tree TREE, the one it was made on",
+            "x.diff:1: vllm/x.py: its text is not in vllm/x.py (or the change is already applied)",
+            "--tree TREE names the vLLM that it was made on",
         ),
         (
             [diff("sub/y.py", "z.py", OTHER.replace("B4 = 4", "B4 = 5"), OTHER)],
-            "x.diff:1: sub/y.py: its text is not in vllm/sub/y.py (or it is in already)",
-            "--tree TREE, the one it was made on",
+            "x.diff:1: sub/y.py: its text is not in vllm/sub/y.py (or the change is already applied)",
+            "--tree TREE names the vLLM that it was made on",
         ),
         (
             [b"--- vllm/x.py\n+++ vllm/x.py\n@@ -5,1 +5,1 @@\n-A4 = 4\n+A4 = 5\n"],
-            "x.diff:1: vllm/x.py: no line of context stands around its changes, so nothing proves where they belong",
-            "--tree TREE, the one it was made on; or make it again with three lines of it: git diff -U3, or diff -u",
+            "x.diff:1: vllm/x.py: its changes have no context lines, so nothing proves where they belong",
+            "--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
         ),
     ],
 )
@@ -162,7 +162,7 @@ def test_what_may_mean_several_files_is_refused() -> None:
     part = diff("x.py", "x.py")
     twin = MemoryTree({**FILES, "vllm/sub/x.py": OLD.encode()})
     with pytest.raises(
-        Refused, match=r"x\.py may mean any of 2 files: vllm/sub/x\.py, vllm/x\.py$"
+        Refused, match=r"x\.py could be any of 2 files: vllm/sub/x\.py, vllm/x\.py$"
     ):
         from_diff.changes(part, "x.diff", twin)
 
@@ -173,15 +173,20 @@ def test_what_may_mean_several_files_is_refused() -> None:
         (
             b"x\nrename from a\nrename to b\n",
             2,
-            "a file is renamed or copied here",
+            "the diff renames or copies a file",
             "make the diff with `git diff --no-renames`",
         ),
-        (b"copy from a\n", 1, "a file is renamed or copied here", None),
-        (b"x\nGIT binary patch\n", 1, "a binary change has no text", "--from-trees OLD NEW"),
+        (b"copy from a\n", 1, "the diff renames or copies a file", None),
+        (
+            b"x\nGIT binary patch\n",
+            1,
+            "a binary change has no text to match",
+            "--from-trees OLD NEW",
+        ),
         (
             b"Binary files a and b differ\n",
             1,
-            "a binary change has no text",
+            "a binary change has no text to match",
             "--from-trees OLD NEW",
         ),
         (
@@ -206,4 +211,4 @@ def test_a_diff_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PATCH", 20)
     with pytest.raises(DiffError, match="it has more than 20 bytes") as caught:
         changed(diff("vllm/x.py", "vllm/x.py"))
-    assert caught.value.hint == "leave out what is not of vllm/, or make several mods"
+    assert caught.value.hint == "remove files outside vllm/, or split it into several mods"

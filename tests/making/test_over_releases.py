@@ -110,7 +110,7 @@ def test_each_release_has_its_variant_or_says_why_not() -> None:
     def run(tree: Tree) -> ModEffect:
         new = FileChange("vllm/n.py", None, f"N = '{tree.version}'\n".encode())
         effect = effect_of(tree, asks_version=False)
-        notes = ("it wrote /tmp/x", f"on {tree.version}")
+        notes = ("it printed /tmp/x", f"on {tree.version}")
         return effect._replace(changes=(*effect.changes, new), env=(("VLLM_A", "1"),), notes=notes)
 
     trees = {version: release(version, text) for version, text in texts.items()}
@@ -132,7 +132,7 @@ def test_each_release_has_its_variant_or_says_why_not() -> None:
         ("0.22", "==0.22.0"),
     ]
     assert (mod.summary, mod.env) == ("Changes to vLLM ==0.22.0", (("VLLM_A", "1"),))
-    assert outcome.notes == ("it wrote /tmp/x", "on 0.20.0", "on 0.20.1", "on 0.22.0")
+    assert outcome.notes == ("it printed /tmp/x", "on 0.20.0", "on 0.20.1", "on 0.22.0")
     assert [line.partition(":")[0] for line in outcome.unknown] == [
         "summary",
         "license",
@@ -214,10 +214,10 @@ def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
             Wanted("mine"), trees, lambda tree: effect_of(tree, asks_version=False), lambda _: None
         )
     assert caught.value.message == (
-        "on none of 2 releases does the script make a mod:\n  0.21.0: none of the files is there\n"
+        "the script makes a mod on none of 2 releases:\n  0.21.0: none of the files is there\n"
         "  0.20.0: the anchor is gone"
     )
-    assert caught.value.hint == "--vllm SPEC, the releases that it was written for"
+    assert caught.value.hint == "--vllm SPEC names the releases that it was written for"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_what_it_changed_is_told_from_what_it_left_elsewhere() -> None:
     )
     assert effect.templates == {"c.j2": b"{{ messages }}"}
     assert effect.notes == tuple(
-        f"it wrote {path}, which no mod can have"
+        f"it printed {path}, which no mod can have"
         for path in ("/root/link", "/tmp/listed", "/workspace/d/e.jinja")  # noqa: S108
     )
 
@@ -151,8 +151,8 @@ def test_only_an_image_of_an_engine_here_can_be_run() -> None:
     engine = recording.container_of(Image("containerd"))
     assert (engine.engine, engine.image) == ("docker", "x@sha256:0")
     for tree, why in (
-        (Image("registry"), "image:x is no image of a container engine: it lies in registry"),
-        (TREE, "memory is no image of a container engine"),
+        (Image("registry"), "image:x is not an image of a container engine: it is in registry"),
+        (TREE, "memory is not an image of a container engine"),
     ):
         with pytest.raises(UsageError) as caught:
             recording.container_of(tree)

@@ -80,7 +80,7 @@ def test_a_sandbox_sees_the_system_and_writes_to_its_places(
 
 def test_without_bubblewrap_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(Refused, match="there is no bubblewrap") as caught:
+    with pytest.raises(Refused, match=r"bubblewrap .bwrap. is not installed") as caught:
         sandbox.run(JOB)
     assert caught.value.hint == "apt-get install bubblewrap; or in a container: --image REF"
 
@@ -110,7 +110,7 @@ def test_a_container_has_no_more_than_it_needs(
     engine: Callable[[str], ImageInEngine], tmp_path: Path
 ) -> None:
     container = engine(f'printf "%s\\n" "$@" > {tmp_path}/words; exit 1')
-    with pytest.raises(Refused, match="docker does not run a command in some/image:1: it ended"):
+    with pytest.raises(Refused, match="docker cannot run a command in some/image:1: it ended"):
         sandbox.run(JOB, container)
     words = (tmp_path / "words").read_text()
     assert words.startswith("run\n--rm\n--interactive\n--pull\nnever\n")
@@ -222,4 +222,4 @@ def test_the_supervisor_runs_in_a_sandbox_only() -> None:
     program = sandbox.program("supervise.py").decode()
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, check=False)
     assert done.returncode == 70
-    assert b"first process of a sandbox only" in done.stderr
+    assert b"only as the first process of a sandbox" in done.stderr

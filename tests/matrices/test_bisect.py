@@ -64,7 +64,7 @@ def test_only_commits_that_touch_the_file_are_planned() -> None:
     assert (found.points, found.touching) == (999, 2)
     # both ends, the two that touch it, and the one before the change
     assert found.planned <= 5
-    assert "and the patch has" in found.findings[0].message
+    assert "but the patch has" in found.findings[0].message
 
 
 @pytest.mark.parametrize("at", [1, 2, 7, 62, 63])
@@ -196,8 +196,8 @@ def test_where_the_older_one_parted_from_the_newer_the_search_begins() -> None:
     with pytest.raises(UsageError) as caught:
         over({**texts, "fork": BROKEN}, *line)
     assert caught.value.message == (
-        "git:repo: the verdict is `applies` at good and `conflict` at fork, where bad parted from it: it "
-        "changed on good's side"
+        "git:repo: the verdict is `applies` at good and `conflict` at fork, where bad branched off: it "
+        "changed on the side of good"
     )
     assert caught.value.hint == "--good fork --bad good"
 
@@ -207,11 +207,11 @@ def test_revisions_without_a_line_between_them_are_a_wrong_call() -> None:
     for good, hint in (("good", older), ("bad", "name two revisions")):
         with pytest.raises(UsageError) as caught:
             over({}, good=good)
-        assert caught.value.message == f"git:repo: bad has no commit that {good} has not"
+        assert caught.value.message == f"git:repo: bad has no commits beyond {good}"
         assert caught.value.hint == hint
     with pytest.raises(UsageError) as caught:
         over({}, commit("bad"))
-    assert caught.value.message == "git:repo: good and bad have no history in common here"
+    assert caught.value.message == "git:repo: good and bad have no common history in this clone"
     assert caught.value.hint == "git -C /repo fetch --unshallow"
 
 

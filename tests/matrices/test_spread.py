@@ -51,7 +51,7 @@ def test_a_killed_process_loses_nothing_but_its_cell(tmp_path: Path) -> None:
     )
     bad = found.pop(("c", "ever"))
     assert (bad.verdict, bad.computed) == (Verdict.UNREADABLE, False)
-    assert "was killed, twice" in bad.findings[0].message
+    assert "was killed twice," in bad.findings[0].message
     assert len(found) == 7
     assert {answer.verdict for answer in found.values()} == {Verdict.APPLIES}
 

@@ -163,7 +163,7 @@ def live(
     if not brief:
         assert run("--version").startswith("vllm-mods ")
         assert "hybrid-int4-fp8" in run("list")
-    assert "all as they should be" in run("template", "check", "qwen3.5-enhanced")
+    assert "all as expected" in run("template", "check", "qwen3.5-enhanced")
     assert "fix 1.0.0  applies" in run("check", "fix", *target)
     assert snapshot(site) == before
     run("apply", "fix", "qwen3.5-enhanced", *target)
@@ -177,7 +177,7 @@ def live(
             assert stat.S_IMODE(info.st_mode) == wanted, path
         assert info.st_uid == owner
     if not brief:
-        assert "every file as it was left" in run("verify", "--target", site)
+        assert "all files unchanged" in run("verify", "--target", site)
     assert "nothing is wrong" in run("doctor", "--target", site)
     run("revert", "--target", site)
     assert snapshot(site) == before

@@ -79,8 +79,11 @@ def test_the_single_file_names_the_pythons_that_it_is_for(tmp_path: Path) -> Non
     output = tmp_path / "x.pyz"
     single_file.write({"cpython-399-x86_64-linux-gnu": stage(tmp_path / "a", "a", time=1)}, output)
     done = subprocess.run([sys.executable, output], capture_output=True, text=True, check=False)
-    said = f"is for cpython-399-x86_64-linux-gnu; this Python is {single_file.MINE}\n"
-    assert (done.returncode, done.stderr) == (1, f"error: this file {said}")
+    _, number, machine = single_file.MINE.split("-", 2)
+    this = f"Python {number[0]}.{number[1:]} ({machine})"
+    said = f"{output} was built for Python 3.99 (x86_64-linux-gnu), but {sys.executable} is {this}"
+    hint = "start it with such a Python, or install vllm-mods for this one with pip"
+    assert (done.returncode, done.stderr) == (1, f"error: {said}\n\nhint: {hint}\n")
 
 
 def test_the_same_installation_is_the_same_single_file(tmp_path: Path) -> None:

@@ -79,9 +79,8 @@ def test_a_header_without_a_definition_holds_outside_of_definitions_only() -> No
     planned = put(hunk(9, 3, 3, *CHANGE, header="import os"), text)
     finding = error(planned)
     assert (planned.verdict, finding.code, finding.line) == (Verdict.MISPLACED, "elsewhere", 9)
-    assert (
-        "its text stands at line 9 (`A.f`), but it was written for the part below `import os`"
-        in (finding.message)
+    assert "its text is at line 9 (`A.f`), but it was written for the part below `import os`" in (
+        finding.message
     )
 
 
@@ -134,7 +133,7 @@ def test_places_that_nothing_tells_apart_are_all_named_up_to_five() -> None:
     finding = error(put(hunk(3, 3, 3, *CHANGE), classes("A", "B")))
     assert (finding.code, finding.line, finding.hunk, finding.scope) == ("ambiguous", 3, 1, None)
     assert finding.message == (
-        f"{PATH}: hunk 1 of one/0.patch: its text stands in 2 places that nothing tells apart: "
+        f"{PATH}: hunk 1 of one/0.patch: its text matches in 2 places, and nothing tells them apart: "
         "line 3 (`A.f`), line 11 (`B.f`)"
     )
     many = error(put(hunk(3, 3, 3, *CHANGE), classes(*"ABCDEFG"))).message
@@ -186,8 +185,8 @@ def test_hunks_are_placed_in_their_order_and_do_not_overlap() -> None:
     orders = [finding for finding in planned.findings if finding.code == "order"]
     assert orders
     for finding in orders:
-        assert "and the hunks before and behind it in the patch do not leave it" in finding.message
-        assert "its text stands at line " in finding.message
+        assert "which contradicts the order of the hunks in the patch" in finding.message
+        assert "its text is only at line " in finding.message
         assert finding.line in {1, 6}
     touching = put(patch, first + second)
     assert after(touching) == (first + second).replace("all()", "all(1)").replace("hex()", "hex(1)")
@@ -204,7 +203,7 @@ def test_what_was_written_for_an_edge_of_the_file_says_where_its_text_is() -> No
     finding = error(put(start, "len()\nint()\nstr()\n"))
     assert (finding.code, finding.line) == ("edge", 2)
     assert finding.message.endswith(
-        "it was written for the first line of the file, and its text is at line 2"
+        "it was written for the start of the file, but its text is at line 2"
     )
     assert after(put(start, "int()\nstr()\nset()\n")) == "dict()\nint()\nstr()\nset()\n"
     end = hunk(1, 2, 3, " int()", " str()", "+dict()")
@@ -247,7 +246,7 @@ def test_what_a_hunk_looks_for_beside_what_it_leaves_is_told_by_nothing() -> Non
     lines = (" int()", "-str()", "+set()", " list()")
     finding = error(put(hunk(1, 3, 3, *lines), "int()\nstr()\nlist()\nint()\nset()\nlist()\n"))
     assert (finding.code, finding.line) == ("look-alike", 1)
-    assert "line 4, in the module itself, has 100% of what it leaves" in finding.message
+    assert "line 4, in module level, has 100% of the new text" in finding.message
     # what it leaves stands in another function than the one it was written for: that says nothing
     text = "def f():\n    int()\n    str()\n    list()\n\n\ndef g():\n    int()\n    set()\n    list()\n"
     inner = ("     int()", "-    str()", "+    set()", "     list()")
@@ -351,21 +350,21 @@ def test_a_definition_in_a_string_and_one_that_is_bound_again_are_named() -> Non
     lines = (" def f():", "-    a = 1", "+    a = 2", "     b = 2")
     quoted = error(put(hunk(2, 3, 3, *lines), 'X = """\ndef f():\n    a = 1\n    b = 2\n"""\n'))
     assert (quoted.code, quoted.line) == ("elsewhere", 2)
-    assert "`def f` is text in a string at line 2, and no definition" in quoted.message
+    assert "`def f` is text in a string at line 2, not a definition" in quoted.message
     twice = "def f():\n    a = 1\n    b = 2\n\n\ndef f():\n    c = 3\n"
     dead = error(put(hunk(1, 3, 3, *lines), twice))
     assert (dead.code, dead.line) == ("elsewhere", 1)
     only_less = hunk(2, 3, 2, "     a = 1", "-    b = 2", "     c = 3")
     twice = "def f():\n    a = 1\n    b = 2\n    c = 3\n\n\ndef f():\n    d = 3\n"
     assert error(put(only_less, twice)).code == "elsewhere"
-    assert "stands in the `f` of line 1, whose name a later statement binds again" in dead.message
+    assert "its text is in the `f` of line 1, which a later statement replaces" in dead.message
 
 
 def test_the_first_line_of_a_dead_definition_is_a_part_of_it() -> None:
     twice = "x = 1\n\n\ndef f():\n    a = 1\n    b = 2\n\n\ndef f():\n    c = 3\n"
     patch = hunk(3, 3, 3, " ", "-def f():", "+def f(x):", "     a = 1")
     dead = error(put(patch, twice))
-    assert "whose name a later statement binds again" in dead.message
+    assert "which a later statement replaces" in dead.message
 
 
 def test_what_is_added_in_a_dead_definition_is_refused_and_what_is_changed_beside_it_is_not() -> (
@@ -373,7 +372,7 @@ def test_what_is_added_in_a_dead_definition_is_refused_and_what_is_changed_besid
 ):
     text = "def f():\n    a = 1\n    b = 2\n\n\nx = 1\n\n\ndef f():\n    c = 3\n"
     inside = hunk(2, 2, 3, "     a = 1", "+    new = 1", "     b = 2")
-    assert "whose name a later statement binds again" in error(put(inside, text)).message
+    assert "which a later statement replaces" in error(put(inside, text)).message
     beside = hunk(3, 5, 5, "     b = 2", " ", " ", "-x = 1", "+x = 2", " ")
     assert put(beside, text).verdict is Verdict.APPLIES
 
@@ -399,7 +398,7 @@ def test_in_a_file_without_scopes_only_a_single_place_will_do() -> None:
     assert [(hunk.line, hunk.scope) for hunk in planned.hunks] == [(3, "")]
     assert "unique-only" not in codes(planned)
     twice = one(mod(variant(patch)), MemoryTree({path: b"b\nc\nd\nb\nc\nd\n"}))
-    assert "places that nothing tells apart: line 1, line 4" in error(twice).message
+    assert "places, and nothing tells them apart: line 1, line 4" in error(twice).message
 
 
 def test_what_is_most_alike_is_that_of_the_longest_line_whatever_its_bytes() -> None:
@@ -413,7 +412,7 @@ def test_what_is_most_alike_is_that_of_the_longest_line_whatever_its_bytes() -> 
     assert "line 3 is `something_long = compute(17)  # ä`" in finding.message
     text = MemoryTree({"vllm/t.txt": b"a\n\xff\nb\n"})
     other = one(mod(variant(diff_of("vllm/t.txt", "a\nc\nb\n", "a\nd\nb\n"))), text)
-    assert "line 2 is `\ufffd`, and the patch has `c`" in error(other).message
+    assert "line 2 is `\ufffd`, but the patch has `c`" in error(other).message
 
 
 # --- what is against the only place, unless all hunks stand at their stated lines ---------------------

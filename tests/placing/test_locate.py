@@ -87,17 +87,17 @@ def test_in_a_file_without_scopes_no_definition_is_still_there() -> None:
 def test_nearest_is_where_most_lines_in_a_row_are_the_same() -> None:
     wanted = hunk("a = 1\nb = 2\nc = 3\nd = 4\n", "a = 1\nb = 2\nc = 3\nd = 5\n")
     near = nearest.nearest(wanted, target("a = 1\nb = 2\nc = 3\nx = 0\nd = 4\n"), None)
-    assert near == Near(4, "line 4 is `x = 0`, and the patch has `d = 4`", 1)
+    assert near == Near(4, "line 4 is `x = 0`, but the patch has `d = 4`", 1)
 
 
 def test_nearest_takes_only_line_ends_for_line_ends() -> None:
     near = nearest.nearest(hunk("a = 1\nb = MAX\n", "a = 1\n"), target("a = 1\nb = MA\n"), None)
-    assert near == Near(2, "line 2 is `b = MA`, and the patch has `b = MAX`", 1)
+    assert near == Near(2, "line 2 is `b = MA`, but the patch has `b = MAX`", 1)
 
 
 def test_nearest_is_the_first_line_that_differs() -> None:
     wanted = hunk("a = 1\nb = 2\nc = 3\n", "a = 1\nb = 9\nc = 3\n")
-    said = "line 2 is `b = 7`, and the patch has `b = 2`"
+    said = "line 2 is `b = 7`, but the patch has `b = 2`"
     assert nearest.nearest(wanted, target("a = 1\nb = 7\nc = 3\n"), None) == Near(2, said, 1)
     moved = "z = 0\n\n\na = 1\nb = 7\nc = 3\n"
     assert nearest.nearest(wanted, target(moved), None) == Near(5, said.replace("2 i", "5 i"), 4)
@@ -106,15 +106,15 @@ def test_nearest_is_the_first_line_that_differs() -> None:
 def test_nearest_may_begin_before_the_file_and_end_after_it() -> None:
     wanted = hunk("a = 1\nb = 2\nc = 3\n", "a = 1\nb = 9\nc = 3\n")
     near = nearest.nearest(wanted, target("b = 2\nc = 3\n"), None)
-    assert near == Near(1, "line 1 is the end of the file, and the patch has `a = 1`", 1)
+    assert near == Near(1, "line 1 is the end of the file, but the patch has `a = 1`", 1)
     near = nearest.nearest(wanted, target("a = 1\nb = 2\n"), None)
-    assert near == Near(3, "line 3 is the end of the file, and the patch has `c = 3`", 1)
+    assert near == Near(3, "line 3 is the end of the file, but the patch has `c = 3`", 1)
 
 
 def test_nearest_tells_line_ends() -> None:
     wanted = hunk("a = 1\nb = 2\n", "a = 1\nb = 9\n")
     near = nearest.nearest(wanted, target("x = 0\na = 1\r\nb = 2\r\n"), None)
-    assert near == Near(2, "line 2 differs in its line end only", 2)
+    assert near == Near(2, "line 2 differs only in its line ending", 2)
 
 
 def test_nearest_looks_in_the_scope_first() -> None:
@@ -122,7 +122,7 @@ def test_nearest_looks_in_the_scope_first() -> None:
     text = f"def f():\n{body.format(3)}\n\ndef g():\n{body.format(4)}"
     wanted = hunk(body.format(2), body.format(9))
     assert nearest.nearest(wanted, target(text), "g") == Near(
-        9, "line 9 is `y = 4`, and the patch has `y = 2`", 8
+        9, "line 9 is `y = 4`, but the patch has `y = 2`", 8
     )
     near = nearest.nearest(wanted, target(text), "gone")
     assert near is not None
@@ -133,7 +133,7 @@ def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     wanted = hunk("something_long = compute(1)\n", "x = 2\n")
     near = nearest.nearest(wanted, target("other = 0\nsomething_long = compute(17)\n"), None)
     said = (
-        "line 2 is `something_long = compute(17)`, and the patch has `something_long = compute(1)`"
+        "line 2 is `something_long = compute(17)`, but the patch has `something_long = compute(1)`"
     )
     assert near == Near(2, said, 2)
     assert nearest.nearest(wanted, target("z\n"), None) is None
@@ -183,7 +183,7 @@ def test_long_lines_are_cut(length: int) -> None:
     near = nearest.nearest(wanted, target("a = 1\nother\nb = 2\n"), None)
     assert near is not None
     shown = text if length <= nearest._WIDEST else text[: nearest._WIDEST - 1] + "…"
-    assert near.words == f"line 2 is `other`, and the patch has `{shown}`"
+    assert near.words == f"line 2 is `other`, but the patch has `{shown}`"
     assert len(shown) <= nearest._WIDEST
 
 
@@ -262,7 +262,7 @@ def test_what_has_no_place_says_whether_its_text_is_nowhere_or_in_too_many_place
     (everywhere,) = locate.place(file, Target(b"a = 1\n" * (limits.PLACES + 1), None))
     assert isinstance(nowhere, Lost)
     assert isinstance(everywhere, Lost)
-    assert (nowhere.code, nowhere.message) == ("absent", "its text is not there")
+    assert (nowhere.code, nowhere.message) == ("absent", "its text is not in the file")
     assert everywhere.code == "ambiguous"
     assert f"more than {limits.PLACES}" in everywhere.message
 
@@ -356,8 +356,8 @@ def test_of_several_places_those_remain_that_leave_the_others_theirs() -> None:
     left = candidates.in_order([(5,), (6, 3, 2, 1, 4, 7), (20,)], hunks, lost := {})
     assert left == [(5,), (), (20,)]
     said = (
-        "its text stands at line 6, line 3, line 2, line 1, line 4, and the hunks before and behind "
-        "it in the patch do not leave it that place"
+        "its text is at line 6, line 3, line 2, line 1, line 4, which contradicts "
+        "the order of the hunks in the patch"
     )
     assert lost == {1: Lost(FindingCode.ORDER, said, None, (6, 3, 2, 1, 4, 7))}
 
@@ -392,5 +392,5 @@ def test_a_place_is_carried_along_what_other_mods_changed() -> None:
 
 def test_two_places_that_are_not_the_same_are_none() -> None:
     lost = through(Located(7, "g", "unique"), Located(2, "f", "unique"))
-    said = "its text stands at line 7, and what other mods have changed leads to line 3"
+    said = "its text is at line 7, but after the changes of other mods it belongs at line 3"
     assert lost == Lost(FindingCode.ELSEWHERE, said, "f")

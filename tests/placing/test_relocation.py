@@ -39,12 +39,12 @@ def test_what_is_not_defined_at_the_top_is_only_named(text: str) -> None:
     if "ff" in text:
         assert (code, words) == (
             "superseded",
-            "superseded: no file of vllm/ (1) names it any more, so what called it is gone too",
+            "superseded: no file of vllm/ (1) uses the name, so its callers are gone too",
         )
     else:
         assert (code, words) == (
             "scope-gone",
-            "no file of vllm/ defines it, and vllm/b.py still names it",
+            "no file of vllm/ defines it, but vllm/b.py still uses the name",
         )
 
 
@@ -56,7 +56,7 @@ def test_three_places_are_told_and_those_of_the_package_of_the_file_alone() -> N
     )
     assert search(files, "f.x") == (
         "superseded",
-        "superseded: no file of vllm/ (1) names it any more, so what called it is gone too",
+        "superseded: no file of vllm/ (1) uses the name, so its callers are gone too",
     )
 
 
@@ -84,7 +84,7 @@ def test_of_a_remote_tree_the_twelve_likeliest_are_read() -> None:
     code, words = relocation.search(there, "f", LOST)
     assert (code.value, words) == (
         "scope-gone",
-        "it is not in the 12 likeliest of 14 files; no others were read",
+        "it is not in the 12 likeliest of 14 files; no other files were read",
     )
     assert sorted(there.reads) == sorted(files)[:12]
     assert list(relocation.defining(tree(files, remote=True), LOST, ["f"])) == []

@@ -116,8 +116,8 @@ def write(folder: Path, data: bytes = ARM, **other: str) -> Path:
     ("other", "data", "said"),
     [
         ({"sha256": "0" * 64}, ARM, "variant[0].binary[0].source: the sha256 of fast.so is"),
-        ({}, AMD, "machine code for linux/amd64, and not for linux/arm64"),
-        ({}, b"print()", "no machine code that is known, and not for linux/arm64"),
+        ({}, AMD, "machine code for linux/amd64, but should be for linux/arm64"),
+        ({}, b"print()", "unknown machine code, but should be for linux/arm64"),
         ({"platform": ""}, ARM, "variant[0].binary[0].platform: is required"),
         ({"platform": "windows/amd64"}, ARM, "platform: expected one of"),
         ({"path": "vllm/a.py"}, ARM, "path: expected the path of a library, NAME.so"),

@@ -63,7 +63,7 @@ def test_an_edited_file_that_has_one_of_two_hunks_is_half_applied_and_both_are_n
     planned = one(mod(variant(TWO)), tree(HALF))
     assert (planned.verdict, planned.in_range) == (Verdict.PARTIAL, True)
     finding = found(planned, "half-applied")
-    assert finding.message == f"in already: {PATH} hunk 1; not in: {PATH} hunk 2"
+    assert finding.message == f"already applied: {PATH} hunk 1; not applied: {PATH} hunk 2"
     assert (finding.path, finding.level) == (PATH, Level.ERROR)
     assert states(mod(variant(TWO)), tree(HALF)) == [(PATH, 1, "carried"), (PATH, 2, "placed")]
 
@@ -72,7 +72,7 @@ def test_of_several_patches_a_whole_one_is_named_by_its_name() -> None:
     made = mod(variant(FIRST, SECOND))
     planned = one(made, both(HALF, HALF))
     message = found(planned, "half-applied").message
-    assert message == f"in already: one/0.patch, {OTHER} hunk 1; not in: {OTHER} hunk 2"
+    assert message == f"already applied: one/0.patch, {OTHER} hunk 1; not applied: {OTHER} hunk 2"
     assert states(made, both(HALF, HALF)) == [
         (PATH, None, "carried"),
         (OTHER, 1, "carried"),
@@ -97,7 +97,7 @@ def test_a_release_that_carries_a_part_takes_the_rest_by_a_variant_of_its_own() 
         finding = found(planned, "carried")
         assert (finding.level, finding.path) == (Level.ERROR, PATH)
         assert finding.message == (
-            f"the release carries {PATH} hunk 1 already; the rest goes in: it needs a variant of its own"
+            f"the release already has {PATH} hunk 1; the rest applies: this release needs its own variant"
         )
     edited = tree(HALF, released={PATH: TEXT.encode()})
     assert one(made, edited).verdict is Verdict.PARTIAL
@@ -108,7 +108,7 @@ def test_a_release_that_carries_a_part_and_does_not_take_the_rest_says_why() -> 
     planned = one(mod(variant(FIRST, SECOND)), there)
     finding = found(planned, "carried")
     assert (planned.verdict, finding.level) == (Verdict.CONFLICT, Level.NOTE)
-    assert finding.message == "the release carries one/0.patch already"
+    assert finding.message == "the release already has one/0.patch"
     assert "text" in codes(planned)
     gone = MemoryTree({PATH: HALF.encode()}, pristine=True)
     assert one(mod(variant(FIRST, SECOND)), gone).verdict is Verdict.MISSING
@@ -139,7 +139,7 @@ def test_parts_on_top_of_each_other_are_taken_out_from_the_last_one_down() -> No
         (OTHER, 2, "placed"),
     ]
     assert found(one(made, there), "half-applied").message == (
-        "in already: one/0.patch, one/1.patch; not in: one/2.patch"
+        "already applied: one/0.patch, one/1.patch; not applied: one/2.patch"
     )
 
 
@@ -298,7 +298,7 @@ def test_a_text_that_stood_in_another_class_where_the_mod_comes_from_is_no_place
     assert not planned.changes
     finding = found(planned, "elsewhere")
     assert (finding.path, finding.line, finding.hunk, finding.scope) == (PATH, 26, 1, "B.f")
-    assert "its text stands at line 26 (`A.f`), but it was written in `B.f`" in finding.message
+    assert "its text is at line 26 (`A.f`), but it was written in `B.f`" in finding.message
 
 
 def test_a_variant_that_the_merge_contradicts_does_not_stand_in_the_way_of_another() -> None:
@@ -396,7 +396,7 @@ def test_where_the_merge_is_clean_its_bytes_count() -> None:
     assert same is None
     assert other_bytes == Finding(
         FindingCode.MERGE,
-        f"{PATH}: a merge from vLLM 0.18.0 gives other bytes than the places of the hunks",
+        f"{PATH}: a merge from vLLM 0.18.0 gives a different result than the positions of the hunks",
         PATH,
     )
     other = plan_with(b"x", "g", now=MORE, path="vllm/other.py")
@@ -407,9 +407,9 @@ def test_where_the_merge_is_clean_its_bytes_count() -> None:
     ("here", "there", "words"),
     [
         (("f", "g"), ("f", "g"), None),
-        (("f", "g"), ("f", "h"), "(`g`), and in vLLM 0.18.0 in `h`"),
-        (("f", ""), ("f", "h"), "(`module level`), and in vLLM 0.18.0 in `h`"),
-        (("f", "g"), ("f", ""), "(`g`), and in vLLM 0.18.0 in `module level`"),
+        (("f", "g"), ("f", "h"), "(`g`), but in vLLM 0.18.0 it is in `h`"),
+        (("f", ""), ("f", "h"), "(`module level`), but in vLLM 0.18.0 it is in `h`"),
+        (("f", "g"), ("f", ""), "(`g`), but in vLLM 0.18.0 it is in `module level`"),
         (("f", "g"), ("f",), None),
     ],
 )
@@ -421,6 +421,6 @@ def test_where_the_merge_clashes_each_hunk_is_in_the_scope_that_it_has_there(
     if words is None:
         assert finding is None
     else:
-        message = f"{PATH}: hunk 2 of p: its text stands at line 7 {words}"
+        message = f"{PATH}: hunk 2 of p: its text is at line 7 {words}"
         place = {"path": PATH, "line": 7, "hunk": 2, "scope": there[1]}
         assert finding == Finding(FindingCode.ELSEWHERE, message, **place)  # type: ignore[arg-type]

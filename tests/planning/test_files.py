@@ -39,7 +39,7 @@ def test_a_new_file_that_is_there_already_is_not_written_over() -> None:
     assert planned.verdict is Verdict.CONFLICT
     finding = found(planned, "file-there")
     assert finding.path == "vllm/n.py"
-    assert finding.message == "vllm/n.py is there already, and the patch creates it"
+    assert finding.message == "vllm/n.py already exists, but the patch creates it"
     empty = one(mod(variant(NEW)), MemoryTree({"vllm/n.py": b""}))
     assert empty.verdict is Verdict.CONFLICT
 
@@ -55,7 +55,7 @@ def test_a_file_that_is_not_as_the_deletion_has_it_stays() -> None:
     planned = one(mod(variant(GONE)), MemoryTree({"vllm/d.py": b"d = 1\ne = 2\n"}))
     finding = found(planned, "text")
     assert (planned.verdict, finding.path, finding.line) == (Verdict.CONFLICT, "vllm/d.py", 1)
-    assert finding.message == "the patch deletes vllm/d.py, but its content is another"
+    assert finding.message == "the patch deletes vllm/d.py, but its contents differ"
     gone = one(mod(variant(GONE)), MemoryTree({"vllm/d.py": b"d = 1\ne = 1\n"}))
     assert gone.changes == (FileChange("vllm/d.py", b"d = 1\ne = 1\n", None),)
 
@@ -83,7 +83,7 @@ def test_a_file_that_is_gone_is_missing() -> None:
         assert planned.verdict is Verdict.MISSING
         assert codes(planned) == {"file-gone"}
         finding = planned.findings[0]
-        assert finding.message == f"there is no {finding.path}"
+        assert finding.message == f"{finding.path} does not exist"
 
 
 def test_a_file_that_nothing_names_any_more_is_said_to_be_superseded() -> None:
@@ -94,7 +94,7 @@ def test_a_file_that_nothing_names_any_more_is_said_to_be_superseded() -> None:
     assert planned.verdict is Verdict.MISSING
     finding = found(planned, "superseded")
     assert (finding.path, finding.scope) == (PATH, "Gone")
-    assert finding.message.startswith(f"there is no {PATH}; superseded: ")
+    assert finding.message.startswith(f"{PATH} does not exist; superseded: ")
     named = one(mod(variant(patch)), MemoryTree({"vllm/other.py": b"Gone\n"}))
     assert codes(named) == {"file-gone"}
     assert codes(one(mod(variant(bare)), MemoryTree({"vllm/other.py": b""}))) == {"file-gone"}
@@ -106,7 +106,10 @@ def test_a_whole_file_replaces_only_what_it_says_it_knows() -> None:
     assert unseen.verdict is Verdict.CONFLICT
     finding = found(unseen, "file-there")
     assert finding.path == "vllm/w.py"
-    assert "with other bytes than o/w.py; it is never replaced unseen" in finding.message
+    assert (
+        "with different contents from o/w.py; vllm-mods does not replace an unknown file"
+        in finding.message
+    )
     known = one(overlaid(b"new = 1\n", b"older\n", b"old\n"), there)
     assert known.verdict is Verdict.APPLIES
     # and the mode of what is there stays
@@ -120,11 +123,11 @@ def test_a_whole_file_that_is_in_beside_a_patch_that_is_not_is_half_of_the_mod()
     planned = one(both, MemoryTree(files))
     assert planned.verdict is Verdict.PARTIAL
     message = found(planned, "half-applied").message
-    assert message == "in already: o/w.py; not in: one/0.patch"
+    assert message == "already applied: o/w.py; not applied: one/0.patch"
     assert one(both, MemoryTree(files | {PATH: b"a = 2\n"})).verdict is Verdict.APPLIED
     other = one(both, MemoryTree({PATH: b"a = 2\n"}))
     message = found(other, "half-applied").message
-    assert message == "in already: one/0.patch; not in: o/w.py"
+    assert message == "already applied: one/0.patch; not applied: o/w.py"
     neither = one(both, MemoryTree({PATH: b"a = 1\n"}))
     assert [change.path for change in neither.changes] == ["vllm/w.py", PATH]
 
@@ -142,7 +145,7 @@ def test_a_whole_file_that_is_there_as_it_would_be_is_told_as_such() -> None:
     both = mod(variant(diff_of(PATH, "a = 1\n", "a = 2\n"), overlay=(file,), vllm="<0.1"))
     there = MemoryTree({PATH: b"b = 1\n", "vllm/w.py": b"new = 1\n"}, pristine=True)
     message = found(one(both, there), "file-there").message
-    assert message == "vllm/w.py is there already, with the same bytes"
+    assert message == "vllm/w.py already exists, with the same bytes"
 
 
 def test_a_mode_is_told_as_what_a_tree_does_not_say() -> None:
@@ -198,7 +201,7 @@ def test_python_that_cannot_be_read_proves_no_place() -> None:
     planned = one(mod(variant(patch)), tree(f"{base}def (:\n"))
     finding = found(planned, "unparsable")
     assert (planned.verdict, finding.path) == (Verdict.UNREADABLE, PATH)
-    assert finding.message.startswith(f"{PATH} cannot be read as Python, so nothing proves")
+    assert finding.message.startswith(f"{PATH} cannot be parsed as Python, so nothing proves")
     # what is not Python need not be
     other = diff_of("vllm/x.txt", base, base.replace("b = 2", "b = 3"), context=1)
     text = MemoryTree({"vllm/x.txt": f"{base}def (:\n".encode()})

@@ -57,7 +57,7 @@ def test_a_hunk_that_lands_elsewhere_is_moved_by_the_lock_too() -> None:
     assert same(quick, one(plain, shifted))
     assert quick.verdict is Verdict.MOVED
     assert [(hunk.line, hunk.offset, hunk.scope) for hunk in quick.hunks] == [(5, 3, "f")]
-    assert "lands at line 5, +3" in found(quick, "offset").message
+    assert "applies at line 5, offset +3" in found(quick, "offset").message
 
 
 @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_what_the_lock_proves_by_and_its_optional_patches_are_said() -> None:
     for proof in ("", "types"):
         quick = one(locked(plain, there, proof=proof), there)
         assert (quick.vouched, quick.proof) == (True, proof)
-        without = [why for _, why in quick.unexamined if "mod.lock is without" in why]
+        without = [why for _, why in quick.unexamined if "mod.lock does not include it" in why]
         assert len(without) == (0 if proof else 1)
         assert quick.unexamined
         assert quick.optional == one(plain, there).optional != ()

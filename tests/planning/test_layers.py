@@ -70,7 +70,7 @@ def test_what_a_mod_does_not_declare_is_refused_with_the_line_that_would_declare
     (finding,) = judged.findings
     assert (finding.code, finding.path, finding.level) == ("undeclared", "k/a.py", "error")
     assert finding.message == (
-        "it changes k/a.py, k/c.py outside of vllm/, and mod.toml does not say so; if it is meant: "
+        "it changes k/a.py, k/c.py outside vllm/, which mod.toml does not declare; if that is intended: "
         'outside = ["k/b.py", "k/a.py", "k/c.py"]'
     )
 
@@ -81,7 +81,7 @@ def test_what_a_mod_declares_is_a_note() -> None:
     (note,) = judged.findings
     assert judged == planned._replace(findings=(note,))
     assert (note.code, note.path, note.level) == ("outside", "k/a.py", "note")
-    assert note.message == "it changes k/a.py, k/b.py outside of vllm/, as mod.toml says"
+    assert note.message == "it changes k/a.py, k/b.py outside vllm/, as mod.toml declares"
     assert outside.judge(plan("vllm/a.py", "/w/t"), "/w").findings == ()
 
 
@@ -102,5 +102,5 @@ def test_what_a_mod_declares_is_a_note() -> None:
 )
 def test_what_python_runs_when_it_starts_is_said_to_be_that(path: str, *, starts: bool) -> None:
     (note,) = outside.judge(plan(path, "k/a.py", declared=(path, "k/a.py")), "/w").findings
-    runs = f" (Python runs or offers {path} whenever it starts)"
+    runs = f" (Python loads {path} at every start)"
     assert (runs in note.message) is starts

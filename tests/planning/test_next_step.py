@@ -138,13 +138,16 @@ def test_without_a_refusal_there_is_nothing_to_do() -> None:
 
 def test_what_lies_outside_or_beside_is_put_right_by_what_names_it() -> None:
     assert told(plan(Verdict.CONFLICT, "undeclared")) == (
-        f"{SHOW}  # read what it does; /lib/patches/mod/mod.toml has to say it"
+        f"{SHOW}  # read it, then declare the change in /lib/patches/mod/mod.toml"
     )
     made = plan(Verdict.UNFIT, "python-conflict")
     (one,) = made.mods
     needs = PATCHED._replace(python=("flash>=1", "other"))
     made = replace(made, mods=(one._replace(variant=needs),))
-    assert told(made) == "pip install 'flash>=1' other  # beside that vLLM, then again"
+    assert (
+        told(made)
+        == "pip install 'flash>=1' other  # in the environment of that vLLM, then try again"
+    )
     made = replace(made, mods=(one._replace(variant=None),))
     assert told(made) == SHOW
 
@@ -195,7 +198,7 @@ def test_the_release_that_a_range_begins_with_is_the_base(vllm: str, start: str 
     made = replace(made, mods=(one._replace(variant=ranged),))
     target = "vllm-mods check mod --library /lib --target pypi:0.22.0"
     if start is None:
-        assert told(made) == "vllm-mods port mod --to pypi:0.22.0 --library /lib"
+        assert told(made) == "vllm-mods port mod --to pypi:0.22.0 --from TREE --library /lib"
     else:
         assert told(made) == (
             f"{target} --base pypi:{start}  # the release that the patch was made for"
@@ -213,5 +216,5 @@ def test_what_no_patch_is_of_is_looked_at_and_not_ported() -> None:
     assert told(replace(made, mods=(one._replace(variant=bare),))) == SHOW
     nameless = one._replace(variant=None)
     assert told(replace(made, mods=(nameless,))) == (
-        "vllm-mods port mod --to pypi:0.22.0 --library /lib"
+        "vllm-mods port mod --to pypi:0.22.0 --variant one --from pypi:0.20 --library /lib"
     )

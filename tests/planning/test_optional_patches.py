@@ -49,7 +49,7 @@ def test_the_mod_goes_in_without_one_that_does_not_and_says_so() -> None:
     assert optional(plan) == [("v/b.patch", "conflict")]
     (said,) = [one for one in plan.findings if one.code == "optional"]
     assert said.level == "note"
-    assert "v/b.patch is optional and not put in (conflict)" in said.message
+    assert "v/b.patch is optional and was left out (conflict)" in said.message
 
 
 def test_one_that_is_required_still_decides() -> None:

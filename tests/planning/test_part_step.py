@@ -167,7 +167,7 @@ def test_all_patches_of_a_variant_have_one_limit(
     ) as caught:
         parts_of(made, made.variants[0], "", vouched=vouched)
     assert str(caught.value).startswith("/lib/patches/mod/one/1.patch:1: ")
-    assert caught.value.hint == "make several mods of it"
+    assert caught.value.hint == "split it into several mods"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -194,11 +194,14 @@ def test_notes_of_what_goes_in_have_its_place() -> None:
     planned = one(mod(variant(F)), files(x=f"import os\n\n\n{ONE_F}"))
     finding = found(planned, "offset")
     assert (finding.level, *finding[2:6]) == ("note", PATH, 4, 1, "f")
-    assert finding.message == "hunk 1 lands at line 4, +3 from where it was written"
+    assert finding.message == "hunk 1: applies at line 4, offset +3"
     mode = f"diff --git a/{PATH} b/{PATH}\nold mode 100644\nnew mode 100755\n".encode()
     finding = found(one(mod(variant(mode)), files(x=TEXT)), "mode")
     assert (finding.level, *finding[2:6]) == ("note", PATH, None, None, None)
-    assert finding.message == f"{PATH} gets the mode 0755, whatever it has: a tree does not tell"
+    assert (
+        finding.message
+        == f"{PATH} gets the mode 0755; its present mode is unknown, because trees do not record modes"
+    )
 
 
 def test_an_optional_patch_of_a_file_that_cannot_be_made_out_is_left_out() -> None:

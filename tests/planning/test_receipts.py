@@ -52,8 +52,8 @@ def test_another_state_of_the_mod_is_to_be_reverted_first() -> None:
     answer = planned(AFTER, receipt(), newer)
     assert answer.verdict is Verdict.CONFLICT
     message = found(answer, "other-version").message
-    assert f"mod 0.9 is in (digest {MOD.digest[:12]})" in message
-    assert "this is 1.1 (digest ffffffffffff); revert that one first" in message
+    assert f"mod 0.9 is applied (digest {MOD.digest[:12]})" in message
+    assert "this is 1.1 (digest ffffffffffff); revert that version first" in message
 
 
 def test_a_file_that_was_edited_since_is_named() -> None:
@@ -93,7 +93,7 @@ def test_a_release_has_a_change_itself_only_in_files_that_no_mod_touched() -> No
     assert upstream.verdict is Verdict.UPSTREAM
     note = found(upstream, "upstream")
     assert note.level is Level.NOTE
-    assert "mod is not needed on it" in note.message
+    assert "mod is not needed" in note.message
     assert planned(AFTER, mine).verdict is Verdict.APPLIED
     assert planned(AFTER, mine._replace(files=mine.files[:1])).verdict is Verdict.APPLIED
     edited = MemoryTree(AFTER, released=AFTER | {OTHER: b"other"})

@@ -60,7 +60,7 @@ def test_one_of_another_version_is_refused() -> None:
     assert codes(one) == ["python-conflict", "python-requirement"]
     (found,) = [each for each in one.findings if each.code == "python-conflict"]
     assert found.level is Level.ERROR
-    assert "`tilelang>=0.1.12`, and tilelang 0.1.9 is beside this vLLM" in found.message
+    assert "`tilelang>=0.1.12`, but tilelang 0.1.9 is installed beside this vLLM" in found.message
 
 
 def test_what_a_release_pins_is_told_and_one_beside_it_decides() -> None:

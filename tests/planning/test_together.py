@@ -61,7 +61,7 @@ def test_after_a_mod_that_nobody_asked_for_asks_for_nothing() -> None:
 
 def test_a_circle_is_named_without_what_only_leads_to_it() -> None:
     mods = (of("a", after=("b",)), of("b", requires=("c",)), of("c", after=("b",)))
-    with pytest.raises(UsageError, match=r"circle: b → c → b$") as caught:
+    with pytest.raises(UsageError, match=r"cycle: b → c → b$") as caught:
         asked(*mods)
     assert caught.value.hint is not None
     assert "`requires` or `after`" in caught.value.hint
@@ -70,7 +70,7 @@ def test_a_circle_is_named_without_what_only_leads_to_it() -> None:
 def test_a_mod_whose_requirement_was_not_asked_for_and_is_not_in_does_not_go_in() -> None:
     (one,) = asked(of("a", requires=("b",))).mods
     assert (one.verdict, one.variant, one.in_range) == (Verdict.CONFLICT, None, False)
-    assert found(one, "required-mod").message == "a requires b, which is not in"
+    assert found(one, "required-mod").message == "a requires b, which is not applied"
 
 
 def test_what_the_receipt_says_is_in_need_not_be_asked_for() -> None:
@@ -81,7 +81,7 @@ def test_a_requirement_that_does_not_go_in_is_named_with_its_verdict() -> None:
     planned = asked(of("a", requires=("b",)), of("b", before="v = 0\n"))
     assert [one.verdict for one in planned.mods] == [Verdict.CONFLICT] * 2
     message = found(planned.mods[1], "required-mod").message
-    assert message == "a requires b, which does not go in (`conflict`)"
+    assert message == "a requires b, which does not apply (`conflict`)"
     assert planned.changes == ()
 
 
@@ -113,7 +113,7 @@ def test_a_mod_does_not_go_in_beside_one_that_is_in_and_excluded() -> None:
     receipt = holding(of("b"))
     (one,) = asked(of("a", conflicts=("b",)), receipt=receipt).mods
     assert one.verdict is Verdict.CONFLICT
-    assert found(one, "conflicting-mod").message == "a does not go together with b, which is in"
+    assert found(one, "conflicting-mod").message == "a cannot be combined with b, which is applied"
     both = asked(of("a", conflicts=("b",)), of("b"), receipt=receipt)
     assert found(both.mods[0], "conflicting-mod")  # told once, of both that were asked for
 

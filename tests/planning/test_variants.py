@@ -90,13 +90,13 @@ def test_a_variant_for_other_versions_goes_in_with_a_note_unless_the_range_is_to
     assert (planned.verdict, planned.in_range) == (Verdict.APPLIES, False)
     note = found(planned, "version-range")
     assert note.level is Level.NOTE
-    assert "variant `outside` (<0.1) is not meant for this version, but" in note.message
+    assert "variant `outside` (<0.1) does not cover this version, but" in note.message
     unknown = found(one(outside, tree(TEXT, version=None)), "version-range")
-    assert "is not meant for this version" in unknown.message
+    assert "does not cover this version" in unknown.message
     strict = one(outside, tree(TEXT), strict_version=True)
     assert (strict.verdict, strict.variant, strict.in_range) == (Verdict.UNSUPPORTED, None, False)
     message = found(strict, "no-variant").message
-    assert message == "no variant is meant for this version: there are `outside` (<0.1)"
+    assert message == "no variant covers this version; the variants are `outside` (<0.1)"
 
 
 def test_what_the_patched_code_imports_is_told_and_not_installed() -> None:
@@ -115,7 +115,7 @@ def test_what_patch_leaves_behind_is_pointed_at_unless_it_takes_a_request(suffix
             notes = [n for n in planned.findings if n.code == "leftover"]
             told = [(note.path, note.level) for note in notes]
             assert told == ([] if remote else [(PATH + suffix, Level.NOTE)])
-            message = f"{PATH}{suffix} is there: a `patch` run stopped half-way here once"
+            message = f"{PATH}{suffix} exists: a run of `patch` stopped half-way"
             assert {note.message for note in notes} <= {message}
 
 
@@ -144,9 +144,7 @@ def test_where_no_variant_is_meant_the_nearest_range_speaks_and_all_are_named() 
             False,
         )
         message = planned.findings[0].message
-        assert message.startswith(
-            "no variant is meant for this version, and none fits its source: "
-        )
+        assert message.startswith("no variant covers this version, and none fits its source; ")
         assert "`o` (<0.5)" in message
         assert "`m` (>=0.18,<0.19)" in message
         assert "`n` (==0.40)" in message
@@ -305,18 +303,18 @@ def test_what_a_variant_is_for_and_what_lies_beside_it_is_noted(known: str | Non
     messages = [(finding.code, finding.message) for finding in planned.findings]
     apart = (
         "version-range",
-        "variant `one` is for ext <5, and 5.4.0 has the source that it was written for",
+        "variant `one` is for ext <5, but 5.4.0 has the source that it was written for",
     )
     assert messages[-4 - (known is not None) :] == [
-        ("image-only", "/opt/x is outside of Python's packages: only an image gets it"),
-        ("image-only", "/opt/y is outside of Python's packages: only an image gets it"),
-        ("package", f"beside this vLLM is ext {known or 'of unknown version'}"),
+        ("image-only", "/opt/x is outside Python's packages: only an image can hold it"),
+        ("image-only", "/opt/y is outside Python's packages: only an image can hold it"),
+        ("package", f"ext {known or 'of unknown version'} is installed beside this vLLM"),
         *([apart] if known else []),
         (
             "version-range",
             (
-                "variant `one` (<0.1) is not meant for this version, "
-                "but its source is what the variant was written for"
+                "variant `one` (<0.1) does not cover this version, "
+                "but the source is what it was written for"
             ),
         ),
     ]

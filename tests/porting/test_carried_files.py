@@ -62,7 +62,7 @@ def test_a_part_of_what_is_changed_is_not_followed_alone() -> None:
     change = FileChange(PATH, both.encode(), both.replace("return 1", "return 2").encode())
     done = port(change, {"a": both}, a="def other():\n    return 1\n", b=OLD)
     assert (done.new_path, done.followed) == (PATH, ())
-    assert problems(done) == [("gone", "the target has not got it any more", "load")]
+    assert problems(done) == [("gone", "the target no longer has it", "load")]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_file_without_one_home_is_gone(target: dict[str, Any]) -> None:
     done = port(**target)
     assert (done.new_path, done.before, done.ported.text) == (PATH, None, None)
     assert problems(done) == [
-        ("file-gone", "the target has no vllm/a.py, and nothing says what became of it", "")
+        ("file-gone", "the target has no vllm/a.py, and its new place is unknown", "")
     ]
 
 
@@ -114,5 +114,5 @@ def test_a_file_that_the_mod_makes_or_removes_is_carried_over_whole(
     assert done.ported.proof == (None if text is None else "file")
     if problem is not None:
         code, verb = problem
-        message = f"the mod {verb} vllm/a.py, and the target has it with other bytes"
+        message = f"the mod {verb} vllm/a.py, but the target has it with different contents"
         assert problems(done) == [(code, message, "")]

@@ -45,7 +45,7 @@ def test_a_moved_name_follows_to_the_one_module_that_defines_it() -> None:
         {"vllm/helpers.py": HELP}, {"vllm/helpers.py": "", "vllm/scales.py": HELP}, OURS
     )
     assert after == OURS.replace("vllm.helpers", "vllm.scales")
-    assert told == ("weigh of vllm.helpers is weigh of vllm.scales by now, and nowhere else",)
+    assert told == ("weigh of vllm.helpers is now weigh of vllm.scales, its only definition",)
 
 
 @pytest.mark.slow

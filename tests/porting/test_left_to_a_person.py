@@ -62,7 +62,7 @@ def test_no_port_is_laid_out_over_an_earlier_one(tmp_path: Path) -> None:
     outcome = ported(tmp_path, BASE, MOD, CLASHING)
     work = writing.lay_out(outcome)
     assert work is not None
-    with pytest.raises(Refused, match="is there: an earlier port is not finished") as caught:
+    with pytest.raises(Refused, match="exists: an earlier port is not finished;") as caught:
         writing.lay_out(outcome)
     assert caught.value.hint == "vllm-mods port fast --continue, or --abort"
     writing.remove(work)
@@ -105,7 +105,7 @@ def test_every_place_that_is_left_is_named(tmp_path: Path) -> None:
         writing.resolved(work)
     assert caught.value.message == (
         "fast: the port to memory is not finished; nothing was written"
-        + "".join(f"\n  {edited}:{n}: a conflict marker" for n in (2, 4, 8))
+        + "".join(f"\n  {edited}:{n}: an unresolved conflict marker" for n in (2, 4, 8))
     )
     assert caught.value.hint == "vllm-mods port fast --continue  # or --abort"
     Path(edited).unlink()
@@ -120,7 +120,7 @@ def test_every_place_that_is_left_is_named(tmp_path: Path) -> None:
 def test_a_patch_that_is_left_has_to_be_done_away_with(tmp_path: Path) -> None:
     work = laid_out(tmp_path, GONE, MOD)
     patch = Path(work.folder) / work.patches[0]
-    with pytest.raises(Refused, match=rf"{patch}: put it where it belongs now, or decide"):
+    with pytest.raises(Refused, match=rf"{patch}: move the change to its new place"):
         writing.resolved(work)
     patch.unlink()
     assert writing.resolved(work) == {PATH: (GONE.encode(), GONE.encode())}
@@ -148,7 +148,9 @@ def test_a_port_that_cannot_be_read_says_what_to_remove(tmp_path: Path, changed:
     state = Path(work.folder) / "port.json"
     raw = json.loads(state.read_text())
     state.write_text("no JSON" if changed is None else json.dumps({**raw, **changed}))
-    with pytest.raises(UsageError, match=f"^{work.folder} is no port that can go on: ") as caught:
+    with pytest.raises(
+        UsageError, match=f"^{work.folder} is not a port that can be continued: "
+    ) as caught:
         writing.unfinished(own(tmp_path))
     assert caught.value.hint == f"rm -r {work.folder}"
 
@@ -165,7 +167,7 @@ def test_new_files_go_into_a_mod_or_none_does(tmp_path: Path) -> None:
     writing.write_files(mod, {"mod.toml": mod.manifest + b"# more\n", "new/x.patch": b"1"})
     assert (folder / "new/x.patch").read_bytes() == b"1"
     assert (folder / "mod.toml").read_bytes() == mod.manifest + b"# more\n"
-    with pytest.raises(Refused, match="is there already"):
+    with pytest.raises(Refused, match="already exists"):
         writing.write_files(mod, {"mod.toml": b"", "new/x.patch": b"2"})
     assert (folder / "new/x.patch").read_bytes() == b"1"
     assert (folder / "mod.toml").read_bytes() == mod.manifest + b"# more\n"

@@ -50,31 +50,31 @@ def test_what_is_in_a_definition_meets_its_namesake(
     ("base", "ours", "theirs", "problems"),
     [
         (F, changed(F), changed(F, 3), [("clash", "f", "the target changed the same lines")]),
-        (F + G, changed(F) + G, G, [("gone", "f", "the target has not got it any more")]),
+        (F + G, changed(F) + G, G, [("gone", "f", "the target no longer has it")]),
         (
             *(F, changed(F), F + F),
-            [("ambiguous", "f", "the target has 2 of that name, the base 1")],
+            [("ambiguous", "f", "the target has 2 with that name, the base has 1")],
         ),
         (
             *(F + G, G, changed(F) + G),
-            [("removed", "f", "the mod removes it, and the target changed it")],
+            [("removed", "f", "the mod removes it, but the target changed it")],
         ),
         (
             *(F, F + NEW, F + NEW.replace("5", "6")),
-            [("both-add", "n", "the mod and the target both add it, each in its own way")],
+            [("both-add", "n", "the mod and the target both add it, with different contents")],
         ),
         (
             "class A:\n    def f(self):\n        return 1\n",
             "class A:\n    def f(self):\n        return 2\n",
             "class A:\n    pass\n",
-            [("gone", "A.f", "the target has not got it any more")],
+            [("gone", "A.f", "the target no longer has it")],
         ),
         (
             *("a\nb\nc\nd\n", "a\nlonger = 1\nb\nc\nd\n", "a\nb\nc\nlonger = 1\nd\n"),
             [
                 (
                     *("twice", ""),
-                    "the target has these lines already, at another place: nothing is added twice",
+                    "the target already has these lines at another place; `port` does not add them twice",
                 )
             ],
         ),

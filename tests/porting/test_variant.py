@@ -111,10 +111,12 @@ def test_the_base_is_the_recorded_release_that_is_nearest(version: str | None, o
 def test_a_base_that_nothing_records_has_to_be_named() -> None:
     shelf: Any = Shelf()
     for of in (BOTH, locked(BOTH, seen("second", "0.21.0"))):
-        with pytest.raises(UsageError, match=r"written for: mod\.lock is missing") as caught:
+        with pytest.raises(
+            UsageError, match=r"written for is unknown: mod\.lock is missing"
+        ) as caught:
             variants.base_tree(of, FIRST, "0.18.0", shelf)
         assert caught.value.hint == (
-            "vllm-mods port mod --from TREE …, or first vllm-mods matrix --update-lock"
+            "vllm-mods port mod --from TREE  # where it applies; `vllm-mods matrix mod --update-lock` records it"
         )
 
 
@@ -154,7 +156,7 @@ def test_a_base_has_to_be_what_the_lock_has_for_its_release() -> None:
     own = BOTH._replace(lock=lock_of(plan([mod(FIRST, digest=BOTH.digest)], tree).mods[0]))
     variants.check_base(own, FIRST, [CHANGE], tree)
     other = locked(BOTH, seen("first", "0.19.1"))
-    with pytest.raises(Refused, match=r"memory calls itself 0\.19\.1, and its vllm/a\.py are not"):
+    with pytest.raises(Refused, match=r"memory states version 0\.19\.1, but its vllm/a\.py differ"):
         variants.check_base(other, FIRST, [CHANGE], tree)
     # of another release, or another variant, the lock says nothing
     variants.check_base(other, FIRST, [CHANGE], MemoryTree({}, version="0.20.0"))
@@ -173,7 +175,9 @@ def test_one_of_several_states_of_a_release_is_enough() -> None:
 def test_what_a_variant_changes_is_what_its_patches_do() -> None:
     tree = MemoryTree({"vllm/a.py": OLD.encode()})
     assert variants.changes_of(BOTH, FIRST, tree) == (CHANGE,)
-    with pytest.raises(Refused, match=r"variant `first` of mod is to be ported from vLLM 0\.19\.1"):
+    with pytest.raises(
+        Refused, match=r"variant `first` of mod cannot be ported from vLLM 0\.19\.1"
+    ):
         variants.changes_of(BOTH, FIRST, MemoryTree({"vllm/a.py": b"C = 1\n"}))
 
 

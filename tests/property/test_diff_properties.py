@@ -267,10 +267,10 @@ BETWEEN = st.lists(
     max_size=2,
 ).map(b"".join)
 NAMED = (
-    "beyond the hunk's stated counts",
+    "the hunk has more lines than its header states",
     "belongs to no file",
-    "without line numbers",
-    "there is no change in this file",
+    "header has no line numbers",
+    "this file contains no diff",
     "the path 'old' does not start with",  # behind a head without lines git takes it for no name
 )
 """Why a patch may be refused that git takes: it would drop lines in silence."""

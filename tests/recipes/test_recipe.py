@@ -151,7 +151,7 @@ def test_what_cannot_be_a_pairing_is_a_problem_of_the_recipe() -> None:
         "solo_only: line 5: solo_only and cluster_only contradict each other",
     )
     assert problems(LEAST.replace("name: Least", "name: '***'")) == (
-        "name: line 2: '' cannot be the name of a pairing; give one with --name",
+        "name: line 2: '' cannot be the name of a pairing; choose one with --name",
     )
     assert problems(f"{LEAST}mods: [mods/fast, fast]\n") == (
         "mods[1]: line 5: fast and mods/fast are both the mod `fast`",
@@ -186,8 +186,8 @@ solo_only: yes please
         "name: is required",
         "mods: line 3: expected a list, found 'mods/fast'",
         "container: line 2: is empty",
-        "defaults.a: line 5: is no single value: a launcher would write it as Python; quote it",
-        "env.X: line 7: is no single value: a launcher would export it as Python; quote it",
+        "defaults.a: line 5: is not a single value: a launcher would write it as Python; quote it",
+        "env.X: line 7: is not a single value: a launcher would export it as Python; quote it",
         "env.1Y: line 8: is not the name of an environment variable",
         "command: is required",
         "solo_only: line 9: expected true or false, found 'yes please'",
@@ -197,21 +197,21 @@ solo_only: yes please
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (LEAST + "name: Again\n", "line 5: name is in line 2 already"),
-        (LEAST + "env:\n  A: 1\n  A: 2\n", "line 7: env.A is in line 6 already"),
+        (LEAST + "name: Again\n", "line 5: name is already in line 2"),
+        (LEAST + "env:\n  A: 1\n  A: 2\n", "line 7: env.A is already in line 6"),
         (LEAST + "mods: [", "line 5: not YAML: expected the node content, but found '<stream end>'"),
         (LEAST + "1: x\n", "line 5: a key must be text, and quoted if it looks like more: 1"),
-        (LEAST + "x: !!python/name:os.x\n", "line 5: tag:yaml.org,2002:python/name:os.x is no plain value"),
-        (LEAST + "x: 2026-13-45\n", "line 5: not YAML: '2026-13-45' is no timestamp; quote it if it is text"),
+        (LEAST + "x: !!python/name:os.x\n", "line 5: tag:yaml.org,2002:python/name:os.x is not a plain value"),
+        (LEAST + "x: 2026-13-45\n", "line 5: not YAML: '2026-13-45' is not a timestamp; quote it if it is text"),
         (LEAST + "x: &a {<<: *a}\n", "line 5: a key must be text, and quoted if it looks like more: <<"),
         (LEAST + "x: \x07\n", "line 5: not YAML: special characters are not allowed"),
         (LEAST + 'x: "\\U00110000"\n', "line 1: not YAML: it names a character that does not exist"),
-        (LEAST + "x: !!timestamp soon\n", "line 5: not YAML: 'soon' is no timestamp; quote it if it is text"),
-        (LEAST + "x: !!bool maybe\n", "line 5: not YAML: 'maybe' is no bool; quote it if it is text"),
-        (LEAST + 'x: !!int ""\n', "line 5: not YAML: '' is no int; quote it if it is text"),
-        (LEAST + "x: !!set [a]\n", "line 5: tag:yaml.org,2002:set is no plain value"),
-        (LEAST + "x: !!str [a]\n", "line 5: tag:yaml.org,2002:str is no plain value"),
-        (LEAST + "x: !!map a\n", "line 5: tag:yaml.org,2002:map is no plain value"),
+        (LEAST + "x: !!timestamp soon\n", "line 5: not YAML: 'soon' is not a timestamp; quote it if it is text"),
+        (LEAST + "x: !!bool maybe\n", "line 5: not YAML: 'maybe' is not a bool; quote it if it is text"),
+        (LEAST + 'x: !!int ""\n', "line 5: not YAML: '' is not a int; quote it if it is text"),
+        (LEAST + "x: !!set [a]\n", "line 5: tag:yaml.org,2002:set is not a plain value"),
+        (LEAST + "x: !!str [a]\n", "line 5: tag:yaml.org,2002:str is not a plain value"),
+        (LEAST + "x: !!map a\n", "line 5: tag:yaml.org,2002:map is not a plain value"),
         pytest.param(LEAST + "x: " + "[" * 3000, "line 1: not a recipe: nested too deeply", marks=pytest.mark.slow),
         (LEAST + "metadata:\n  a:\n  " + "- " * 400 + "x\n", "line 7: nested too deeply"),
         ("- a\n", "line 1: this is not a mapping of keys to values"),
@@ -220,11 +220,11 @@ solo_only: yes please
         (LEAST + "mods: [null]\n", "mods[0]: line 5: expected the path of a mod, found None"),
         (LEAST + "solo_only: true\ncluster_only: true\n", "solo_only: line 5: solo_only and cluster_only contradict each other"),
         (LEAST.replace("example/m", "{x}"), "command: line 4: {x} has no default"),
-        (LEAST.replace("example/m", "--port 1"), "model: is required: the command names none either"),
+        (LEAST.replace("example/m", "--port 1"), "model: is required, and the command does not name one either"),
         (LEAST.replace("image", "a b"), "container: line 3: expected an image reference, found 'a b'"),
         (LEAST + "vllm_mods: {vllm: new}\n", "vllm_mods.vllm: line 5: 'new' is not a version specifier (PEP 440)"),
         (LEAST + "vllm_mods: {vlm: 1}\n", "vllm_mods.vlm: line 5: unknown key; did you mean 'vllm'?"),
-        (LEAST.replace("Least", "——"), "name: line 2: '' cannot be the name of a pairing; give one with --name"),
+        (LEAST.replace("Least", "——"), "name: line 2: '' cannot be the name of a pairing; choose one with --name"),
     ],
 )  # fmt: skip
 def test_a_problem_has_its_key_path_and_line(text: str, problem: str) -> None:
@@ -243,8 +243,8 @@ def test_lines_within_a_command_are_those_of_the_recipe() -> None:
     assert problems(text.replace("}}'", "}'"))[:2] == (
         "command: line 37: {max_num_seqs} has no default",
         (
-            'command: line 39: {"method": "mtp", "num_speculative_tokens": 1} is no placeholder; '
-            "a brace itself is doubled"
+            'command: line 39: {"method": "mtp", "num_speculative_tokens": 1} is not a placeholder; '
+            "write a literal brace twice"
         ),
     )
 
@@ -285,9 +285,9 @@ def test_null_sections_are_empty_ones() -> None:
 @pytest.mark.parametrize(
     ("command", "line", "why"),
     [
-        (["vllm serve m", "  --a 1"], 6, "no backslash ends the line before it"),
+        (["vllm serve m", "  --a 1"], 6, "the line before it does not end with a backslash"),
         (["vllm serve m \\", "  # --b \\", "  --a 1"], 7, "a comment ends the command before it"),
-        (["vllm serve m \\", "", "  --a 1"], 7, "no backslash ends the line before it"),
+        (["vllm serve m \\", "", "  --a 1"], 7, "the line before it does not end with a backslash"),
     ],
 )
 def test_what_a_shell_would_cut_off_is_said(command: list[str], line: int, why: str) -> None:
@@ -295,7 +295,7 @@ def test_what_a_shell_would_cut_off_is_said(command: list[str], line: int, why: 
     text = LEAST.replace("command: vllm serve example/m\n", block)
     (found,) = [one for one in read(text).findings if one.level is Level.ERROR]
     assert (found.code, found.line) == ("cut-off", line)
-    assert "`--a 1` is a command of its own" in found.message
+    assert "`--a 1` is a separate command" in found.message
     assert found.message.endswith(why)
 
 
@@ -370,21 +370,21 @@ command: |
 
 
 SAID = """\
-1 error recipe-version recipe_version: is '2', and it is read as version 1
-4 note model model: is example/other; the command serves example/m
-6 error not-done include: is kept, and a pairing does nothing of the kind: see to it yourself
-7 note kept runtime: is kept for launchers; it has no meaning here
-8 note kept build_args: is kept for launchers; it has no meaning here
-9 error unknown-mod mods[0]: mods/none/: there is no mod `none`; it is kept, and `--mod mods/none/=NAME` says which it is
+1 error recipe-version recipe_version: is '2'; it is read as version 1
+4 note model model: is example/other, but the command serves example/m
+6 error not-done include: is kept, but a pairing cannot do this: do it yourself
+7 note kept runtime: is kept for launchers; vllm-mods does not use it
+8 note kept build_args: is kept for launchers; vllm-mods does not use it
+9 error unknown-mod mods[0]: mods/none/: there is no mod `none`; the path is kept; `--mod mods/none/=NAME` names a mod for it
 12 note unused-default defaults.unused: no {placeholder} uses it
-13 note empty defaults.empty: is empty and left out
-15 note env-bool env.X: is True, as launchers export it; quote it for another case
-16 error env-shell env.Y: '`pwd`' is changed by the shell of a launcher, and taken as it is here
-18 error not-done command: `export A=1 B=2` runs before the server; a pairing does nothing of the kind
-19 error dash command: \u201c is a typographic mark: write two hyphens, or a plain quote
-20 note shell command: `$HOME` is filled in by the shell that serves
-21 error cut-off command: `--a-flag-that-nobody-ever-heard-of --an…` is a command of its own, run when vLLM has ended: \
-no backslash ends the line before it
+13 note empty defaults.empty: is empty and was left out
+15 note env-bool env.X: is True, the way launchers export it; quote it to keep the case
+16 error env-shell env.Y: '`pwd`' is expanded by the shell of a launcher; here it is taken literally
+18 error not-done command: `export A=1 B=2` runs before the server, which a pairing cannot do
+19 error dash command: \u201c is a typographic character: write two hyphens, or a plain quote
+20 note shell command: `$HOME` is filled in by the shell of the server
+21 error cut-off command: `--a-flag-that-nobody-ever-heard-of --an…` is a separate command that runs after vLLM has ended: \
+the line before it does not end with a backslash
 """
 
 
@@ -414,7 +414,7 @@ def test_a_model_is_taken_from_the_command_that_names_it(command: str, model: st
     imported = read(LEAST.replace("vllm serve example/m", command))
     assert imported.pairing.model == model
     (note,) = imported.findings
-    assert (note.code, note.message) == ("model", f"model: is {model}, as the command has it")
+    assert (note.code, note.message) == ("model", f"model: is {model}, taken from the command")
 
 
 def test_a_pairing_is_written_with_its_keys_in_order_and_nothing_empty() -> None:
@@ -479,4 +479,4 @@ def test_a_file_has_as_many_values_and_levels_as_the_limits(
 def test_half_a_character_is_no_text() -> None:
     with pytest.raises(yaml_source.YamlError) as caught:
         yaml_source.load('a: 1\nb: "\\uD800"\n')
-    assert str(caught.value) == "line 2: half of a character, which no text can hold"
+    assert str(caught.value) == "line 2: half of a surrogate pair, which text cannot contain"

@@ -214,7 +214,7 @@ def test_a_list_says_of_each_mod_and_pairing_whose_it_is(tmp_path: Path) -> None
         "                 vLLM >=0.19; library them",
         f"hybrid-int4-fp8  {bundled.version}  hybrid [default]",
     ]
-    assert rest[0].endswith("; comes with vllm-mods")
+    assert rest[0].endswith("; bundled with vllm-mods")
     assert rest[1:] == [
         "",
         "pairings",

@@ -142,7 +142,7 @@ def test_all_that_a_cell_shows_when_it_is_opened_is_in_the_page() -> None:
                 "code": "text",
                 "level": "error",
                 "line": 3,
-                "message": "hunk 1: its text is not there; nearest is line 3",
+                "message": "hunk 1: its text is not in the file; nearest is line 3",
                 "path": "vllm/loader.py",
             }
         ],

@@ -90,12 +90,12 @@ problems
   bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]
 
 bad on 0.21.0: conflict
-  hunk 1: its text is not there; nearest is line 3 [text]
+  hunk 1: its text is not in the file; nearest is line 3 [text]
 
 bad on 0.22.0: unknown
-  hunk 1: its text is not there; nearest is line 3 [text]
+  hunk 1: its text is not in the file; nearest is line 3 [text]
 
-2 of the 6 cells that are meant to work do not.
+2 of 6 cells that should work do not.
 """
     )
 
@@ -173,13 +173,13 @@ def test_markdown_has_nothing_of_others_outside_code() -> None:
 def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
     head, _, foot = matrix_markdown.render(example()).partition("\n\n<sub>")
     assert foot == (
-        f"vllm-mods {__version__}. Meant for that vLLM: ✓ goes in, or is in · ✗ does not go in · "
-        "? nobody could look. (In brackets): not meant for it.</sub>\n"
+        f"vllm-mods {__version__}. In the mod's range: ✓ applies, or is applied · ✗ does not apply · "
+        "? not computed. (In brackets): outside the range.</sub>\n"
     )
     assert (
         head
         == """\
-**2 of the 6 cells that are meant to work do not.** 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0.
+**2 of 6 cells that should work do not.** 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0.
 
 | mod | vLLM | verdict |  |
 | --- | --- | --- | --- |
@@ -196,18 +196,18 @@ def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
 
 * ``bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]``
 
-### What does not fit
+### What does not apply
 
 `bad` on 0.21.0: ✗ **conflict**
 
 ```text
-hunk 1: its text is not there; nearest is line 3 [text]
+hunk 1: its text is not in the file; nearest is line 3 [text]
 ```
 
 `bad` on 0.22.0: ? **unknown**
 
 ```text
-hunk 1: its text is not there; nearest is line 3 [text]
+hunk 1: its text is not in the file; nearest is line 3 [text]
 ```"""
     )
 
@@ -224,7 +224,7 @@ def test_each_sign_of_markdown_is_what_the_legend_says() -> None:
             assert row[2].replace("*", "") == (
                 f"{sign} {one.word}" if one.meant else f"({one.word})"
             )
-    legend = "✓ goes in, or is in · ✗ does not go in · ? nobody could look. (In brackets): not meant for it."
+    legend = "✓ applies, or is applied · ✗ does not apply · ? not computed. (In brackets): outside the range."
     assert legend in lines[-1]
 
 
@@ -284,12 +284,12 @@ def test_each_finding_of_a_case_is_a_line_behind_what_the_verdict_means() -> Non
     failure = root.find(".//failure")
     assert failure is not None
     assert failure.attrib == {
-        "message": "conflict: the source is not what the patch expects",
+        "message": "conflict: the source does not match the patch",
         "type": "conflict",
     }
     assert failure.text == "hunk 1 is lost [text]\nhunk 2 is lost [text]"
     assert root.findtext(".//system-out") == (
-        "moved: every hunk fits, at another line\nvariant one, by +2 lines\n"
+        "moved: every hunk matches, at an offset\nvariant one, by +2 lines\n"
         "hunk 1 is lost [text]\nhunk 2 is lost [text]"
     )
     suite = root.find("testsuite")
@@ -317,7 +317,7 @@ def test_a_dot_in_the_name_of_a_mod_makes_no_package() -> None:
 
 
 def test_problems_that_differ_in_the_tree_only_are_one() -> None:
-    said = "a range of m names vLLM {0} (pypi:{0}), where it is `conflict`"
+    said = "a range of m includes vLLM {0} (pypi:{0}), where the mod is `conflict`"
     versions = ("0.9.0", "0.10.0", "0.12.0")
     found = [
         CellProblem(FindingCode.RANGE_TOO_WIDE, "m", f"pypi:{one}", said.format(one))

@@ -76,7 +76,7 @@ OUTCOME = PortOutcome(
 NO_VARIANT = OUTCOME._replace(new=None, followed=(), repaired=(), steps=())
 HEAD = "fast: variant one, from vLLM 0.19.1 to 0.21.0"
 LEFT_TO_YOU = [
-    "  vllm/f.py: left to you",
+    "  vllm/f.py: to edit by hand",
     "    `A.b`: clashes [text]",
     "    module level: clashes [text]",
 ]
@@ -92,14 +92,14 @@ def test_a_port_that_was_written_says_how_each_file_was_merged_and_what_to_run()
         "  vllm/d.py: merged statement by statement",
         "  vllm/n.py: merged",
         "  followed: a: X is now b: X (88% alike)",
-        "  step by step, over 0.20.0, 0.20.1",
+        "  release by release, over 0.20.0, 0.20.1",
         "  repaired: an import",
         "variant 0.21 (==0.21.*) moved",
         "  hunk 1 lands at line 4, +2",
         "note: look",
         "wrote /lib/mod.toml",
         "wrote x",
-        "hint: vllm-mods matrix fast --update-lock  # on every release that it names",
+        "hint: vllm-mods matrix fast --update-lock  # on every release in its range",
     ]
     assert reply.data == {
         "mod": "fast",
@@ -132,7 +132,7 @@ def test_a_port_that_was_written_says_how_each_file_was_merged_and_what_to_run()
 def test_a_port_of_what_the_target_has_already() -> None:
     file = FilePort("vllm/e.py", "vllm/e.py", b"x", Ported(b"x", []))
     reply = port.ported(PortResult(NO_VARIANT._replace(files=(file,))))
-    expected = ["  vllm/e.py: is so already", "  vLLM 0.21.0 has every change already"]
+    expected = ["  vllm/e.py: already has the change", "  vLLM 0.21.0 already has every change"]
     assert (reply.ok, lines(reply)) == (True, [HEAD, *expected])
     assert (reply.data["carried"], reply.data["variant"], reply.data["verdict"]) == (
         True,
@@ -143,12 +143,13 @@ def test_a_port_of_what_the_target_has_already() -> None:
 
 
 @pytest.mark.parametrize(
-    ("origin", "where"), [("0.20.1", "; what is left is from there on"), ("0.19.1", "")]
+    ("origin", "where"),
+    [("0.20.1", "; the remaining conflicts are after that release"), ("0.19.1", "")],
 )
 def test_a_port_that_clashes_says_how_far_it_needs_no_hand(origin: str, where: str) -> None:
     outcome = NO_VARIANT._replace(files=(CLASHING,), steps=OUTCOME.steps, origin=origin)
     reply = port.ported(PortResult(outcome))
-    step = f"  step by step it needs no hand up to 0.20.1{where}"
+    step = f"  release by release, the port is automatic up to 0.20.1{where}"
     assert lines(reply) == [HEAD, *LEFT_TO_YOU, step, "nothing was written"]
     assert (reply.ok, reply.data["clean"]) == (False, False)
     assert reply.data["files"][0]["problems"] == CLASHES
@@ -160,7 +161,7 @@ def test_a_port_that_would_not_work_leaves_the_mod_as_it_was() -> None:
     assert lines(reply)[-3:] == [
         "variant 0.21 (==0.21.*) unfit",
         "  hunk 1: not there",
-        "it would not work there as it is: the mod was left as it was",
+        "the port would not work there; the mod was not changed",
     ]
 
 
@@ -181,11 +182,11 @@ def test_what_is_left_of_a_port_is_told_by_the_files_that_a_person_edits() -> No
         "variant 0.21 (==0.21.*) unfit",
         "  hunk 1 lands at line 4, +2",
         "  of no line",
-        "it would not work there as it is: the mod was left as it was",
-        "left to you, in /w:",
+        "the port would not work there; the mod was not changed",
+        "to edit by hand, in /w:",
         "  /w/files/vllm/f.py:3: is wrong",
         "  /w/files/vllm/g.py",
-        "  /w/x.patch: has no place in the target; put it where it belongs, then delete it",
+        "  /w/x.patch: has no place in the target; move its changes there by hand, then delete it",
         f"{hint}  # or --abort",
     ]
     assert reply.data["unfinished"] == "/w"
@@ -202,7 +203,7 @@ def test_after_a_port_in_another_library_the_next_command_names_it() -> None:
     job = JOB._replace(mod=ELSEWHERE, roots=("/other",))
     reply = port.ported(PortResult(OUTCOME._replace(job=job), ("x",)))
     command = "vllm-mods matrix fast --update-lock --library '/my lib'"
-    assert lines(reply)[-1] == f"hint: {command}  # on every release that it names"
+    assert lines(reply)[-1] == f"hint: {command}  # on every release in its range"
 
 
 # --- bisect -------------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ def test_a_bisect_names_the_commit_and_what_was_so_before_and_after_it() -> None
         "fast 1.0.0",
         "  v1: <applies> (variant one)",
         "  v2: <missing>",
-        "  1,000 commits, 2 of them touch a file in question; 3 plans",
+        "  1,000 commits, 2 of them touch a file that the verdict depends on; 3 plans",
         "it changes at 0123456789ab, 2026-01-02: Do it (#12)",
         "  pull request: #12",
         "  before: <applies> (variant one)",
@@ -276,8 +277,8 @@ def test_a_bisect_between_ends_that_say_the_same_says_why() -> None:
     outcome = BisectOutcome(BAD, BAD, points=10)
     reply = bisect.bisect(outcome, "v1", "v2", repository="/r", paint=paint)
     assert lines(reply)[3:] == [
-        "  10 commits, 0 of them touch a file in question; 0 plans",
-        "the verdict is the same at both ends",
+        "  10 commits, 0 of them touch a file that the verdict depends on; 0 plans",
+        "the verdict is the same at both revisions",
         "    hunk 1: not there [text]",
     ]
     assert (reply.ok, reply.data["before"], reply.data["after"]) == (False, None, None)
@@ -295,7 +296,7 @@ def test_a_bisect_to_a_merge_says_how_to_go_on_and_shows_the_notes_of_what_goes_
         "    hunk 1: not there [text]",
         "  after:  <applies> (variant one)",
         "    note: hunk 1 lands at line 4, +2 [offset]",
-        f"  it is a merge; for the commit in what it merged: {ends}",
+        f"  this is a merge; to find the commit inside it: {ends}",
     ]
 
 
@@ -406,7 +407,7 @@ def test_an_upgrade_says_what_moved_and_what_stays(images: tuple[BuiltFor, Built
     assert lines(reply) == [
         f"pair: vLLM 0.19.1 → 0.20.0, now {now.tag} on base:1",
         "  fast 1.0.0  applies (variant one)",
-        "what moved:",
+        "what changed:",
         "  vllm.version: 0.19.1 → 0.20.0",
         "put it",
         f"image  {C}",
@@ -425,7 +426,7 @@ def test_an_upgrade_says_what_moved_and_what_stays(images: tuple[BuiltFor, Built
         "manifest": "pushed",
     }
     same = built.upgrade(Upgraded(READ, READ))
-    assert same.words == "pair is on base:1 as it is now: nothing moved"
+    assert same.words == "pair is up to date with base:1: nothing changed"
     assert (same.data["changed"], "image" in same.data, same.data["differences"]) == (
         False,
         False,
@@ -457,8 +458,8 @@ def test_of_an_image_its_mods_are_told_and_whether_they_are_as_they_were(tmp_pat
         f"  oci-layout, 1 layer, {config}",
         "  vLLM in /site",
         f"  pairing pair for org/m, lock {'f' * 64}",
-        "  a 1.0.0 (variant v): went in, as it was left",
-        "  b 1.0.0 (variant v): went in, changed since",
+        "  a 1.0.0 (variant v): applied, unchanged",
+        "  b 1.0.0 (variant v): applied, changed since",
         "  vllm/b.py: is not as it was left [changed-since]",
         "  of the index [text]",
     ]
@@ -493,7 +494,7 @@ def test_of_an_image_its_mods_are_told_and_whether_they_are_as_they_were(tmp_pat
 
 def test_an_image_without_mods_and_without_a_lock(tmp_path: Path) -> None:
     reply = report.inspect(inspected(tmp_path, None, None, None, {}, ()))
-    assert lines(reply)[3:] == ["  no mods are in"]
+    assert lines(reply)[3:] == ["  no mods are applied"]
     assert (reply.data["lock"], reply.data["mods"], reply.data["ok"]) == (None, [], True)
 
 

@@ -73,7 +73,7 @@ def test_a_branch_that_was_made_has_its_name_and_a_message_of_a_title_a_table_an
     body = (
         "m: a variant for vLLM 0.21.0\n\n| | vLLM 0.21.0 |\n| --- | --- |\n"
         "| before | conflict |\n| after | applies |\n\n"
-        "Decided by rule:\n\n* by rule\n\nFor a person to look at:\n\n* look\n* there\n"
+        "Decided by a rule:\n\n* by rule\n\nFor a person to look at:\n\n* look\n* there\n"
     )
     reply = keep.kept("lib", [PORTED, fits])
     assert reply.data == {
@@ -86,16 +86,16 @@ def test_a_branch_that_was_made_has_its_name_and_a_message_of_a_title_a_table_an
     }
     assert (reply.words, reply.ok) == (None, False)
     assert keep.kept("lib", [fits]).ok
-    assert keep.kept("lib", []).words == "no release is new to any mod: nothing to do"
+    assert keep.kept("lib", []).words == "no release is new for any mod: nothing to do"
 
 
 @pytest.mark.parametrize(
     ("did", "title"),
     [
-        ("recorded", "m: goes into vLLM 0.21.0 as it is"),
-        ("widened", "m: goes into vLLM 0.21.0 as it is"),
-        ("ended", "m: vLLM 0.21.0 carries it"),
-        ("left", "m: the port to vLLM 0.21.0, to be finished"),
+        ("recorded", "m: applies to vLLM 0.21.0 unchanged"),
+        ("widened", "m: applies to vLLM 0.21.0 unchanged"),
+        ("ended", "m: vLLM 0.21.0 already has the change"),
+        ("left", "m: the port to vLLM 0.21.0 is unfinished"),
     ],
 )
 def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
@@ -110,7 +110,7 @@ def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
     ("did", "outcome"),
     [
         ("fits", "conflict: nothing to do"),
-        ("there", "the branch keep/m is there already, and left alone"),
+        ("there", "the branch keep/m already exists and was left alone"),
         ("stuck", "no port could be begun"),
         ("waits", "nothing was done"),
         ("ported", "conflict -> applies, branch keep/m"),
@@ -119,7 +119,7 @@ def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
 def test_what_became_of_a_release_is_a_line_and_what_is_left_stands_below_it(
     did: str, outcome: str
 ) -> None:
-    expected = [f"m 0.21.0: {outcome}", "  left to you: look", "  left to you: there"]
+    expected = [f"m 0.21.0: {outcome}", "  left for you: look", "  left for you: there"]
     assert keep.line(PORTED._replace(did=did)).split("\n") == expected
 
 
@@ -156,7 +156,7 @@ def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
         "mods": [mod_data(TOUCHING)],
         "named": (),
     }
-    step = "vllm-mods show them/fast; to have it in: mods of [targets.default], then vllm-mods sync"
+    step = "vllm-mods show them/fast; to apply it: add it to mods of [targets.default], then vllm-mods sync"
     note = "note: wrote lib/it.toml and the lock beside it"
     assert reply[2:] == (True, step, (note,), False, None)
 
@@ -164,7 +164,7 @@ def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
 def test_of_a_library_that_was_added_the_next_step_is_about_what_the_target_names() -> None:
     reply = project.added("/p", LibraryAdded("them", FOLDER, (FAST,), ("them/fast", "them/b")))
     assert lines(reply)[-1] == "`vllm-mods sync` will put in: them/fast, them/b"
-    step = "vllm-mods sync --check  # whether the target holds it; nothing is written"
+    step = "vllm-mods sync --check  # shows what would change in the target"
     assert reply.next_step == step
     empty = project.added("/p", LibraryAdded("them", FOLDER, (), ()))
     assert lines(empty) == ["them: ../lib", "  it has no mods"]
@@ -174,12 +174,12 @@ def test_of_a_library_that_was_added_the_next_step_is_about_what_the_target_name
 def test_a_library_that_was_removed_is_told_with_the_mods_that_nothing_names_now() -> None:
     reply = project.removed("/p", "them", ("fast", "b"))
     assert lines(reply) == [
-        "them is out of /p",
-        "  no target names fast any more",
-        "  no target names b any more",
+        "them was removed from /p",
+        "  no target names fast now",
+        "  no target names b now",
     ]
     assert reply.data == {"project": "/p", "removed": "them", "no_longer_named": ("fast", "b")}
-    assert reply.next_step == "vllm-mods sync  # takes its mods out of the target"
+    assert reply.next_step == "vllm-mods sync  # reverts its mods in the target"
 
 
 def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> None:
@@ -197,7 +197,7 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
     at = "git+https://x/y@main (commit c0ffeec0ffee)"
     assert lines(reply) == [
         "same: ../lib: nothing is new",
-        f"first: {at}: was not locked yet",
+        f"first: {at}: not locked before",
         "  fast 1.0.0  MIT  faster",
         "    changes     vllm/x.py",
         "    needs       numpy>=2",
@@ -207,7 +207,7 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
         *MAY_TOUCH,
         "  gone 1.0.0 (abababababab) → gone",
         f"lost: {at} → (commit decadedecade)",
-        "  what was locked is not on this machine, so nobody can say which of its mods changed",
+        "  the locked version is not on this machine, so the changes of its mods are unknown",
     ]
     was, now = "1.0.0 (abababababab)", GIT_DATA | {"commit": "decade" * 6}
     same = {"name": "same", "changed": False, "before": FOLDER_DATA, "now": FOLDER_DATA, "mods": []}
@@ -226,9 +226,12 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
         ],
         "dry_run": False,
     }
-    assert reply.next_step == "vllm-mods sync  # puts it in"
+    assert reply.next_step == "vllm-mods sync  # applies it"
     dry = project.updated("/p", updates, dry_run=True)
-    assert (dry.data["dry_run"], dry.next_step) == (True, "vllm-mods update  # takes it")
+    assert (dry.data["dry_run"], dry.next_step) == (
+        True,
+        "vllm-mods update  # accepts the new version",
+    )
     assert project.updated("/p", updates[:1], dry_run=False).next_step is None
     assert lines(project.updated("/p", [], dry_run=False)) == ["the project has no library"]
 
@@ -326,16 +329,16 @@ def test_what_a_log_tells_of_mods() -> None:
     )
     reply = serve.evidence(ServerEvidence(mods, ready=False, restarts=1))
     assert lines(reply) == [
-        "the server was started again, once: this is of its last start",
-        "the server did not become ready: no record of vLLM's says that it serves",
+        "the server was restarted once; this is about its last start",
+        "the server did not become ready: no log line of vLLM says that it serves",
         "a: its code ran: w x",
-        f"b: other code did its work: {'y' * 200}",
-        "c: no word of it in the log",
-        "d: a log does not tell; its manifest names no evidence",
+        f"b: other code ran instead: {'y' * 200}",
+        "c: the log does not mention it",
+        "d: a log cannot show it; its manifest names no evidence",
     ]
     assert reply.data == {"ok": False, "mods": mods, "ready": False, "restarts": 1}
     again = serve.evidence(ServerEvidence((), ready=True, restarts=2))
-    expected = "the server was started again, 2 times: this is of its last start"
+    expected = "the server was restarted 2 times; this is about its last start"
     assert (again.words, again.ok) == (expected, True)
     assert serve.evidence(ServerEvidence((), ready=True, restarts=0)).words == ""
 
@@ -391,10 +394,10 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "    --a b",
         "    Codex: works",
         "pairings",
-        "  p1: for this very model",
-        "  p2: written for another model of its kind",
+        "  p1: for this model",
+        "  p2: written for another model of this kind",
         "  p3: it lacks fast",
-        "  nobody looked whether it has room: no GPU is here, and --device-memory SIZE names none",
+        "  not checked whether a GPU has room: no GPU on this machine; name its memory with --device-memory SIZE",
     ]
     layers = [{"pattern": f"l{n}.*", "count": n} for n in range(10)]
     assert reply.data == {
@@ -433,13 +436,13 @@ def test_of_a_model_that_says_nothing_nothing_is_said() -> None:
         "  architecture not said (no model_type)",
         "  quantization none",
         "  context      not said",
-        "  no safetensors in it: what its layers are is not known",
+        "  no safetensors in it, so its layers are unknown",
         "",
-        "mods         none is for it",
-        "pairings     there are none",
+        "mods         none is meant for it",
+        "pairings     none",
         "",
         "vLLM 0.19.1 (site)",
-        "  fast 1.0.0  <conflict>: the source is not what the patch expects",
+        "  fast 1.0.0  <conflict>: the source does not match the patch",
         "    <hunk 1: not there [text]>",
     ]
     assert (reply.ok, reply.data["plan"], reply.data["ok"]) == (False, data.plan(bad), False)
@@ -451,13 +454,13 @@ def test_all_kinds_of_layers_are_told_where_they_are_few() -> None:
     reply = checkpoint.suggested(Suggested(PLAIN, Suggestion(facts, (), (only,), ()), None), paint)
     expected = lines(reply)
     assert expected[4:13] == ["  GDN          8 layers", *(f"         1 l{n}" for n in range(8))]
-    assert expected[-3:] == ["chat template", "  t1", "pairings     there are none"]
+    assert expected[-3:] == ["chat template", "  t1", "pairings     none"]
 
 
 def test_which_mods_are_not_for_a_model() -> None:
     wrong = ModFit("fast", False, True, "its model_type is other", "")
     fit = ModelFit("org/m", "c0", (wrong, ModFit("b", True, True, "", "")))
-    expected = "model org/m at c0\n  fast is not for it: its model_type is other"
+    expected = "model org/m at c0\n  fast is not meant for it: its model_type is other"
     assert checkpoint.fit_text(fit) == expected
     assert checkpoint.fit_data(fit) == {
         "name": "org/m",
@@ -469,7 +472,7 @@ def test_which_mods_are_not_for_a_model() -> None:
         ],
     }
     fine = fit._replace(commit=None, mods=fit.mods[1:])
-    assert checkpoint.fit_text(fine) == "model org/m\n  what the mods are for"
+    assert checkpoint.fit_text(fine) == "model org/m\n  what the mods are meant for"
 
 
 # --- new, import --------------------------------------------------------------------------------
@@ -489,7 +492,7 @@ REMARKS = (
     "note: hunk 1 lands at line 4, +2",
     "note: 0.19.0 to 0.20.0: variant `a`",
     "note: 0.21.0: no variant: gone",
-    "to be said by you, in mod.toml: summary",
+    "for you to state in mod.toml: summary",
 )
 MADE_DATA = {
     "folder": "/lib/patches/fast",
@@ -553,13 +556,13 @@ def test_status_tells_of_each_mod_what_has_become_of_it() -> None:
     reply = installed.status(result, "site")
     assert lines(reply) == [
         "vLLM 0.19.1 (site)",
-        "  a 1.0.0 (variant v): was in, and another installation of vLLM has undone it",
+        "  a 1.0.0 (variant v): was undone when vLLM was installed again",
         "    vllm/a.py",
-        "  b 1.0.0 (variant v): went in, and is not as it was left",
+        "  b 1.0.0 (variant v): its files were changed since",
         "    vllm/b.py",
         "  c 1.0.0 (variant v)",
         "    vllm/c.py",
-        "  d: is not in",
+        "  d: is not applied",
         "  vllm/b.py: is not as it was left [changed-since]",
         "  was interrupted [unfinished]",
     ]
@@ -582,7 +585,7 @@ def test_status_tells_of_each_mod_what_has_become_of_it() -> None:
 @pytest.mark.parametrize("emptied", [None, Receipt("0.19.1", (), ())])
 def test_status_of_a_tree_without_mods(emptied: Receipt | None) -> None:
     reply = installed.status(Status("/site", None, emptied, unfinished=True), "site")
-    assert lines(reply) == ["vLLM of unknown version (site)", "  no mods are in"]
+    assert lines(reply) == ["vLLM of unknown version (site)", "  no mods are applied"]
     assert (reply.data["unfinished"], reply.ok) == (True, True)
 
 
@@ -601,18 +604,23 @@ def test_verify_says_what_is_not_as_it_was_left() -> None:
 def test_verify_of_a_node_has_its_receipt_and_packages() -> None:
     whole = Receipt("0.19.1", (A, B), ())
     reply = installed.verify(Verified("/s", None, (A, B), ()), "site", (whole, {"numpy": "2"}))
-    assert lines(reply)[1:] == ["  2 mods, every file as it was left"]
+    assert lines(reply)[1:] == ["  2 mods, all files unchanged"]
     assert reply.data["receipt"] == json.loads(receipt.dump(whole))
     assert reply.data["packages"] == {"numpy": "2"}
     none = installed.verify(Verified("/s", None, (), ()), "site", (None, {}))
-    assert lines(none) == ["vLLM of unknown version (site)", "  no mods are in"]
+    assert lines(none) == ["vLLM of unknown version (site)", "  no mods are applied"]
     assert none.data["receipt"] is None
 
 
 def test_revert_says_what_is_out_and_what_stays() -> None:
     done = Reverted("/s", "0.19.1", ("a", "c"), (B,), ("x", "y"), ("why",))
     reply = installed.revert(done, "site")
-    assert lines(reply) == ["vLLM 0.19.1 (site)", "  a is out", "  c is out", "2 files changed"]
+    assert lines(reply) == [
+        "vLLM 0.19.1 (site)",
+        "  a was reverted",
+        "  c was reverted",
+        "2 files changed",
+    ]
     assert reply.data == {
         "tree": {"spec": "site", "version": "0.19.1"},
         "reverted": ("a", "c"),
@@ -630,7 +638,7 @@ MOVED = Exactly("/s", plan(planned()), (A,), (B,), (), ("x",), ("n",), False, "/
 
 def test_sync_says_what_went_out_and_in() -> None:
     reply = installed.sync(Synced("/p", TARGET, MOVED), check=False, again=())
-    expected = ["vLLM 0.19.1 (/s)", "  a 1.0.0 is out", "  b 1.0.0 is in", "1 file changed"]
+    expected = ["vLLM 0.19.1 (/s)", "  a 1.0.0 reverted", "  b 1.0.0 applied", "1 file changed"]
     assert lines(reply) == expected
     assert reply.data == {
         **data.plan(MOVED.plan),
@@ -648,7 +656,7 @@ def test_sync_says_what_went_out_and_in() -> None:
     renewed = installed.sync(
         Synced("/p", TARGET, MOVED._replace(renewed=(A,), out=(), into=())), check=False, again=()
     )
-    assert lines(renewed)[1:] == ["  a 1.0.0 is renewed", "1 file changed"]
+    assert lines(renewed)[1:] == ["  a 1.0.0 updated", "1 file changed"]
 
 
 def test_sync_with_check_says_what_would_be_done_and_how_to_do_it() -> None:
@@ -656,9 +664,9 @@ def test_sync_with_check_says_what_would_be_done_and_how_to_do_it() -> None:
     reply = installed.sync(result, check=True, again=("--x", "a b"))
     assert lines(reply) == [
         "vLLM 0.19.1 (/s)",
-        "  a 1.0.0 goes out",
-        "  b 1.0.0 goes in",
-        "  a 1.0.0 is another version",
+        "  a 1.0.0 to be reverted",
+        "  b 1.0.0 to be applied",
+        "  a 1.0.0 to be updated",
         "1 file would be changed",
     ]
     assert (reply.ok, reply.data["ok"], reply.data["check"]) == (False, False, True)
@@ -668,20 +676,20 @@ def test_sync_with_check_says_what_would_be_done_and_how_to_do_it() -> None:
 def test_sync_says_that_nothing_but_the_order_is_another_or_nothing_at_all() -> None:
     same = MOVED._replace(out=(), into=(), changed=())
     order = installed.sync(Synced("/p", TARGET, same), check=True, again=())
-    expected = ["  the receipt has its mods in another order", "no file changes"]
+    expected = ["  the receipt lists the mods in a different order", "no file changes"]
     assert (order.ok, lines(order)[1:]) == (False, expected)
     no_file = installed.sync(
         Synced("/p", TARGET, MOVED._replace(changed=())), check=False, again=()
     )
-    assert lines(no_file)[1:] == ["  a 1.0.0 is out", "  b 1.0.0 is in", "no file changes"]
+    assert lines(no_file)[1:] == ["  a 1.0.0 reverted", "  b 1.0.0 applied", "no file changes"]
     settled = same._replace(settled=True)
     reply = installed.sync(Synced("/p", TARGET, settled), check=True, again=())
-    assert lines(reply)[1:] == ["it holds exactly what it should: fast 1.0.0"]
+    assert lines(reply)[1:] == ["it has exactly the mods that it should have: fast 1.0.0"]
     assert (reply.ok, reply.data["settled"], reply.next_step) == (True, True, None)
     none = installed.sync(
         Synced("/p", TARGET, settled._replace(plan=plan())), check=False, again=()
     )
-    assert lines(none)[1:] == ["it holds exactly what it should: no mods"]
+    assert lines(none)[1:] == ["it has exactly the mods that it should have: no mods"]
 
 
 PAIRING = Pairing("pair", "s", "org/m", "base:1", "vllm serve org/m")
@@ -728,8 +736,8 @@ def test_the_doctor_says_what_is_wrong_before_what_is_good_to_know() -> None:
         "  CPython 3.12 (/bin/python3)",
         "",
         "vLLM 0.19.1 (site)",
-        "  1 files, held against RECORD",
-        "  a 1.0.0 (variant v) is in",
+        "  1 files, compared with RECORD",
+        "  a 1.0.0 (variant v) is applied",
         "",
         "what is wrong",
         "  it is lost [lost]",
@@ -763,9 +771,9 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
     reply = doctor.examined(Diagnosis(TOOL, bare, (), ()))
     assert lines(reply)[3:] == [
         "vLLM of unknown version (site)",
-        "  no mods are in",
+        "  no mods are applied",
         "",
-        "nothing wrong was found, as far as it can be told",
+        "nothing wrong was found by the checks that could run",
     ]
     assert reply.data["target"]["listed"] is None
     none = doctor.examined(Diagnosis(TOOL, None, ("/x",), ()))
@@ -782,21 +790,21 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
         words.Explained(
             "moved",
             "verdict",
-            "every hunk fits, at another line",
+            "every hunk matches, at an offset",
             "`apply` changes the files; `check` exits with 0",
             "vllm-mods apply MOD --target DIR",
         ),
         words.Explained(
             "applied",
             "verdict",
-            "is in already",
+            "already applied",
             "`apply` changes nothing, exit code 0; `check` exits with 0",
             "vllm-mods verify MOD --target DIR",
         ),
         words.Explained(
             "missing",
             "verdict",
-            "what it changes is gone",
+            "a file that it changes is gone",
             "`apply` refuses, exit code 3; `check` exits with 1",
             "vllm-mods port MOD --to TREE --library DIR",
         ),

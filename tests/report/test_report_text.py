@@ -56,7 +56,7 @@ def test_serve_arguments_can_be_pasted_into_a_shell() -> None:
 
 HEAD = "vLLM 0.19.1 (site)"
 GOES_IN_WORDS = [
-    "  fast 1.0.0  <applies>: every hunk fits at its stated line (variant one)",
+    "  fast 1.0.0  <applies>: every hunk matches at its stated line (variant one)",
     "    vllm/x.py: 3 hunks, placed by file, scope",
     "    vllm/new.py: new file",
     "    vllm/gone.py: deleted",
@@ -69,7 +69,7 @@ def test_a_plan_says_of_each_mod_its_verdict_what_it_changes_and_why() -> None:
     assert text.plan(plan_of(GOES_IN, CONFLICT), paint).split("\n") == [
         HEAD,
         *GOES_IN_WORDS,
-        "  fast 1.0.0  <conflict>: the source is not what the patch expects",
+        "  fast 1.0.0  <conflict>: the source does not match the patch",
         "    <hunk 1: not there [text]>",
     ]
     explained = text.plan(plan_of(GOES_IN, planned()), paint, explain=True).split("\n")
@@ -80,11 +80,11 @@ def test_a_plan_says_of_each_mod_its_verdict_what_it_changes_and_why() -> None:
 def test_a_mod_that_brings_only_new_files_or_undeclared_ones_is_told_so() -> None:
     undeclared = Finding(FindingCode.UNDECLARED, "it is not named")
     brings = planned(changes=CHANGES[1:2])
-    assert text.meaning(brings) == "every file it brings is new"
+    assert text.meaning(brings) == "it only adds new files"
     assert text.meaning(brings._replace(findings=(undeclared,))) == (
-        "it changes what its mod.toml does not name"
+        "it changes files that its mod.toml does not declare"
     )
-    assert text.meaning(planned("moved")) == "every hunk fits, at another line"
+    assert text.meaning(planned("moved")) == "every hunk matches, at an offset"
 
 
 def test_a_refusal_names_each_mod_that_does_not_go_in() -> None:
@@ -145,7 +145,7 @@ def test_check_says_whether_the_mods_are_for_a_model_and_how_a_release_was_read(
     assert (beside.data["beside"], beside.ok) == ((found,), True)
     fit = ModelFit("org/m", None, (ModFit("fast", False, True, "it is another", ""),))
     refused = checked.check(result._replace(model=fit), paint, explain=False)
-    assert lines(refused)[-2:] == ["model org/m", "  fast is not for it: it is another"]
+    assert lines(refused)[-2:] == ["model org/m", "  fast is not meant for it: it is another"]
     assert (refused.ok, refused.data["ok"], refused.next_step) == (
         False,
         False,
@@ -178,7 +178,7 @@ def test_diff_names_a_template_in_a_folder_elsewhere_by_its_file() -> None:
 
 def test_diff_says_that_nothing_would_change_or_why_it_cannot() -> None:
     same = checked.diff(CheckResult(TREE, plan_of(planned("applied"))), paint)
-    note = "note: nothing would change: all is in already"
+    note = "note: nothing would change: everything is already applied"
     assert (same.words, same.stderr) == ("", (note,))
     refused = checked.diff(CheckResult(TREE, plan_of(CONFLICT)), paint)
     assert lines(refused) == text.plan(plan_of(CONFLICT), paint).split("\n")

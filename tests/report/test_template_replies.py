@@ -125,7 +125,7 @@ def test_a_prompt_is_printed_as_it_is_with_a_note_on_what_the_template_does_not_
     reply = template.rendered(SMALL, "a\n\n", ("x",))
     assert reply.words == "a\n\n"
     assert reply.data == {"template": "small", "prompt": "a\n\n"}
-    note = "note: the template does not read `x`, and vLLM drops it without a word"
+    note = "note: the template does not read `x`, and vLLM drops it silently"
     assert reply[2:] == (True, None, (note,), True, None)
 
 
@@ -133,9 +133,9 @@ def test_a_check_says_what_each_conversation_loses() -> None:
     reply = template.checked([WHOLE, NONE_READ])
     assert lines(reply) == [
         "small 1.0.0",
-        "  2 conversations, 1 not as they should be",
-        "  the cache is found again for 2 of 4 turns in 2 conversations",
-        "  content format openai, as every vLLM from 0.10 on takes it",
+        "  2 conversations, 1 wrong",
+        "  the cache is hit for 2 of 4 turns in 2 conversations",
+        "  content format openai, in every vLLM from 0.10 on",
         "  reads thinking",
         "  refused 1, content lost 2, style 2",
         "  note: odd [text]",
@@ -148,7 +148,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
         "    refused [not-rendered]",
         "bare",
         "  nothing is refused or lost",
-        "small: at fault: loses A greeting; does not render b; 1 of 2 conversations are not as they should be; no reasoning",
+        "small: at fault: loses A greeting; does not render b; 1 of 2 conversations are not as expected; no reasoning",
         "bare: at fault: it cannot be read",
     ]
     assert (reply.ok, reply.data["ok"]) == (False, False)
@@ -205,12 +205,12 @@ def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
     reply = template.checked([TemplateChecked(BARE, answer, (STYLE,), (fine,))])
     assert lines(reply) == [
         "bare",
-        "  1 conversation, all as they should be",
+        "  1 conversation, all as expected",
         "  content format string from vLLM 0.10 on, openai from vLLM 0.12 on",
         "  reads no arguments",
         "  nothing is refused or lost, style 1",
         "  note: odd [text]",
-        "bare: it was asked about no chat",
+        "bare: it was not tested with conversations",
     ]
     assert reply.ok
 
@@ -247,9 +247,9 @@ UNREAD = Finding(FindingCode.KWARG_UNREAD, "x")
         (
             (replayed("chat"), THINKS),
             (UNREAD,),
-            "at fault: it is not what its template.toml says; works for chat",
+            "at fault: it differs from its template.toml; works for chat",
         ),
-        ((), (), "it was asked about no chat"),
+        ((), (), "it was not tested with conversations"),
     ],
 )
 def test_one_sentence_says_what_a_template_is_good_for_and_the_exit_code_follows_it(
@@ -287,8 +287,8 @@ def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:
         "+r (no newline)",
         "              small                                           bare",
         f"a             {before_in_words}  3 of 3 turns, 1,000 of 1,000 bytes",
-        "b             refused                                         not asked",
-        "d             not asked                                       1 of 1 turns, 2 of 2 bytes",
+        "b             refused                                         not tested",
+        "d             not tested                                      1 of 1 turns, 2 of 2 bytes",
         "refused       1                                               0",
         "content lost  2                                               0",
         "cache lost    0                                               0",
@@ -385,7 +385,7 @@ def test_of_parsers_that_were_named_each_is_told() -> None:
     back = ReadBack(RELEASE, named=True, pairs=(HERMES, BOTH), findings=(STYLE,))
     reply = template.checked([NONE_READ._replace(back=back)])
     assert lines(reply)[1:-2] == [
-        "  vLLM 0.19.1 reads its answers back",
+        "  vLLM 0.19.1 parses its answers",
         "    hermes: all 2, whole and streamed",
         f"    {BOTH_READ}",
         "      a call is lost [text]",

@@ -144,7 +144,7 @@ def test_a_container_is_looked_for_in_each_engine(docker: Program, folder: Path)
 def test_a_name_that_no_container_has_is_not_asked_for(docker: Program, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         engine.container(name)
-    assert caught.value.message == f"{name!r} is no name of a container"
+    assert caught.value.message == f"{name!r} is not a name for a container"
     assert caught.value.hint == "docker ps --all"
     assert not (docker.folder / "calls").exists()
 
@@ -189,8 +189,8 @@ def test_a_container_is_started_by_its_line(docker: Program) -> None:
     ("refusal", "words", "hint"),
     [
         ("no space\n\nRun 'docker run --help' for more", "no space", "docker info"),
-        ("could not select driver: GPU", "could not select driver: GPU", "--gpus none, if there are none"),
-        ("NVIDIA", "NVIDIA", "--gpus none, if there are none"),
+        ("could not select driver: GPU", "could not select driver: GPU", "--gpus none, if this machine has no GPU"),
+        ("NVIDIA", "NVIDIA", "--gpus none, if this machine has no GPU"),
     ],
 )  # fmt: skip
 def test_a_container_that_does_not_start_leaves_nothing(
@@ -199,7 +199,7 @@ def test_a_container_that_does_not_start_leaves_nothing(
     docker.has(identity="0123\n", refusal=refusal)
     with pytest.raises(TreeError) as caught:
         engine.start(LINE, "x")
-    message = f"docker run: {words}; nothing is left of it"
+    message = f"docker run: {words}; the container was removed"
     assert (caught.value.message, caught.value.hint) == (message, hint)
     assert docker.calls[1:] == ["rm --force --volumes 0123"]
 
@@ -208,11 +208,11 @@ def test_a_name_that_is_taken_is_said(docker: Program) -> None:
     docker.has(refusal="Conflict", container=[RAW])
     with pytest.raises(UsageError) as caught:
         engine.start(LINE, "x")
-    assert caught.value.message == "docker has a container x; nothing was started"
+    assert caught.value.message == "docker already has a container x; nothing was started"
     assert caught.value.hint == "docker stop x && docker rm x; or --name ANOTHER"
     assert docker.calls[1:] == ["container inspect x"]
     (docker.folder / "container").unlink()
-    with pytest.raises(TreeError, match="docker run: Conflict; nothing is left of it"):
+    with pytest.raises(TreeError, match="docker run: Conflict; the container was removed"):
         engine.start(LINE, "x")
 
 
@@ -226,7 +226,7 @@ def test_a_container_that_ends_is_not_waited_for(docker: Program, state: dict[st
     with pytest.raises(TreeError) as caught:
         engine.wait(planned(1), "docker")
     end = f"{'y' * 1992}�\nerror"
-    why = f"x ended before it served. The end of its log:\n{end}"
+    why = f"x ended before it served; the end of its log:\n{end}"
     assert (caught.value.message, caught.value.hint) == (why, "docker logs --follow x")
 
 
@@ -266,6 +266,6 @@ def test_who_waits_gives_up_in_the_end(docker: Program, monkeypatch: pytest.Monk
     lower(monkeypatch, "START_SECONDS", 0.05)
     with pytest.raises(TreeError) as caught:
         engine.wait(planned(1), "docker")
-    assert caught.value.message == "x has not served within 0.05 seconds"
+    assert caught.value.message == "x did not serve within 0.05 seconds"
     assert caught.value.hint == "docker logs --follow x"
     assert set(docker.calls) == {"container inspect x"}

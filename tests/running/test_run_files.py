@@ -86,7 +86,7 @@ def test_each_rank_has_a_gpu_of_its_own() -> None:
 
 @pytest.mark.parametrize("gpus", ["", "0;1", "all,0", "-1"])
 def test_gpus_that_no_engine_would_take_are_refused(gpus: str) -> None:
-    with pytest.raises(UsageError, match="neither all, none nor numbers"):
+    with pytest.raises(UsageError, match="expected all, none or numbers"):
         made(gpus=gpus)
 
 
@@ -154,8 +154,8 @@ def test_the_scripts_of_a_cluster_start_ray_before_and_around_the_command(tmp_pa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"shm_size": "lots"}, "--shm-size lots: no size"),
-        ({"restart": "sometimes"}, "no policy of an engine"),
+        ({"shm_size": "lots"}, "--shm-size lots: not a size"),
+        ({"restart": "sometimes"}, "not a restart policy"),
     ],
 )
 def test_what_no_engine_would_take_is_refused(given: dict[str, Any], said: str) -> None:
@@ -170,11 +170,11 @@ FOLDER = "--model-folder DIR"
 @pytest.mark.parametrize(
     ("given", "why", "hint"),
     [
-        ({"gpus": "x"}, "--gpus x: neither all, none nor numbers", "--gpus 0,1"),
-        ({"shm_size": "lots"}, "--shm-size lots: no size", "--shm-size 16g"),
+        ({"gpus": "x"}, "--gpus x: expected all, none or numbers", "--gpus 0,1"),
+        ({"shm_size": "lots"}, "--shm-size lots: not a size", "--shm-size 16g"),
         (
             {"restart": "on-failure:x"},
-            "--restart on-failure:x: no policy of an engine",
+            "--restart on-failure:x: not a restart policy",
             "no, always, unless-stopped, on-failure or on-failure:N",
         ),
         (
@@ -184,8 +184,8 @@ FOLDER = "--model-folder DIR"
         ),
         (
             {"gpus": "0,1"},
-            "--gpus 0,1: the command starts 8 ranks on a node, each on a GPU of its own",
-            "--gpus all, or name as many",
+            "--gpus 0,1: the command starts 8 ranks on a node, and each needs its own GPU",
+            "--gpus all, or name that many GPUs",
         ),
     ],
 )
@@ -198,9 +198,7 @@ def test_what_is_refused_has_a_next_step(given: dict[str, Any], why: str, hint: 
 @pytest.mark.parametrize("path", ["/a,b", "/a:b", '/a"b', "/a\\b", "/a\nb", "/a/../b", "/a/"])
 def test_a_path_that_cannot_be_mounted(path: str) -> None:
     at_path = WANTED._replace(model="/models/m")
-    why = (
-        f'{path!r} cannot be mounted: a path from / on, without .. and without , : " \\ in it, can'
-    )
+    why = f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed'
     for wanted, given in ((at_path, {"model_folder": path}), (WANTED._replace(model=path), {})):
         with pytest.raises(UsageError) as caught:
             made(wanted, **given)

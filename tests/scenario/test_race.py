@@ -166,7 +166,7 @@ def test_a_copy_of_a_tree_says_that_its_journal_was_written_elsewhere(tmp_path: 
     shutil.copytree(root, copy, symlinks=True)
     said: list[str] = []
     assert not recover(str(copy), said.append)
-    assert "outside of the tree, and was not written here" in said[0]
+    assert "outside the tree, so it was not written here" in said[0]
     assert recover(str(root))
     assert (workspace / "t.jinja").read_bytes() == b"old"
 
@@ -199,7 +199,7 @@ def test_a_library_is_not_written_through_a_planted_link(tmp_path: Path) -> None
     (library / "patches").mkdir(parents=True)
     for planted in (writing.LAID_OUT, writing.READY, "patches/x"):
         (library / planted).symlink_to(theirs)
-        with pytest.raises(Refused, match="was not left by this tool"):
+        with pytest.raises(Refused, match="was not created by vllm-mods;"):
             writing.replace(str(library), {"patches/x/mod.toml": b""})
         assert os.listdir(theirs) == []
         (library / planted).unlink()

@@ -358,15 +358,15 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         (
             "--t 1",
             (
-                "--t: may stand for --template-kwargs or --tensor-parallel-size or --timeout or "
-                "--tool-call-parser or 3 others: write it out"
+                "--t: is an abbreviation of --template-kwargs or --tensor-parallel-size or --timeout or "
+                "--tool-call-parser or 3 others: write the full name"
             ),
         ),
         (
             "--en",
             (
-                "--en: may stand for --enable-auto-tool-choice or --enable-log-outputs or "
-                "--enable-log-requests or --enable-prefix-caching: write it out"
+                "--en: is an abbreviation of --enable-auto-tool-choice or --enable-log-outputs or "
+                "--enable-log-requests or --enable-prefix-caching: write the full name"
             ),
         ),
         (
@@ -376,24 +376,24 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ("--zzzzzz x y", "--zzzzzz: vLLM 0.19.1 has no such flag"),
         (
             "--no-trust-remote-cod",
-            "note: --no-trust-remote-cod: is taken as the beginning of --no-trust-remote-code: write it out",
+            "note: --no-trust-remote-cod: is an abbreviation of --no-trust-remote-code: write the full name",
         ),
         (
             "--no-trust-remot-code",
             "--no-trust-remot-code: vLLM 0.19.1 has no such flag; did you mean --no-trust-remote-code?",
         ),
         ("--no-quite", "--no-quite: vLLM 0.19.1 has no such flag"),
-        ("--no-dtype x", "--no-dtype: --dtype takes a value and is no switch"),
-        ("--no-quiet", "--no-quiet: --quiet takes no value and is no switch"),
-        ("--no-names", "--no-names: --names takes one value or more and is no switch"),
-        ("--dty auto", "note: --dty: is taken as the beginning of --dtype: write it out"),
-        ("--dtype --quiet", "--dtype: takes a value, and none follows it"),
-        ("--names --quiet", "--names: takes one value or more, and none follows it"),
-        ("--quiet=true", "--quiet: takes no value, and 'true' is attached to it"),
-        ("--host.a 1", "--host.a: takes a value, no keys behind a dot"),
-        ("--quiet.a 1", "--quiet.a: takes no value, no keys behind a dot"),
+        ("--no-dtype x", "--no-dtype: --dtype takes a value, so it has no --no- form"),
+        ("--no-quiet", "--no-quiet: --quiet takes no value, so it has no --no- form"),
+        ("--no-names", "--no-names: --names takes one value or more, so it has no --no- form"),
+        ("--dty auto", "note: --dty: is an abbreviation of --dtype: write the full name"),
+        ("--dtype --quiet", "--dtype: takes a value, but none follows"),
+        ("--names --quiet", "--names: takes one value or more, but none follows"),
+        ("--quiet=true", "--quiet: takes no value, but has 'true'"),
+        ("--host.a 1", "--host.a: takes a value, not keys after a dot"),
+        ("--quiet.a 1", "--quiet.a: takes no value, not keys after a dot"),
         ("--pc.mode --quiet", "--pc.mode: vLLM 0.19.1 has no such flag; did you mean -pc?"),
-        ("-pc.mode --quiet", "-pc.mode: takes a value, and none follows it"),
+        ("-pc.mode --quiet", "-pc.mode: takes a value, but none follows"),
         ("-pc.mode x", """-pc.mode: 'mode': "x" is not offered: there is a whole number"""),
         (
             "-pc.passes.fuse 7 --quiet",
@@ -413,44 +413,44 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         (
             "--enable-auto-tool-choice --tool-parser-plugin p.py --tool-call-parser mine",
-            "note: --tool-call-parser: whether 'mine' is offered can't be told: --tool-parser-plugin may register it",
+            "note: --tool-call-parser: it is unknown whether 'mine' is offered: --tool-parser-plugin may register it",
         ),
         (
             "--load-format my.own.Loader",
             (
-                "note: --load-format: whether 'my.own.Loader' is offered can't be told: "
-                "it names code or a file of one's own"
+                "note: --load-format: it is unknown whether 'my.own.Loader' is offered: "
+                "it names your own code or file"
             ),
         ),
         (
             "--load-format a/b",
-            "note: --load-format: whether 'a/b' is offered can't be told: it names code or a file of one's own",
+            "note: --load-format: it is unknown whether 'a/b' is offered: it names your own code or file",
         ),
         (
             "--device cuda",
             (
-                "note: --device: whether 'cuda' is offered can't be told: vLLM computes its choices "
+                "note: --device: it is unknown whether 'cuda' is offered: vLLM computes its choices "
                 "when it runs: ['auto'] + others()"
             ),
         ),
         (
             "--traces a,b",
-            "note: --traces: whether 'a,b' is offered can't be told: vLLM adds to its choices when it runs",
+            "note: --traces: it is unknown whether 'a,b' is offered: vLLM adds to its choices when it runs",
         ),
         (
             """--sampling '{"seed": 1}'""",
-            "note: --sampling: 'seed' has no effect here: vLLM takes temperature, top_p, top_k out of it",
+            "note: --sampling: 'seed' has no effect here: vLLM reads only temperature, top_p, top_k",
         ),
         (
             """--sampling '{"top_k": 1, "temprature": 1}'""",
             (
                 "--sampling: vLLM does not read 'temprature': did you mean 'temperature'? "
-                "it takes temperature, top_p, top_k"
+                "it reads temperature, top_p, top_k"
             ),
         ),
         (
             """--sampling '{"zzz": 1}'""",
-            "--sampling: vLLM does not read 'zzz': it takes temperature, top_p, top_k",
+            "--sampling: vLLM does not read 'zzz': it reads temperature, top_p, top_k",
         ),
         (
             "--port 1 --dtype auto --port 2 --port 3",
@@ -459,27 +459,30 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         (
             """-sc '{"method": "mtp"}' -sc.num_speculative_tokens 1""",
             (
-                "--speculative-config: is given whole and by key: the keys make a JSON object of their "
-                "own, which comes last and takes the place of the whole one"
+                "--speculative-config: is given both as a whole and by key: the keys form a JSON "
+                "object, which replaces the whole one"
             ),
         ),
-        ("\u2013port 80", "\u2013port: begins with a typographic dash: to a parser it is no flag"),
+        (
+            "\u2013port 80",
+            "\u2013port: begins with a typographic dash, so it is not read as a flag",
+        ),
         (
             "--port 1 ' ' --quiet",
-            "' ': is a word of its own: a blank stands behind the backslash at a line's end",
+            "' ': is a separate word: there is a blank after the backslash at the end of a line",
         ),
         ("x", "x: is neither a flag nor the value of one"),
         ("--dtype auto x", "x: is neither a flag nor the value of one"),
-        ("--quiet x", "--quiet: 'x' follows it, and it takes no value"),
-        ("--model x", "--model: the model is 'm' already: vLLM takes one"),
+        ("--quiet x", "--quiet: it takes no value, but 'x' follows"),
+        ("--model x", "--model: the model is already 'm'; vLLM takes only one"),
         ("--config a.yaml", "note: --config: the flags in that file are not checked"),
         (
             "--enable-log-outputs",
-            "--enable-log-outputs: needs --enable-log-requests, which is not given",
+            "--enable-log-outputs: needs --enable-log-requests, which is missing",
         ),
         (
             "--enable-log-outputs --no-enable-log-requests",
-            "--enable-log-outputs: needs --enable-log-requests, which is not given",
+            "--enable-log-outputs: needs --enable-log-requests, which is missing",
         ),
     ],
 )
@@ -537,7 +540,7 @@ def test_words_that_a_shell_fills_in_are_noted_and_no_more() -> None:
         "--dtype auto $MORE -pc.mode $N --sampling '$X' $MORE", unknown=("$MORE", "$N", "$X")
     )
     assert messages(answer) == [
-        f"note: {name}: a shell fills this in when it runs: not checked"
+        f"note: {name}: filled in by a shell at run time: not checked"
         for name in ("$MORE", "$N", "$X")
     ]
 
@@ -545,7 +548,7 @@ def test_words_that_a_shell_fills_in_are_noted_and_no_more() -> None:
 def test_the_model_may_be_given_by_a_flag_alone() -> None:
     argv = words(("python3", "/x/api_server.py", "--model", "m"))
     assert messages(check(KnownFlags(MemoryTree(dict(FILES))), Serving(argv))) == [
-        "note: --model: the model is the first word behind `vllm serve`"
+        "note: --model: the model is the first word after `vllm serve`"
     ]
 
 
@@ -585,8 +588,8 @@ def test_bounds_of_what_only_some_models_have_make_a_note() -> None:
         files[path] = files[path].replace(b"CacheConfig", b"MultiModalConfig")
     assert messages(ask("--enable-prefix-caching 2", files=files)) == [
         (
-            "note: --enable-prefix-caching: 2.0 is out of range: it has to be < 1; refused for a model "
-            "with images or sound: of another one nobody looks at it"
+            "note: --enable-prefix-caching: 2.0 is out of range: it must be < 1; refused for models "
+            "with images or sound; for others vLLM ignores it"
         )
     ]
     assert errors(ask("--enable-prefix-caching x", files=files)) == [
@@ -622,29 +625,29 @@ def test_which_flags_need_another_is_what_the_release_asks(
 def test_what_is_said_of_the_flags_that_a_mod_needs() -> None:
     needs = planned(mod(variant(), serve_args=("--attention-backend", "TRITON", "--old-way")))
     assert messages(ask("", mods=(needs,))) == [
-        "mod: needs --attention-backend TRITON, which is not given",
-        "mod: needs --old-way, which is not given",
+        "mod: needs --attention-backend TRITON, which is missing",
+        "mod: needs --old-way, which is missing",
     ]
     assert ask("", mods=(needs,)).faults[0].near == "--attention-backend TRITON"
     line = "--attention-backend TRITON --attention-backend auto --no-old-way"
     assert messages(ask(line, mods=(needs,)))[-2:] == [
-        "note: mod: is meant for --attention-backend TRITON, and --attention-backend auto is given",
-        "note: mod: is meant for --old-way, and --no-old-way is given",
+        "note: mod: is meant for --attention-backend TRITON, but the command has --attention-backend auto",
+        "note: mod: is meant for --old-way, but the command has --no-old-way",
     ]
     several = planned(mod(variant(), serve_args=("--gone", "1", "--quiet")))
     assert messages(ask("", mods=(several,))) == [
-        "mod: needs --gone 1, and vLLM 0.19.1 has no such flag",
-        "mod: needs --quiet, which is not given",
+        "mod: needs --gone 1, but vLLM 0.19.1 has no such flag",
+        "mod: needs --quiet, which is missing",
     ]
 
 
 def test_what_is_said_of_a_mod_that_does_not_go_in() -> None:
     out = planned(mod(variant(), serve_args=("--quiet",)), Verdict.CONFLICT)
-    assert messages(ask("", mods=(out,))) == ["mod: does not go in, it is conflict"]
+    assert messages(ask("", mods=(out,))) == ["mod: does not apply, it is `conflict`"]
     why = out._replace(
         findings=(Finding(FindingCode.REMOVED, "it is gone"), Finding(FindingCode.REMOVED, "more"))
     )
-    assert messages(ask("", mods=(why,))) == ["mod: does not go in, it is conflict: it is gone"]
+    assert messages(ask("", mods=(why,))) == ["mod: does not apply, it is `conflict`: it is gone"]
 
 
 @pytest.mark.parametrize(
@@ -654,22 +657,22 @@ def test_what_is_said_of_a_mod_that_does_not_go_in() -> None:
             "tiny.jinja",
             (
                 "note: --chat-template: a mod puts tiny.jinja into the workspace, by default .vllm-mods/templates "
-                "in the site root: as written it is found only if that is where it says; `apply` prints the place"
+                "in the site root; check that this path matches the one that `apply` prints"
             ),
         ),
         ("/x/.vllm-mods/templates/tiny.jinja", ""),
         (
             "/x/.vllm-mods/templates/zzz.jinja",
-            "note: --chat-template: whether '/x/.vllm-mods/templates/zzz.jinja' is at that path when vLLM starts can't be told from the tree",
+            "note: --chat-template: it is unknown whether '/x/.vllm-mods/templates/zzz.jinja' will be at that path when vLLM starts",
         ),
-        ("zzz", "--chat-template: nothing brings 'zzz': the mods have atom.jinja, tiny.jinja"),
+        ("zzz", "--chat-template: no mod has 'zzz': the mods have atom.jinja, tiny.jinja"),
         (
             "x/tinny.jinja",
-            "--chat-template: nothing brings 'x/tinny.jinja': the mods have atom.jinja, tiny.jinja",
+            "--chat-template: no mod has 'x/tinny.jinja': the mods have atom.jinja, tiny.jinja",
         ),
         (
             "x/zzz",
-            "note: --chat-template: whether 'x/zzz' is in the working directory when vLLM starts can't be told from the tree",
+            "note: --chat-template: it is unknown whether 'x/zzz' will be in the working directory when vLLM starts",
         ),
         ("/usr/lib/dist-packages/vllm/x.jinja", "--chat-template: vllm/x.jinja is not in the tree"),
         ("/usr/lib/dist-packages/vllm/other.py", ""),
@@ -698,8 +701,8 @@ def test_a_template_that_nobody_brings() -> None:
     bare = planned(mod(variant()))
     assert messages(ask("--chat-template x.jinja", mods=(bare,))) == [
         (
-            "--chat-template: nothing brings 'x.jinja', which vLLM looks up in the working directory of the "
-            "container: none of the mods has a template"
+            "--chat-template: no mod has 'x.jinja', which vLLM looks up in the working directory of the "
+            "container"
         )
     ]
     assert notes(ask("--chat-template a/x.jinja", mods=(bare,))) == [
@@ -708,7 +711,7 @@ def test_a_template_that_nobody_brings() -> None:
     file = TemplateFile(name="t", file="tiny.jinja", source="s", data=b"")
     brings = planned(mod(variant(templates=(file,))))
     assert messages(ask("", mods=(brings, bare))) == [
-        "mod: brings tiny.jinja, and no --chat-template uses it"
+        "mod: has the template tiny.jinja, but no --chat-template uses it"
     ]
     assert ask("", mods=(brings,)).faults[0].near == "--chat-template tiny.jinja"
     out = planned(mod(variant(templates=(file,))), Verdict.CONFLICT)
@@ -741,7 +744,7 @@ def test_the_engine_of_the_rust_frontend_is_asked_of_the_template_in_use() -> No
     assert codes("--chat-template tiny.jinja", " 0 ") == []
     assert codes("--chat-template tiny.jinja", "") == []
     assert codes("--chat-template built_in.jinja", " 1 ") == [
-        "note: --chat-template: VLLM_USE_RUST_FRONTEND renders it with minijinja: whether it can is not known"
+        "note: --chat-template: VLLM_USE_RUST_FRONTEND renders it with minijinja, and whether minijinja can is unknown"
     ]
     assert "renders it" not in codes("--chat-template built_in.jinja", files=dict(FILES))[0]
     assert ask("--chat-template tiny.jinja", mods=(brings,), files=rusted).ok

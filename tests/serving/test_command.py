@@ -28,7 +28,7 @@ def test_the_words_behind_what_serves(argv: tuple[str, ...], behind: tuple[str, 
 
 
 def test_a_command_that_does_not_serve_is_shown_by_its_beginning() -> None:
-    message = "`vllm bench serve` is not a command that serves: there is no `vllm serve` in it"
+    message = "`vllm bench serve` does not start a server: it has no `vllm serve`"
     with pytest.raises(UsageError) as error:
         words(("vllm", "bench", "serve", "m"))
     assert (error.value.message, error.value.hint) == (

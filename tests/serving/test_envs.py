@@ -61,10 +61,10 @@ def test_what_a_reader_takes(reader: str, variable: EnvVariable) -> None:
     ("name", "value", "message"),
     [
         ("VLLM_PORT", "8000", ""),
-        ("VLLM_PORT", "x", "'x' is not a whole number, which vLLM makes of it"),
-        ("VLLM_PORT", "1.5", "'1.5' is not a whole number, which vLLM makes of it"),
+        ("VLLM_PORT", "x", "'x' is not a whole number, which vLLM needs"),
+        ("VLLM_PORT", "1.5", "'1.5' is not a whole number, which vLLM needs"),
         ("VLLM_SHARE", "1.5", ""),
-        ("VLLM_SHARE", "x", "'x' is not a number, which vLLM makes of it"),
+        ("VLLM_SHARE", "x", "'x' is not a number, which vLLM needs"),
         ("VLLM_LEVEL", "LOW", "'LOW' is not offered: did you mean 'low'? there is low, high"),
         ("VLLM_ANY", "AbC", ""),
         ("VLLM_ANY", "X", "'x' is not offered: there is abc, def"),
@@ -97,7 +97,7 @@ def test_a_file_that_mentions_a_variable_makes_a_note() -> None:
 def test_without_a_table_nothing_is_checked() -> None:
     files = changed("vllm/envs.py", (TABLE, "x = {"))
     assert messages(ask("", env={"VLLM_PROT": "1", "VLLM_B": "1"}, files=files)) == [
-        "note: vllm/envs.py: has no table of variables: they are not checked"
+        "note: vllm/envs.py: has no table of variables, so they are not checked"
     ]
     assert messages(ask("", env={"HF_HOME": "1"}, files=files)) == []
 

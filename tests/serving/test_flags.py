@@ -214,9 +214,13 @@ def test_a_flag_that_gathers_its_values_may_be_given_again(action: str) -> None:
         ("*", "--timeout --quiet", []),
         ("*", "--timeout a b", []),
         ("?", "--timeout a b", ["b: is neither a flag nor the value of one"]),
-        ("?", "--no-timeout", ["--no-timeout: --timeout takes a value or none and is no switch"]),
-        ("*", "--no-timeout", ["--no-timeout: --timeout takes values and is no switch"]),
-        ("+", "--timeout", ["--timeout: takes one value or more, and none follows it"]),
+        (
+            "?",
+            "--no-timeout",
+            ["--no-timeout: --timeout takes a value or none, so it has no --no- form"],
+        ),
+        ("*", "--no-timeout", ["--no-timeout: --timeout takes values, so it has no --no- form"]),
+        ("+", "--timeout", ["--timeout: takes one value or more, but none follows"]),
     ],
 )
 def test_how_many_values_follow(nargs: str, line: str, lines: list[str]) -> None:

@@ -62,7 +62,7 @@ def test_a_table_and_what_is_registered_beside_it(more: str, names: str) -> None
     ],
 )
 def test_a_table_that_is_computed_makes_a_note(text: str, why: str) -> None:
-    assert offered(text) == f"whether 'zzzz' is offered can't be told: {why}"
+    assert offered(text) == f"it is unknown whether 'zzzz' is offered: {why}"
 
 
 def test_a_name_of_the_table_is_also_taken_where_more_are_computed() -> None:
@@ -155,7 +155,7 @@ def test_a_validator_of_the_whole_counts_only_in_front() -> None:
 def test_the_keys_that_vllm_takes_out_of_an_object(body: str, keys: str) -> None:
     pair = ('        taken = ["temperature", "top_p", "top_k"]\n', body)
     lines = messages(ask("""--sampling '{"zzzz": 1}'""", files=changed(MODEL, pair)))
-    assert lines == ([f"--sampling: vLLM does not read 'zzzz': it takes {keys}"] if keys else [])
+    assert lines == ([f"--sampling: vLLM does not read 'zzzz': it reads {keys}"] if keys else [])
 
 
 def test_a_method_that_does_not_use_the_field_lists_no_keys() -> None:

@@ -142,9 +142,9 @@ def test_case_and_dashes_do_not_hide_what_was_meant() -> None:
             {"passes": {"fuse": "x"}},
             """'passes.fuse': "x" is not offered: there is true or false""",
         ),
-        ({"made": 1}, "'made' is set by PlanConfig itself, not given"),
+        ({"made": 1}, "'made' is set by PlanConfig itself and cannot be given"),
         ({"zzzz": 1}, "PlanConfig has no 'zzzz'"),
-        ([1], "[1] is no JSON object, and PlanConfig is made of one"),
+        ([1], "[1] is not a JSON object, which PlanConfig needs"),
     ],
 )
 def test_a_key_is_named_with_those_above_it(value: object, message: str) -> None:
@@ -157,7 +157,7 @@ def test_a_key_is_named_with_those_above_it(value: object, message: str) -> None
         (
             "    fuse: bool = False",
             "    fuse: bool = False\n    def __init__(self): ...",
-            "PassConfig has an __init__ of its own",
+            "PassConfig has its own __init__",
         ),
         (
             "    fuse: bool = False",
@@ -170,8 +170,8 @@ def test_a_key_is_named_with_those_above_it(value: object, message: str) -> None
 def test_a_class_that_may_take_any_key_only_makes_a_note(old: str, new: str, why: str) -> None:
     files = changed(ENGINE, (old, new))
     assert messages(ask("""-pc '{"passes": {"fuze": 1}}'""", files=files)) == [
-        "note: -pc: PassConfig has no 'passes.fuze', but it can't be told: "
-        + (why or "PassConfig takes extra keys")
+        "note: -pc: PassConfig has no 'passes.fuze', but this is not certain: "
+        + (why or "PassConfig accepts extra keys")
     ]
 
 
@@ -220,10 +220,10 @@ def test_fields_of_a_base_class_are_keys_and_those_of_the_class_itself_come_last
     ],
 )
 def test_a_number_out_of_its_bounds(field: str, value: float, bounds: str) -> None:
-    message = f"{value} is out of range: it has to be {bounds}"
+    message = f"{value} is out of range: it must be {bounds}"
     assert of_key(f"float = {field}", value) == ([f"-pc: 'free': {message}"] if bounds else [])
     assert of_flag(f"float = {field}", str(value)) == (
-        [f"--sampling: {float(value)} is out of range: it has to be {bounds}"] if bounds else []
+        [f"--sampling: {float(value)} is out of range: it must be {bounds}"] if bounds else []
     )
 
 
@@ -274,10 +274,16 @@ def test_a_validator_that_looks_up_names_takes_those_of_the_enumeration() -> Non
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('{{"a": 1}}', """doubled braces in {{"a": 1}}, which only the template of a recipe has"""),
-        ('"a": 1}}', """doubled braces in "a": 1}}, which only the template of a recipe has"""),
+        (
+            '{{"a": 1}}',
+            """doubled braces in {{"a": 1}}, which belong only in the template of a recipe""",
+        ),
+        (
+            '"a": 1}}',
+            """doubled braces in "a": 1}}, which belong only in the template of a recipe""",
+        ),
         ("{'a': 1}", "single quotes in {'a': 1}; JSON has double ones"),
-        ("{a: 1}", "no quotes are left in {a: 1}: put the whole in single quotes"),
+        ("{a: 1}", "{a: 1} has lost its quotes: put the whole value in single quotes"),
         ("{\u201ea\u201c: 1}", "typographic quotes in {\u201ea\u201c: 1}"),
     ],
 )
@@ -304,10 +310,10 @@ def test_other_json_that_is_none_says_where(text: str) -> None:
         ("--max-model-len 1.5", "--max-model-len: '1.5' is not a whole number, or 32k, 4M"),
         (
             "--batch 1.5K",
-            "--batch: '1.5K': K is binary and takes no decimals; 1.5k does",
+            "--batch: '1.5K': K is binary and takes no decimals; 1.5k takes them",
         ),
         ("--rank 9", "--rank: 9 is not offered: there is 1, 8, 16"),
-        ("--share 82", "--share: 82.0 is out of range: it has to be > 0 and <= 1"),
+        ("--share 82", "--share: 82.0 is out of range: it must be > 0 and <= 1"),
     ],
 )
 def test_what_is_said_of_a_number(line: str, message: str) -> None:
@@ -332,7 +338,7 @@ def test_a_number_that_people_write_is_what_it_stands_for(text: str, number: int
     bound = f"int = Field(default=1, gt={number})"
     files = changed(MODEL, ("batch: int = 1", f"batch: {bound}"))
     assert messages(ask(f"--batch {text}", files=files)) == [
-        f"--batch: {number} is out of range: it has to be > {number}"
+        f"--batch: {number} is out of range: it must be > {number}"
     ]
 
 
@@ -340,7 +346,7 @@ def test_auto_is_minus_one() -> None:
     files = changed(MODEL, ("max_model_len: int = None", "max_model_len: int = Field(ge=0)"))
     for text in ("auto", "AUTO", "-1"):
         assert messages(ask(f"--max-model-len {text}", files=files)) == [
-            "--max-model-len: -1 is out of range: it has to be >= 0"
+            "--max-model-len: -1 is out of range: it must be >= 0"
         ]
 
 
@@ -376,7 +382,7 @@ ADAPTERS = {
         ("""'{"name": "a", "path": "b=c,d"}'""", ""),
         ("a", "a is neither name=path nor JSON"),
         ("a=b,c=d", "a=b,c=d is neither name=path nor JSON"),
-        ("[]", "[] is no JSON object: give one for each adapter"),
+        ("[]", "[] is not a JSON object: give one for each adapter"),
         ("""'{"name": "a"}'""", """'path' is missing in {"name": "a"}"""),
         (
             """'{"name": "a", "path": "b", "rnk": 1}'""",

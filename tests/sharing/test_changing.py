@@ -63,8 +63,8 @@ def test_a_mod_that_the_target_names_already_is_named_once(place: Path) -> None:
     ("name", "mods", "why", "hint"),
     [
         ("ours", ["none"], "./mods has no mod named `none`", "it has fast, slow"),
-        ("vllm-mods", [], "'vllm-mods' is no name of a library", "--name NAME"),
-        ("Ours", [], "'Ours' is no name of a library", "--name NAME"),
+        ("vllm-mods", [], "'vllm-mods' is not a valid name for a library", "--name NAME"),
+        ("Ours", [], "'Ours' is not a valid name for a library", "--name NAME"),
     ],
 )
 def test_what_cannot_be_added_leaves_no_file(
@@ -121,7 +121,9 @@ def test_a_library_that_there_is_not_is_told_with_those_that_there_are(
     listed = ", ".join(libraries) or "none"
     with pytest.raises(UsageError, match=f"{file} has no library named `acme`") as caught:
         changing.remove(file, "acme")
-    assert caught.value.hint == f"it has {listed}; vllm-mods revert MOD takes a mod out of a vLLM"
+    assert (
+        caught.value.hint == f"it has {listed}; to remove a mod from a vLLM: vllm-mods revert MOD"
+    )
     with pytest.raises(UsageError) as caught:
         changing.update(file, ["acme"], dry=False)
     assert caught.value.hint == f"it has {listed}"

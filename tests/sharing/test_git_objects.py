@@ -43,7 +43,7 @@ class Objects(dict[str, bytes]):
 def why(objects: Objects, commit: str) -> str:
     with pytest.raises(TreeError) as caught:
         objects.files(commit)
-    assert caught.value.hint == "tell its author"
+    assert caught.value.hint == "report this to its author"
     return caught.value.message
 
 
@@ -53,7 +53,7 @@ def test_folders_count_as_files_do(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "LIBRARY_FILES", 3)
     assert objects.files(head) == {"patches/fast/x": BLOB}
     lower(monkeypatch, "LIBRARY_FILES", 2)
-    assert why(objects, head).startswith("mods: has more than 2 files, the most of ")
+    assert why(objects, head).startswith("mods: has more than 2 files, the limit for ")
 
 
 def test_the_library_is_in_the_folder_that_is_named() -> None:

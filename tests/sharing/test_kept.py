@@ -94,24 +94,24 @@ def test_what_cannot_be_kept_is_said_with_its_place(cache: Path) -> None:
         keep()
     place, _, why = caught.value.message.partition(": ")
     assert Path(place).parent == cache / "libraries"
-    assert why == "Not a directory: package:acme cannot be kept"
+    assert why == "Not a directory: package:acme cannot be stored"
     assert caught.value.hint == f"ls -ld {place}; df -h"
 
 
 @pytest.mark.parametrize("files", [{}, {"SHA256SUMS": b""}, {"SHA256SUMS.sig": b"x"}])
 def test_what_holds_no_part_of_a_library_is_none(files: dict[str, bytes]) -> None:
-    with pytest.raises(TreeError, match="package:acme is no library") as caught:
+    with pytest.raises(TreeError, match="package:acme is not a library") as caught:
         kept.lock(ACME, FetchedLibrary("1.0", files))
     assert caught.value.message == (
-        "package:acme is no library: it has no patches, templates, pairings"
+        "package:acme is not a library: it has none of patches, templates, pairings"
     )
     assert caught.value.hint == (
-        "a library holds patches/<mod>/mod.toml; #subdirectory=… says where in a repository"
+        "a library has patches/<mod>/mod.toml; #subdirectory=… names its folder in a repository"
     )
 
 
 def test_a_path_that_no_library_has_is_not_listed() -> None:
-    with pytest.raises(TreeError, match=r"'patches/\.\./x' leads out of the library"):
+    with pytest.raises(TreeError, match=r"'patches/\.\./x' points outside the library"):
         kept.lock(ACME, FetchedLibrary("1.0", {**FILES, "patches/../x": b""}))
 
 

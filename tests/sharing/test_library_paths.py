@@ -30,18 +30,18 @@ LONG = "/".join(["patches", *[NAME] * 15])  # 7 + 15 * 256 bytes
         (f"patches/{NAME}x", "more than 255 bytes"),
         (f"{LONG}/{'x' * 248}", ""),
         (f"{LONG}/{'x' * 249}", "more than 4096 bytes"),
-        ("patches/../x", "leads out"),
-        ("patches/./x", "leads out"),
-        ("patches//x", "leads out"),
-        ("/patches/x", "leads out"),
-        ("", "leads out"),
+        ("patches/../x", "points outside"),
+        ("patches/./x", "points outside"),
+        ("patches//x", "points outside"),
+        ("/patches/x", "points outside"),
+        ("", "points outside"),
         ("patches", "in none of patches, templates, pairings"),
         ("README.md", "in none of"),
         ("sub/SHA256SUMS", "in none of"),
         ("patches/.git/config", "hidden"),
         ("patches/fast/__pycache__/x.pyc", "a cache"),
-        ("patches/a\nb", "does not travel"),
-        ("patches/a\\b", "does not travel"),
+        ("patches/a\nb", "other systems do not support"),
+        ("patches/a\\b", "other systems do not support"),
     ],
 )
 def test_paths_that_a_shared_file_may_have(path: str, why: str) -> None:
@@ -90,7 +90,7 @@ def test_a_folder_holds_at_most_its_limits(
     lower(monkeypatch, name, most)
     assert contents.read_files(str(folder)).keys() == SHARED
     lower(monkeypatch, name, most - 1)
-    with pytest.raises(UsageError, match=f"^{folder} holds more than .* is the most of") as caught:
+    with pytest.raises(UsageError, match=f"^{folder} has more than .* the limit for") as caught:
         contents.read_files(str(folder))
     assert caught.value.hint == f"du -a {folder} | sort -n | tail"
 
@@ -122,10 +122,10 @@ def test_a_link_to_a_folder_is_refused(folder: Path, target: str) -> None:
 
 def test_a_name_that_does_not_travel_is_refused_with_its_place(folder: Path) -> None:
     (folder / "patches/fast/a\\b").touch()
-    with pytest.raises(UsageError, match="does not travel") as caught:
+    with pytest.raises(UsageError, match="other systems do not support") as caught:
         contents.read_files(str(folder))
     place = os.path.join(folder, "patches/fast/a\\b")
-    why = "has a character in its name that does not travel, so it cannot be shared"
+    why = "has a character in its name that other systems do not support, so it cannot be shared"
     assert (caught.value.message, caught.value.hint) == (f"{place} {why}", f"ls -l {folder}")
 
 

@@ -79,7 +79,7 @@ def test_a_library_that_pip_installs_upgrades_and_takes_away(
     assert (
         "fast 1.0.0" in call("add", "package:acme-mods", "--name", "acme", "--mod", "fast").stdout
     )
-    assert "fast 1.0.0 is in" in call("sync", "--target", site).stdout
+    assert "fast 1.0.0 applied" in call("sync", "--target", site).stdout
 
     pip_install(python, library(tmp_path, "1.1.0", "X = 2\n"))
     # what was locked is kept, and stays what is synced
@@ -88,7 +88,7 @@ def test_a_library_that_pip_installs_upgrades_and_takes_away(
     assert "1.0.0" in said
     assert "→ 1.1.0" in said
     call("update")
-    assert "fast 1.1.0 is renewed" in call("sync", "--target", site).stdout
+    assert "fast 1.1.0 updated" in call("sync", "--target", site).stdout
     assert (site / "vllm/fast.py").read_text() == "X = 2\n"
 
     # another version where nothing is kept is not taken for the one that is locked
@@ -101,5 +101,5 @@ def test_a_library_that_pip_installs_upgrades_and_takes_away(
     pip(python, "uninstall", "-y", "acme-mods")
     assert "pip install acme-mods" in call("sync", "--target", site, code=2).stderr
     call("remove", "acme")
-    assert "fast 1.1.0 is out" in call("sync", "--target", site).stdout
+    assert "fast 1.1.0 reverted" in call("sync", "--target", site).stdout
     assert not (tmp_path / "imported").exists()

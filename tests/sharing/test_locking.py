@@ -60,7 +60,7 @@ def installed(place: Path, monkeypatch: pytest.MonkeyPatch, **changed: str | Non
         (
             GIT._replace(allowed_signers="signers"),
             LockedLibrary(GIT, HASH, "f" * 64),
-            f"{GIT}, signed by others or by nobody",
+            f"{GIT}, with other signers or none",
         ),
         (
             GIT._replace(rev=HASH),
@@ -83,8 +83,8 @@ def test_a_lock_that_does_not_fit_the_file_is_said_with_what_both_have(
         locking.open_shared(project(place, acme=source))
     assert not isinstance(caught.value, NotFetched)
     file, lock = place / "vllm-mods.toml", place / "vllm-mods.lock"
-    assert caught.value.message == f"library acme is {source} in {file}, and {lock} has {has}"
-    assert caught.value.hint == "vllm-mods update acme  # resolves it, and writes the lock"
+    assert caught.value.message == f"library acme is {source} in {file}, but {lock} has {has}"
+    assert caught.value.hint == "vllm-mods update acme  # resolves it and writes the lock"
 
 
 def test_what_is_not_fetched_is_told_or_collected_and_the_others_are_opened(place: Path) -> None:
@@ -93,8 +93,8 @@ def test_what_is_not_fetched_is_told_or_collected_and_the_others_are_opened(plac
     ours = project(place, acme=ACME, ours=LibrarySource("path", "mods"))
     with pytest.raises(NotFetched) as caught:
         locking.open_shared(ours)
-    assert caught.value.message == "acme (package:acme-mods) was not fetched on this machine yet"
-    hint = "vllm-mods sync --fetch  # has all libraries of the project as they are locked"
+    assert caught.value.message == "acme (package:acme-mods) has not been fetched on this machine"
+    hint = "vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions"
     assert caught.value.hint == hint
     missing: list[NotFetched] = []
     opened = locking.open_shared(ours, missing=missing)
@@ -127,10 +127,10 @@ def test_what_is_not_as_it_was_locked_is_refused_with_both(
     with pytest.raises(Refused) as caught:
         locking.open_shared(ours, fetching=True)
     assert caught.value.message == (
-        f"acme (package:acme-mods) is not what {place}/vllm-mods.lock has: 1.2 and sha256:{now.files}, "
-        f"and not 1.1 and sha256:{'f' * 64}; nothing was changed"
+        f"acme (package:acme-mods) differs from {place}/vllm-mods.lock: it is now 1.2 and sha256:{now.files}, "
+        f"not 1.1 and sha256:{'f' * 64}; nothing was changed"
     )
-    hint = "vllm-mods update acme  # takes it as it is now, if you know why it has changed"
+    hint = "vllm-mods update acme  # accepts the change, if you know why it was made"
     assert caught.value.hint == hint
 
 
@@ -144,42 +144,46 @@ def test_a_folder_is_held_to_the_lock_only_where_all_is_fetched(place: Path) -> 
     write(place / "mods", mod("fast", text="X = 2\n"))
     (library,) = locking.open_shared(ours)
     assert library.folder == os.path.join(place, "./mods")
-    with pytest.raises(Refused, match=r"has: its files and sha256:.* and not  and sha256:"):
+    with pytest.raises(Refused, match=r"it is now its files and sha256:.* not  and sha256:"):
         locking.open_shared(ours, fetching=True)
 
 
 REINSTALL = "pip install --force-reinstall acme-mods"
-NONE = "it brings no library; does another distribution?"
+NONE = "it has no library; is another distribution meant?"
 
 
 @pytest.mark.parametrize(
     ("changed", "why", "hint"),
     [
-        ({"METADATA": None}, "what pip wrote of it is damaged: ", REINSTALL),
-        ({"METADATA": "Name: acme-mods\nVersion: x y\n"}, "what pip wrote of it is dam", REINSTALL),
+        ({"METADATA": None}, "its installation record is damaged: ", REINSTALL),
+        (
+            {"METADATA": "Name: acme-mods\nVersion: x y\n"},
+            "its installation record is damaged:",
+            REINSTALL,
+        ),
         (
             {"entry_points": None},
-            "1.2 has 0 entry points in vllm_mods.libraries, and not one",
+            "1.2 has 0 entry points in vllm_mods.libraries, but needs exactly one",
             NONE,
         ),
         (
             {"entry_points": "[vllm_mods.libraries]\na = acme.mods\nb = acme\n"},
-            "1.2 has 2 entry points in vllm_mods.libraries, and not one",
+            "1.2 has 2 entry points in vllm_mods.libraries, but needs exactly one",
             NONE,
         ),
         (
             {"entry_points": "[vllm_mods.libraries]\na = acme.none\n"},
-            "1.2 names the package acme.none, which is not there",
+            "1.2 names the package acme.none, which does not exist",
             REINSTALL,
         ),
         (
             {"entry_points": "[vllm_mods.libraries]\na = acme./mods\n"},
-            "1.2 names the package acme./mods, which is not there",
+            "1.2 names the package acme./mods, which does not exist",
             REINSTALL,
         ),
         (
             {"entry_points": "[vllm_mods.libraries]\na = nothing.mods\n"},
-            "1.2 names the package nothing.mods, which is not there",
+            "1.2 names the package nothing.mods, which does not exist",
             REINSTALL,
         ),
     ],
@@ -201,5 +205,5 @@ def test_a_distribution_without_a_library_is_named_with_what_helps(
 def test_a_distribution_that_is_not_installed_is_named(place: Path) -> None:
     with pytest.raises(UsageError) as caught:
         locking.resolve(project(place), "acme", ACME)
-    why = "package:acme-mods: no such distribution is installed where vllm-mods is"
+    why = "package:acme-mods: no such distribution is installed beside vllm-mods"
     assert (caught.value.message, caught.value.hint) == (why, "pip install acme-mods")

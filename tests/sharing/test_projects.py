@@ -165,7 +165,7 @@ def test_another_order_of_the_mods_is_said(call: Call, place: Path, site: Path) 
     project.write_text(re.sub(r"mods = .*", 'mods = ["slow", "fast"]', project.read_text()))
     said = call("sync", "--check", "--target", site)
     assert said.code == 1
-    assert "  the receipt has its mods in another order\nno file changes\n" in said.out
+    assert "  the receipt lists the mods in a different order\nno file changes\n" in said.out
     assert call("sync", "--target", site).code == 0
     assert call("sync", "--check", "--target", site).code == 0
 
@@ -292,7 +292,7 @@ def test_a_project_in_pyproject(call: Call, place: Path, site: Path) -> None:
     (place / "vllm-mods.toml").write_text("schema = 1\n")
     said = call("list")
     assert said.code == 2
-    assert "two files of one project" in said.err
+    assert "two settings files of one project" in said.err
 
 
 @pytest.mark.slow
@@ -423,7 +423,7 @@ def test_names_that_two_libraries_have(call: Call, tmp_path: Path, site: Path) -
     }
     said = call("check", "alice/fast", "bob/other", "--target", site)
     assert said.code == 2
-    assert "mods of one name" in said.err
+    assert "have the same name" in said.err
     assert call("apply", "alice/fast", "--target", site).code == 0
     assert call("status", "alice/fast", "--target", site).code == 0
     assert call("verify", "alice/fast", "--target", site).code == 0
@@ -564,7 +564,7 @@ def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a
     (alice,) = {Path(one["directory"]).parents[2] for one in locked if one["library"] == "alice"}
     shutil.rmtree(alice)
     told = (
-        "note: alice (git+../alice@v1) was not fetched on this machine yet: vllm-mods sync --fetch"
+        "note: alice (git+../alice@v1) has not been fetched on this machine: vllm-mods sync --fetch"
     )
     for words in (
         ("show", "flashqla"),
@@ -580,7 +580,7 @@ def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a
     for name in ("list", "matrix", "show fast", f"check alice/fast --target {site}"):
         said = call(*name.split())
         assert said.code == 2
-        assert said.err.startswith("error: alice (git+../alice@v1) was not fetched")
+        assert said.err.startswith("error: alice (git+../alice@v1) has not been fetched")
         assert "hint: vllm-mods sync --fetch" in said.err
     said = call("status", "--target", site)
     assert said.code == 0
@@ -597,11 +597,11 @@ def test_what_names_no_mod_says_which_to_name_where_two_libraries_have_one(
     said = call("matrix", "--tree", site)
     assert said.code == 2
     assert "alice/fast, bob/fast: mods of several libraries" in said.err
-    assert "hint: vllm-mods matrix alice/fast slow  # those of one library" in said.err
+    assert "hint: vllm-mods matrix alice/fast slow  # the mods of one library" in said.err
     assert call("matrix", "alice/fast", "slow", "--tree", site).code == 0
     said = call("matrix", "alice/fast", "bob/fast", "--tree", site)
     assert said.code == 2
-    assert "alice/fast and bob/fast are mods of one name" in said.err
+    assert "alice/fast and bob/fast have the same name" in said.err
     assert call("list").code == 0
     # without a name, `check` takes what comes with the tool and is marked as default
     planned = call("check", "--target", site, "--json").json

@@ -104,7 +104,7 @@ def test_what_a_repository_has_not_is_told_with_the_way_to_look(
         fetch(alice.parent, rev, locked)
     assert caught.value.message == f"git+./alice@{rev}: the repository {what}"
     assert caught.value.hint == (
-        f"git ls-remote {alice}  # what it has; then edit `rev`, and vllm-mods update"
+        f"git ls-remote {alice}  # lists its revisions; then edit `rev` and run vllm-mods update"
     )
 
 
@@ -138,10 +138,10 @@ def test_all_files_of_a_library_have_a_limit(alice: Path, monkeypatch: pytest.Mo
     lower(monkeypatch, "LIBRARY", size)
     assert fetch(alice.parent, "v1") == fetched
     lower(monkeypatch, "LIBRARY", size - 1)
-    with pytest.raises(TreeError, match="the most of"):
+    with pytest.raises(TreeError, match="the limit for"):
         fetch(alice.parent, "v1")
     lower(monkeypatch, "LIBRARY", 200)
-    with pytest.raises(TreeError, match=r"git\+\./alice@v1: is more than 200 bytes, the most of"):
+    with pytest.raises(TreeError, match=r"git\+\./alice@v1: is more than 200 bytes, the limit for"):
         fetch(alice.parent, "v1")
 
 
@@ -150,7 +150,7 @@ def test_a_file_that_is_kept_elsewhere_is_not_asked_for(alice: Path) -> None:
     with pytest.raises(TreeError) as caught:
         fetch(alice.parent, "lfs")
     assert caught.value.message == (
-        "git+./alice@lfs: patches/fast/x.py is kept by git-lfs, which is not asked: put the file itself there"
+        "git+./alice@lfs: patches/fast/x.py is stored in git-lfs, which vllm-mods does not use: commit the file itself"
     )
 
 
@@ -183,7 +183,7 @@ def test_what_git_says_is_told_without_the_users_of_addresses_and_their_queries(
         "git+./alice: git ls-remote failed: fatal: 'https://…@h.org/x?…' and ssh://…@h.org/y are not for you"
     )
     assert caught.value.hint == (
-        "git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?"
+        "git uses its own credential helpers and ssh agent; check that `git ls-remote` works; what is locked and fetched needs no network"
     )
 
 
@@ -195,6 +195,6 @@ def test_what_is_fetched_needs_a_place(place: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(TreeError) as caught:
         fetch(place)
     assert caught.value.message == (
-        "what git fetches has no place: [Errno 28] No space left on device"
+        "there is no place for the files that git fetches: [Errno 28] No space left on device"
     )
-    assert caught.value.hint == "df -h /tmp; TMPDIR names another"
+    assert caught.value.hint == "df -h /tmp; set TMPDIR to another folder"

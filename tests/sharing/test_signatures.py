@@ -82,7 +82,7 @@ def test_what_is_signed_is_fetched_and_opened(place: Path) -> None:
 
 @pytest.mark.slow
 def test_what_nobody_signed_is_not_fetched(place: Path) -> None:
-    with pytest.raises(UsageError, match="nothing says what the library may hold"):
+    with pytest.raises(UsageError, match="the expected contents of the library are unknown"):
         locking.resolve(project(place), "acme", SIGNED)
 
 
@@ -107,7 +107,7 @@ def test_a_file_that_is_not_as_it_was_signed_is_not_fetched(place: Path) -> None
 @pytest.mark.slow
 def test_what_is_kept_and_nobody_signed_is_not_opened(place: Path) -> None:
     keep_unsigned(place)
-    with pytest.raises(UsageError, match="nothing says what the library may hold"):
+    with pytest.raises(UsageError, match="the expected contents of the library are unknown"):
         locking.open_shared(project(place))
 
 
@@ -127,5 +127,5 @@ def test_what_is_kept_and_somebody_else_signed_is_not_opened(place: Path) -> Non
     keep_unsigned(place)
     signers = place / "signers"
     signers.write_text(signers.read_text().replace('"vllm-mods"', '"git"'))
-    with pytest.raises(Refused, match="is no good signature"):
+    with pytest.raises(Refused, match="is not a valid signature"):
         locking.open_shared(project(place))

@@ -152,7 +152,7 @@ def test_one_descriptor_is_needed_for_each_folder_with_those_above_it(
     monkeypatch.setattr(resource, "setrlimit", lambda _which, _pair: None)
 
     def needed(*paths: str) -> int:
-        with pytest.raises(OSError, match="descriptors are needed, one for each") as caught:
+        with pytest.raises(OSError, match="descriptors are needed, one per") as caught:
             folders.allow(paths)
         assert (caught.value.errno, caught.value.filename) == (errno.EMFILE, str(root))
         assert caught.value.strerror is not None

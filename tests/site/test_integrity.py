@@ -57,13 +57,13 @@ def test_new_bytecode_of_the_patched_source_is_fine(site: Path) -> None:
 def test_a_changed_file(site: Path) -> None:
     (site / A).write_bytes(b"edited")
     assert found(site) == {("changed-since", A), ("record-disagrees", A)}
-    assert "by whom" in verify(str(site))[0].message
+    assert "by an" in verify(str(site))[0].message
 
 
 def test_a_file_that_was_put_back(site: Path) -> None:
     (site / A).write_bytes(FILES[A])
     assert found(site) == {("changed-since", A), ("record-disagrees", A)}
-    assert "put the untouched file back" in verify(str(site))[0].message
+    assert "restored it" in verify(str(site))[0].message
 
 
 def test_files_that_are_gone_or_there_again(site: Path) -> None:
@@ -87,36 +87,44 @@ def install_later(site: Path) -> None:
 @pytest.mark.parametrize(
     ("do", "path", "message"),
     [
-        (lambda site: (site / A).write_bytes(b""), A, "was changed after the mods went in; by"),
+        (
+            lambda site: (site / A).write_bytes(b""),
+            A,
+            "was changed after the mods were applied, by",
+        ),
         (lambda site: (site / A).unlink(), A, "is gone"),
-        (put_record_back, RECORD, "is as it was before the mods went in, and what it belongs to"),
+        (
+            put_record_back,
+            RECORD,
+            "is the original file again, but the files that belong to it are patched",
+        ),
         (
             lambda site: (site / "vllm/sub/c.py").write_bytes(b"mine"),
             "vllm/sub/c.py",
-            "was removed by a mod and is there again",
+            "was removed by a mod and has come back",
         ),
         (
             lambda site: (site / A).write_bytes(FILES[A]),
             A,
-            "is as it was before the mods went in: something put the untouched file back",
+            "is the original file again: something restored it",
         ),
-        (install_later, A, "is that of another installation, which came after the mods went in"),
-        (install_later, "vllm/new/deep/d.py", "is gone, as it was before the mods went in: an"),
-        (lambda site: (site / A).chmod(0o600), A, "its mode is 0600 and was 0644 after the mods"),
+        (install_later, A, "belongs to another installation, made after the mods were applied"),
+        (install_later, "vllm/new/deep/d.py", "is gone, as before the mods were applied: an"),
+        (lambda site: (site / A).chmod(0o600), A, "its mode is 0600, and was 0644 after the mods"),
         (
             lambda site: (site / receipt.original(A)).unlink(),
             A,
-            f"its original {receipt.original(A)} is gone: a revert would fail",
+            f"its stored original {receipt.original(A)} is gone: a revert would fail",
         ),
         (
             lambda site: (site / receipt.original(A)).write_bytes(b""),
             A,
-            f"its original {receipt.original(A)} is not what it was: a revert would fail",
+            f"its stored original {receipt.original(A)} is damaged: a revert would fail",
         ),
         (
             lambda site: (site / f"{A}.rej").touch(),
             f"{A}.rej",
-            f"{A}.rej lies beside a patched file: left by `patch`, not by us",
+            f"{A}.rej is beside a patched file: left by `patch`, not by vllm-mods",
         ),
     ],
 )
@@ -206,8 +214,8 @@ def test_stale_bytecode_is_named_with_the_reason(site: Path, what: str) -> None:
     (site / PYC).write_bytes(kept if what == "stale" else unchecked(b"A = 9\n"))
     (finding,) = verify(str(site))
     reason = {
-        "stale": "is what was compiled from the untouched source, and was removed: ",
-        "unchecked": "was compiled from another source and tells Python not to check: ",
+        "stale": "was compiled from the original source; it had been removed and has come ",
+        "unchecked": "was compiled from another source and marked unchecked: ",
     }
     assert finding.message.startswith(f"a.cpython-311.pyc {reason[what]}")
 
@@ -244,7 +252,7 @@ def test_a_link_in_place_of_a_file_is_not_followed(site: Path, tmp_path: Path) -
     (site / A).unlink()
     (site / A).symlink_to(tmp_path / "a.py")
     assert found(site) == {("unreadable", A)}
-    said = f"{A}: {A} is a symbolic link to {tmp_path}/a.py, and links are not followed"
+    said = f"{A}: {A} is a symbolic link to {tmp_path}/a.py, and vllm-mods does not follow links"
     assert [one.message for one in verify(str(site))] == [said]
 
 

@@ -101,8 +101,8 @@ def test_a_new_file_that_was_edited_since_is_not_thrown_away(root: Path) -> None
     new = root / "vllm/new/deep/d.py"
     new.write_bytes(b"mine\n")
     error = problem(root)
-    assert "\n  vllm/new/deep/d.py: was new, and somebody has changed it since\n" in str(error)
-    assert f"what is needed for the rest lies in {work}" in str(error)
+    assert "\n  vllm/new/deep/d.py: was new and has been changed since\n" in str(error)
+    assert f"the originals for the rest are in {work}" in str(error)
     assert error.hint == f"mv {new} {new}.mine  # then run the command again"
     assert new.read_bytes() == b"mine\n"
     assert (root / "vllm/a.py").read_bytes() == FILES["vllm/a.py"]
@@ -317,7 +317,9 @@ def test_where_no_permissions_are_kept_nothing_is_begun(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "mkdir", mkdir)
-        with pytest.raises(Refused, match=f"^{root}: this file system keeps no perm") as caught:
+        with pytest.raises(
+            Refused, match=f"^{root}: this file system has no permissions,"
+        ) as caught:
             commit(str(root), ONE)
     assert (caught.value.hint or "").startswith(f"findmnt -T {root} ")
     assert snapshot(root) == before
@@ -366,16 +368,16 @@ def test_only_what_the_tool_keeps_there_is_in_a_work_folder(root: Path, name: st
     (note,) = told(f"{name}x")
     aside = f"{root}/{ASIDE}{1 if is_journal else 0}"
     assert note.startswith(
-        f"{root}/{PREFIX}7 had the name of what an interrupted transaction leaves, and was none: "
-        f"'{name}x' in it is nothing that this tool keeps there. Nothing in it was carried out; "
-        f"it is {aside} now."
+        f"{root}/{PREFIX}7 was named like the journal of an interrupted transaction but is not one: "
+        f"it contains '{name}x', which vllm-mods does not put there. vllm-mods did not execute it and "
+        f"moved it to {aside}."
     )
     assert os.listdir(aside) == [f"{name}x"]
 
 
 def test_a_journal_larger_than_any_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "RECEIPT", 5)
-    for n, (size, why) in enumerate([(5, "cannot be read"), (6, "has 6 bytes, and 5")]):
+    for n, (size, why) in enumerate([(5, "cannot be read"), (6, "has 6 bytes; the limit is 5")]):
         (root / f"{PREFIX}7").mkdir(mode=0o700)
         (root / f"{PREFIX}7" / FILE).write_bytes(bytes(size))
         notes: list[str] = []
@@ -394,7 +396,7 @@ def test_what_cannot_be_set_aside_stops_the_command(
         raise OSError(errno.EIO, os.strerror(errno.EIO), target)
 
     monkeypatch.setattr(os, "rename", rename)
-    with pytest.raises(Refused, match="It could not be set aside: Input/output error;") as caught:
+    with pytest.raises(Refused, match="It could not be moved away: Input/output error;") as caught:
         recover(str(root))
     assert caught.value.hint == f"mv {root}/{PREFIX}7 {root}/{ASIDE}0"
     assert snapshot(root).keys() == before.keys()
@@ -445,15 +447,18 @@ def test_numbers_of_folders_are_those_that_the_system_takes(at: int, least: int,
         ({"steps": [(*STEP, "more")]}, "longer"),
         ({"steps": [STEP[:4]]}, "shorter"),
         ({"steps": [7]}, "cannot be read"),
-        ({"steps": [(*STEP[:3], "0x", STEP[4])]}, r"the step of 'vllm/a\.py' is none"),
-        ({"steps": [(*STEP[:3], "٣", STEP[4])]}, r"the step of 'vllm/a\.py' is none"),
-        ({"steps": [(*STEP[:4], ".a.py")]}, r"\.a\.py is no name of a staged file"),
-        ({"steps": [(*STEP[:4], "a.vllm-mods0")]}, r"a\.vllm-mods0 is no name of a staged file"),
-        ({"steps": [("../a.py", *STEP[1:])]}, r"'\.\./a\.py' is no plain path"),
-        ({"made": ["vllm/../../x"]}, "is no plain path"),
-        ({"gone": [("//x", *FOLDER[1:])]}, "is no plain path"),
-        ({"made": ["/space/x"], "stamp": [8, 10]}, "names /space/x, outside of the tree"),
-        ({"made": ["/space/x"], "stamp": None}, "names /space/x, outside of the tree"),
+        ({"steps": [(*STEP[:3], "0x", STEP[4])]}, r"the step of 'vllm/a\.py' is invalid"),
+        ({"steps": [(*STEP[:3], "٣", STEP[4])]}, r"the step of 'vllm/a\.py' is invalid"),
+        ({"steps": [(*STEP[:4], ".a.py")]}, r"\.a\.py is not the name of a staged file"),
+        (
+            {"steps": [(*STEP[:4], "a.vllm-mods0")]},
+            r"a\.vllm-mods0 is not the name of a staged file",
+        ),
+        ({"steps": [("../a.py", *STEP[1:])]}, r"'\.\./a\.py' is not a plain path"),
+        ({"made": ["vllm/../../x"]}, "is not a plain path"),
+        ({"gone": [("//x", *FOLDER[1:])]}, "is not a plain path"),
+        ({"made": ["/space/x"], "stamp": [8, 10]}, "names /space/x, which is outside the tree"),
+        ({"made": ["/space/x"], "stamp": None}, "names /space/x, which is outside the tree"),
     ],
 )
 def test_a_journal_that_this_tool_did_not_write_here_says_why(
@@ -469,7 +474,7 @@ def test_only_the_stamp_of_its_folder_lets_a_journal_lead_to_a_workspace() -> No
     unstamped = JournalPlace(7, None)
     assert journal_text.parse(text(), Site("/site"), unstamped).made == ("vllm/new",)
     for data in (outside, text(made=["/space/x"], stamp=None)):
-        with pytest.raises(Foreign, match="outside of the tree"):
+        with pytest.raises(Foreign, match="outside the tree"):
             journal_text.parse(data, Site("/site"), unstamped)
 
 

@@ -65,7 +65,7 @@ def test_what_is_mounted_is_no_file_to_replace_and_may_well_be_a_folder(
 ) -> None:
     mount(monkeypatch, tmp_path, file)
     message, hint = refusal([tmp_path, file], [])
-    assert message.startswith(f"{file} is a mount: ")
+    assert message.startswith(f"{file} is a mount ")
     assert (hint or "").startswith(f"umount {file} ")
     mount(monkeypatch, tmp_path, file.parent)
     obstacles.check([str(file)], [str(file.parent)])

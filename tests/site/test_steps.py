@@ -63,7 +63,7 @@ def test_the_longest_names_have_room_beside_them(steps: Steps) -> None:
 
 def test_a_file_twice_is_a_bug(steps: Steps) -> None:
     put(steps, "vllm/a.py")
-    with pytest.raises(ValueError, match=r"vllm/a\.py is to be written twice"):
+    with pytest.raises(ValueError, match=r"vllm/a\.py would be written twice"):
         put(steps, "vllm/a.py")
     with pytest.raises(ValueError, match=r"vllm/b\.py is in no receipt"):
         steps.restore("vllm/b.py")

@@ -341,7 +341,7 @@ def test_what_was_planned_before_another_mod_went_in_is_refused(site: Path) -> N
     other = transition(write("vllm/b.py", B, b"B = 2\n"), name="other")
     commit(str(site), ONE)
     before = snapshot(site)
-    with pytest.raises(Refused, match="another vllm-mods put mods in") as caught:
+    with pytest.raises(Refused, match="another vllm-mods has") as caught:
         commit(str(site), other)
     assert caught.value.hint == "run the command again"
     assert snapshot(site) == before
@@ -381,10 +381,10 @@ def test_a_file_that_is_not_as_expected(site: Path) -> None:
     error = refused(site, write("vllm/a.py", b"other", b"x"))
     assert error.hint == f"vllm-mods verify --target {site}"
     assert error.message == (
-        f"vllm/a.py was changed: its sha256 is {sha(A)[:12]}…, and {sha(b'other')[:12]}… was "
+        f"vllm/a.py was changed: its sha256 is {sha(A)[:12]}…, but {sha(b'other')[:12]}… was "
         "expected; nothing was changed"
     )
-    assert "is there already" in refused(site, write("vllm/a.py", None, b"x")).message
+    assert "already exists" in refused(site, write("vllm/a.py", None, b"x")).message
     assert "is gone" in refused(site, write("vllm/none.py", b"x", b"y")).message
 
 
@@ -442,7 +442,7 @@ def test_our_own_files_are_no_target(site: Path, path: str) -> None:
 
 def test_what_is_no_regular_file(site: Path) -> None:
     os.mkfifo(site / "vllm/pipe.py")
-    assert "no regular file" in refused(site, write("vllm/pipe.py", None, b"x")).message
+    assert "not a regular file" in refused(site, write("vllm/pipe.py", None, b"x")).message
     assert "a folder" in refused(site, write("vllm/sub", None, b"x")).message
     assert "not a folder" in refused(site, write("vllm/a.py/x.py", None, b"x")).message
 
@@ -662,7 +662,7 @@ def test_what_cannot_be_undone_for_the_journal_alone_says_what_to_do(
     with monkeypatch.context() as patched:
         patched.setattr(transaction, "_swap", fails)
         patched.setattr(journal, "finish", fails)
-        with pytest.raises(NotRestored, match="what is needed for that lies in the tree") as caught:
+        with pytest.raises(NotRestored, match="the originals are still in the tree") as caught:
             commit(str(site), ONE)
     assert caught.value.hint == "the disk fails: dmesg | tail  # then run the command again"
     assert recover(str(site))
@@ -737,7 +737,7 @@ def test_originals_that_nothing_needs_any_more_go_on_revert(site: Path) -> None:
 
 def test_a_transition_that_leaves_files_changed_without_a_mod_is_a_bug(site: Path) -> None:
     before = snapshot(site)
-    with pytest.raises(ValueError, match=r"no mod would be in.*\['vllm/b\.py'"):
+    with pytest.raises(ValueError, match=r"no mod would be applied.*\['vllm/b\.py'"):
         commit(str(site), Transition((write("vllm/b.py", B, b"B = 2\n"),), (), (), None))
     assert snapshot(site) == before
 

@@ -212,7 +212,7 @@ def test_the_worst_of_all_turns_counts() -> None:
 def test_a_tree_without_the_code_is_refused_and_so_is_a_machine_without_the_libraries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(TreeError, match="there is no chat_utils"):
+    with pytest.raises(TreeError, match="it has no chat_utils"):
         _verdict(_chat(), toy_endpoints(**{_PARSING: ""}))
 
     def without(*_: object) -> tuple[list[dict[str, Any]], str]:

@@ -68,7 +68,7 @@ def test_a_way_that_loses_alone_is_named_and_what_was_not_read_says_why() -> Non
     assert messages == [
         "streamed by 1: a: 'y' is 'z' in the next prompt",
         "b: it fails",
-        "c: the template refuses what was read of it",
+        "c: the template rejects the parsed answer",
     ]
 
 
@@ -76,8 +76,8 @@ def test_a_way_that_loses_alone_is_named_and_what_was_not_read_says_why() -> Non
     ("raw", "problem"),
     [
         ("[]", "expected an object"),
-        ("{}", "is to have texts by their names"),
-        ('{"texts": {"a": 1}}', "is to have texts by their names"),
+        ("{}", "must map names to texts"),
+        ('{"texts": {"a": 1}}', "must map names to texts"),
         ('{"texts": {"a": "b"}, "tool": []}', "tool"),
         ("{", "not JSON"),
     ],
@@ -94,7 +94,7 @@ def test_texts_are_read_with_what_they_answer() -> None:
 
 
 def test_a_template_without_a_prompt_for_them_is_refused_with_its_reason() -> None:
-    with pytest.raises(ManifestError, match="no prompt for them: never"):
+    with pytest.raises(ManifestError, match="no prompt: never"):
         checked({"a": "b"}, b"{{ raise_exception('never') }}")
 
 

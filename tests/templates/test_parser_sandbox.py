@@ -204,8 +204,8 @@ _SAY = "import sys; sys.stdout.write({!r}); sys.stdout.flush()"
 @pytest.mark.parametrize(
     ("line", "read"),
     [
-        ("5", {"error": "not tried any more", "stood_in": False}),
-        ('{"whole": 5}', {"error": "not tried any more", "stood_in": False}),
+        ("5", {"error": "not tried again", "stood_in": False}),
+        ('{"whole": 5}', {"error": "not tried again", "stood_in": False}),
         ('{"whole": {"error": [1], "stood_in": 1}}', {"error": "[1]", "stood_in": False}),
         (
             '{"whole": {"reasoning": 1, "calls": "c", "more": 2}}',
@@ -235,7 +235,7 @@ def test_how_the_process_ended_is_the_answer_and_the_others_are_not_tried(
     )
     lower(monkeypatch, "PARSER_OUTPUT", 4096)
     errors = [one["whole"]["error"] for one in release.read([JOB, JOB, JOB])]
-    assert errors == [error, "not tried any more", "not tried any more"]
+    assert errors == [error, "not tried again", "not tried again"]
     assert release.read([]) == []
 
 
@@ -248,7 +248,7 @@ def test_what_was_read_before_the_process_ended_is_kept() -> None:
     assert [one["whole"].get("error") for one in release.read([JOB, bad, JOB])] == [
         None,
         "it ended too early",
-        "not tried any more",
+        "not tried again",
     ]
 
 
@@ -290,7 +290,7 @@ def test_libraries_that_are_not_installed_are_told(
 def test_a_release_whose_parsers_do_not_run(hostile: str, why: str) -> None:
     with pytest.raises(TreeError) as caught:
         open_release(toy_release(hostile))
-    assert caught.value.message == f"{toy_release().spec}: its parsers do not run: {why}"
+    assert caught.value.message == f"{toy_release().spec}: its parsers cannot run: {why}"
 
 
 def test_a_tree_has_its_parsers_beside_others_and_bytes_that_are_no_text() -> None:

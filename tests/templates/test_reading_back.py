@@ -72,7 +72,7 @@ def test_a_call_that_the_template_writes_otherwise_is_an_error() -> None:
     (pair,) = found.back.pairs
     assert [one.level for one in pair.findings] == [Level.ERROR]
     assert pair.findings[0].message.startswith(
-        """9 of 12 answers are read otherwise: a call: calls [{"arguments": "{'word': 'citadel'}\""""
+        """9 of 12 answers are parsed differently: a call: calls [{"arguments": "{'word': 'citadel'}\""""
     )
     assert not found.ok
 
@@ -104,7 +104,7 @@ def test_what_nobody_here_can_answer_is_no_answer_about_the_template() -> None:
     (said,) = (one for one in found.back.findings if one.level is Level.ERROR)
     assert said.code == "parser-unasked"
     assert said.message == (
-        "not asked: toy asks whether is_made_otherwise is true, of a module that is stood in for here"
+        "not tested: toy asks whether is_made_otherwise is true, of a module that is replaced by a stub here"
     )
     with pytest.raises(TreeError, match="toy asks whether is_made_otherwise is true"):
         _checked(pair=("toy", None), files=ASKING)
@@ -173,7 +173,7 @@ def test_a_parser_that_fails_or_never_ends_has_the_others_go_on(
     (pair,) = found.back.pairs
     assert pair.read == (10, 10, 10, 10)
     assert pair.findings[0].message == (
-        "2 of 12 answers are read otherwise: two calls: TimeoutError: more than 0.05 seconds for one answer"
+        "2 of 12 answers are parsed differently: two calls: TimeoutError: more than 0.05 seconds for one answer"
     )
 
 
@@ -187,7 +187,7 @@ def test_a_name_that_the_release_does_not_have_is_refused_with_those_that_it_has
 @pytest.mark.slow
 def test_gpt_oss_needs_a_release_whose_parser_can_be_asked() -> None:
     tools = toy_release().files["vllm/tool_parsers/__init__.py"].decode()
-    with pytest.raises(UsageError, match="its server reads gpt-oss's answers itself"):
+    with pytest.raises(UsageError, match="its server parses the answers of gpt-oss itself"):
         _checked(
             pair=("openai", None),
             files={"vllm/tool_parsers/__init__.py": tools.replace('"toy":', '"openai":')},
@@ -199,12 +199,12 @@ def test_a_tree_without_parsers_says_so() -> None:
     tree.files = {"vllm/__init__.py": b""}
     with pytest.raises(TreeError, match="there is no vllm/tool_parsers") as caught:
         parser_process.open_release(tree)
-    assert caught.value.hint == "vLLM has it from 0.15 on"
+    assert caught.value.hint == "vLLM 0.15 or newer has it"
 
 
 def test_a_tree_whose_parsers_do_not_import_says_why() -> None:
     with pytest.raises(
-        TreeError, match="its parsers do not run: NameError: name 'oh' is not defined"
+        TreeError, match="its parsers cannot run: NameError: name 'oh' is not defined"
     ):
         parser_process.open_release(toy_release("oh"))
 
@@ -227,7 +227,7 @@ def test_what_is_not_installed_is_named_with_the_command(
 @pytest.mark.slow
 def test_a_whole_process_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PARSER_SECONDS", 1)
-    with pytest.raises(TreeError, match="it computes for more than 1 seconds"):
+    with pytest.raises(TreeError, match="it takes more than 1 seconds"):
         parser_process.open_release(toy_release("while True: pass"))
 
 
@@ -349,14 +349,18 @@ def test_those_that_are_named_are_jobs_asked_every_answer(
 @pytest.mark.parametrize(
     ("ways", "message", "is_ok"),
     [
-        (WAYS, "12 of 12 answers are read otherwise: an answer: no", False),
-        (WAYS[:1], "whole: 12 of 12 answers are read otherwise: an answer: no", False),
+        (WAYS, "12 of 12 answers are parsed differently: an answer: no", False),
+        (WAYS[:1], "whole: 12 of 12 answers are parsed differently: an answer: no", False),
         (
             ("1", "3"),
-            "streamed by 1, streamed by 3: 12 of 12 answers are read otherwise: an answer: no",
+            "streamed by 1, streamed by 3: 12 of 12 answers are parsed differently: an answer: no",
             False,
         ),
-        (WAYS[3:], "streamed at once: 12 of 12 answers are read otherwise: an answer: no", True),
+        (
+            WAYS[3:],
+            "streamed at once: 12 of 12 answers are parsed differently: an answer: no",
+            True,
+        ),
     ],
 )
 def test_what_is_lost_in_which_way(ways: tuple[str, ...], message: str, is_ok: bool) -> None:  # noqa: FBT001
@@ -377,12 +381,12 @@ TOY_AND_THINK = ("toy", "think")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"calls": [{"name": "x"}]}, """an answer: calls [{"name": "x"}], and not []"""),
-        ({"reasoning": " so "}, """an answer: reasoning "so", and not \"\""""),
-        ({"content": "It"}, """an answer: content "It", and not "It is an abacus.\""""),
+        ({"calls": [{"name": "x"}]}, """an answer: calls [{"name": "x"}], not []"""),
+        ({"reasoning": " so "}, """an answer: reasoning "so", not \"\""""),
+        ({"content": "It"}, """an answer: content "It", not "It is an abacus.\""""),
         (
             {"content": "x" * 200},
-            f"""an answer: content "{"x" * 159}…, and not "It is an abacus.\"""",
+            f"""an answer: content "{"x" * 159}…, not "It is an abacus.\"""",
         ),
         ({"content": " It is an abacus.\n"}, ""),
     ],
@@ -393,7 +397,7 @@ def test_what_was_read_otherwise(change: dict[str, Any], message: str) -> None:
         return answer | change if job.text == "It is an abacus." else answer
 
     (pair,) = _read_back(tell, TOY_AND_THINK).pairs
-    front = "1 of 12 answers are read otherwise: "
+    front = "1 of 12 answers are parsed differently: "
     assert [one.message for one in pair.findings] == ([front + message] if message else [])
 
 
@@ -412,7 +416,7 @@ def test_the_calls_that_none_reads_are_an_error_of_the_template() -> None:
 
     back = _read_back(tell)
     assert [(one.code, one.message) for one in back.findings] == [
-        ("calls-unread", "none of the 2 tool parsers reads the calls that it writes")
+        ("calls-unread", "none of the 2 tool parsers can parse the calls that it writes")
     ]
     assert not back.ok
     assert _read_back(tell, with_tools=False).findings == ()
@@ -431,14 +435,14 @@ def test_those_that_could_not_be_asked_are_told(silent: set[str], level: Level) 
 
     (finding,) = _read_back(tell).findings
     names = "; ".join(f"{name} asks why" for name in ("toy", "think") if name in silent)
-    assert finding.message == f"not asked: {names}, of a module that is stood in for here"
+    assert finding.message == f"not tested: {names}, of a module that is replaced by a stub here"
     assert (finding.code, finding.level) == ("parser-unasked", level)
     with pytest.raises(TreeError) as caught:
         _read_back(tell, TOY_AND_THINK)
     assert caught.value.message == (
-        "toy: toy and think asks why, of a module that is stood in for here: it says nothing of the template"
+        "toy: toy and think asks why, of a module that is replaced by a stub here, so it proves nothing about the template"
     )
-    assert caught.value.hint == "another parser, or ask a vLLM that runs"
+    assert caught.value.hint == "name another parser, or ask a running vLLM"
 
 
 @pytest.mark.parametrize(

@@ -397,29 +397,31 @@ def _messages(text: str) -> list[str]:
             "{{ m.reasoning_content if loop.last }}",
             [
                 (
-                    "agent-that-reasons: turn 1: of 331 letters 125 are not found again: "
-                    '\'It is a basalt matter.[{"id": "call00001\' is '
-                    '\'[{"id": "call00001", "type": "function",\' in the next prompt'
+                    "agent-that-reasons: turn 1: 125 of 331 characters change in the next prompt: "
+                    '\'It is a basalt matter.[{"id": "call00001\' becomes '
+                    '\'[{"id": "call00001", "type": "function",\''
                 ),
             ],
         ),
         (
             "{{ '<assistant>' if add_generation_prompt }}",
             "",
-            ["chat: the prompt ends before '<assistant>', with which an answer begins"],
+            ["chat: the prompt does not include '<assistant>', with which answers begin"],
         ),
         (
             "{{ tools|tojson if tools }}",
             "{{ 'call them' if tools }}",
             [
-                f"{name}: the tool 'look_up' that the model may call is not in the prompt"
+                f"{name}: the tool 'look_up', which the model may call, is not in the prompt"
                 for name in ("agent", "agent-that-reasons", "parallel-calls", "text-beside-a-call")
             ],
         ),
         (
             "{{ tools|tojson if tools }}",
             "",
-            ["note: it reads no `tools`, so a model hears of none: it was not asked about calls"],
+            [
+                "note: it does not read `tools`, so the model does not see any: it was not tested with calls"
+            ],
         ),
         (
             "m.tool_calls|tojson ",
@@ -435,7 +437,7 @@ def test_what_is_said(before: str, after: str, messages: list[str]) -> None:
 
 def test_what_is_said_where_nothing_tells_who_speaks() -> None:
     assert _messages(TURNED.replace("'<assistant>'", "'<turn>'")) == [
-        "chat: '</><turn>' stands before answers and before questions: nothing tells who speaks"
+        "chat: '</><turn>' comes before both answers and questions, so nothing marks who speaks"
     ]
 
 
@@ -455,8 +457,8 @@ def test_what_is_lost_of_the_cache_is_counted_in_turns_and_bytes() -> None:
     (finding,) = _scene(checked, "system-message-midway").findings
     assert (finding.code, finding.level.value) == ("cache-lost", "note")
     assert _messages(WHOLE.replace("{{ tools|tojson if tools }}", "{{ messages|length }}"))[1] == (
-        "chat: turn 1: of 37 letters 37 are not found again: '1<user>First the raven.</><assistant>' is "
-        "'3<user>First the raven.</><assistant>The' in the next prompt"
+        "chat: turn 1: 37 of 37 characters change in the next prompt: '1<user>First the raven.</><assistant>' becomes "
+        "'3<user>First the raven.</><assistant>The'"
     )
 
 
@@ -530,13 +532,13 @@ def test_what_is_said_of_the_other_engine() -> None:
     odd = "{% if messages|length == 5 %}{{ messages[0].content.removeprefix('a') }}{% endif %}"
     (finding,) = _check("{{ '' }}\n" + odd + WHOLE).findings
     assert finding.message == (
-        "with VLLM_USE_RUST_FRONTEND=1 (minijinja) 2 of 8 conversations are not rendered so: chat: "
+        "with VLLM_USE_RUST_FRONTEND=1 (minijinja) 2 of 8 conversations are rendered differently: chat: "
         "unknown method: string has no method named removeprefix (in :2)"
     )
     assert (finding.line, finding.level.value) == (2, "note")
     (other,) = _check("{{ 'a\\\\nb' }}" + WHOLE).findings
     assert other.message.endswith(
-        "8 of 8 conversations are not rendered so: chat: the prompt is another one"
+        "8 of 8 conversations are rendered differently: chat: the prompt is different"
     )
     assert other.line is None
 
@@ -546,8 +548,8 @@ def test_the_tokens_that_stand_in_are_named_and_those_that_are_given_are_not() -
     text = "{{ bos_token ~ eos_token }}" + WHOLE
     (finding,) = _check(text).findings
     assert finding.message == (
-        "bos_token, eos_token: the model's tokenizer says what they are, and it is not known here; "
-        "the folder of the model as TEMPLATE tells"
+        "bos_token, eos_token: the model's tokenizer sets these, and it is unknown here; "
+        "give the model's folder as TEMPLATE"
     )
     given = check(Template("t", "t.jinja", text.encode(), tokens=(("bos_token", "<s>"),)), ())
     assert [one.message.partition(":")[0] for one in given.findings] == ["eos_token"]
@@ -573,8 +575,8 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 ) -> None:
     checked = check(Template("t", path, WHOLE.encode()), ())
     message = (
-        f"{why} is for ranking, embedding or judging by its name: it was asked about no conversation "
-        "but those beside it"
+        f"{why} is for ranking, embedding or judging, by its name: it was tested only with the "
+        "conversations beside it"
     )
     assert [one.message for one in checked.findings] == ([message] if why else [])
     assert bool(checked.replays) is (why is None)
@@ -584,6 +586,6 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 def test_what_ranks_reads_no_messages() -> None:
     checked = _check("{{ query }}{{ document }}{{ passage }}")
     (finding,) = checked.findings
-    assert finding.message.startswith("it reads document, passage, query and no `messages`: ")
+    assert finding.message.startswith("it reads document, passage, query but not `messages`: ")
     assert finding.level.value == "note"
     assert "no-chat" not in {one.code for one in _check("{{ query }}" + WHOLE).findings}

@@ -62,11 +62,11 @@ def test_what_is_as_it_should_be_has_no_findings(expect: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("expect", "code", "message"),
     [
-        ({"rendered": "hi\nho\n"}, "prompt-differs", "line 2 of the prompt is '', and not 'ho'"),
-        ({"rendered": "hi"}, "prompt-differs", "line 2 of the prompt is '', and not its end"),
+        ({"rendered": "hi\nho\n"}, "prompt-differs", "line 2 of the prompt is '', not 'ho'"),
+        ({"rendered": "hi"}, "prompt-differs", "line 2 of the prompt is '', not its end"),
         ({"contains": ("ho",)}, "text-missing", "'ho' is not in the prompt"),
         ({"absent": ("hi",)}, "text-present", "'hi' is in the prompt"),
-        ({"error": "no"}, "rendered", "there is a prompt, and not the error 'no'"),
+        ({"error": "no"}, "rendered", "the template made a prompt instead of the error 'no'"),
     ],
 )
 def test_what_is_not_as_it_should_be(expect: dict[str, Any], code: str, message: str) -> None:
@@ -82,7 +82,7 @@ def test_an_error_has_its_line_and_one_that_is_expected_is_right() -> None:
     assert _check(text, error="no user").ok
     ((finding,),) = [one.findings for one in _check(text, error="no tools").outcomes]
     assert (finding.code, finding.line) == ("not-rendered", 3)
-    assert finding.message == "no user, and not 'no tools'"
+    assert finding.message == "no user, not 'no tools'"
 
 
 def test_a_format_that_a_release_takes_it_for_and_that_it_is_not() -> None:
@@ -99,7 +99,7 @@ def test_an_argument_that_nothing_reads() -> None:
 def test_a_default_that_is_none() -> None:
     found = _check(TEXT.replace("loud", "loud is not false"), rendered="HI\n")
     assert _codes(found) == ["kwarg-default"]
-    assert "with it, hello: the prompt is another one" in found.findings[0].message
+    assert "with this value, hello: the prompt is different" in found.findings[0].message
 
 
 def test_what_is_no_template_is_a_finding() -> None:
@@ -119,12 +119,12 @@ def test_a_default_that_is_none_is_told_once_and_by_the_first_that_shows_it() ->
     )
     checked = check(Template("t", "t.jinja", text.encode(), about), cases)
     assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
-        "kwargs.loud: False is not its default: with it, other: the prompt is another one"
+        "kwargs.loud: False is not its default: with this value, other: the prompt is different"
     ]
     failing = text + "{{ raise_exception('no') if loud is false }}"
     checked = check(Template("t", "t.jinja", failing.encode(), about), cases[1:])
     assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
-        "kwargs.loud: False is not its default: with it, same: no"
+        "kwargs.loud: False is not its default: with this value, same: no"
     ]
 
 
@@ -136,27 +136,27 @@ def test_what_is_said_of_its_own_words() -> None:
         if one.code in ("content-format", "kwarg-unread")
     ]
     assert own == [
-        "content_format: vLLM takes it for 'openai' from 0.22 on, and not for 'string'",
-        "kwargs.loud: the template does not read it, and vLLM drops it without a word",
+        "content_format: vLLM treats it as 'openai' from 0.22 on, not as 'string'",
+        "kwargs.loud: the template does not read it, and vLLM drops it silently",
     ]
 
 
 @pytest.mark.parametrize(
     ("expect", "messages"),
     [
-        ({"error": "no"}, ["there is a prompt, and not the error 'no'"]),
+        ({"error": "no"}, ["the template made a prompt instead of the error 'no'"]),
         (
             {"contains": ("x" * 201, "hi", "y")},
             [f"'{'x' * 199}… is not in the prompt", "'y' is not in the prompt"],
         ),
         ({"contains": ("x" * 198,)}, [f"'{'x' * 198}' is not in the prompt"]),
         ({"absent": ("h", "z", "i")}, ["'h' is in the prompt", "'i' is in the prompt"]),
-        ({"rendered": "hi\nho\n"}, ["line 2 of the prompt is '', and not 'ho'"]),
-        ({"rendered": "ho\n"}, ["line 1 of the prompt is 'hi', and not 'ho'"]),
-        ({"rendered": "hi\n\n"}, ["line 3 of the prompt is its end, and not ''"]),
+        ({"rendered": "hi\nho\n"}, ["line 2 of the prompt is '', not 'ho'"]),
+        ({"rendered": "ho\n"}, ["line 1 of the prompt is 'hi', not 'ho'"]),
+        ({"rendered": "hi\n\n"}, ["line 3 of the prompt is its end, not ''"]),
         (
             {"rendered": "hi", "absent": ("h",)},
-            ["line 2 of the prompt is '', and not its end", "'h' is in the prompt"],
+            ["line 2 of the prompt is '', not its end", "'h' is in the prompt"],
         ),
     ],
 )
@@ -280,7 +280,7 @@ def test_a_model_without_a_template(stated: object) -> None:
     assert caught.value.message == (
         "m: neither chat_template.jinja nor tokenizer_config.json has a chat template"
     )
-    assert caught.value.hint == "name the template's file, or the folder of a model that has one"
+    assert caught.value.hint == "name the file of a template, or the folder of a model that has one"
     with pytest.raises(UsageError, match=r"^\.: neither"):
         source.open_in_tree(_tree(), "tokenizer_config.json")
 
@@ -323,10 +323,10 @@ def test_a_template_of_a_library_has_what_lies_beside_it(tmp_path: Path) -> None
     (folder / "template.toml").write_text(TOML.replace('"small"', '"other"'))
     with pytest.raises(ManifestError) as caught:
         source.open_template(library, "small")
-    assert caught.value.problems == ("name: 'other' is not the name of its folder, 'small'",)
+    assert caught.value.problems == ("name: 'other' must be the name of its folder, 'small'",)
     opened = source.open_template(library, str(folder / "template.jinja"))
     assert (opened.about, opened.conversations) == (None, ())
     for named in (f"{folder}/gone", "gone.jinja", "gone.jinja2", "gone.j2", "gone.txt"):
-        with pytest.raises(UsageError, match="there is no such file") as gone:
+        with pytest.raises(UsageError, match="no such file") as gone:
             source.open_template(library, named)
         assert gone.value.hint == "`vllm-mods template list` has the names"

@@ -189,8 +189,8 @@ def test_prompts_have_so_many_letters_together(monkeypatch: pytest.MonkeyPatch) 
     ("ends", "error"),
     [
         ("os.kill(os.getpid(), 11)", "the process that ran it died of SIGSEGV"),
-        ("os.kill(os.getpid(), 9)", "it computes for more than 20 seconds"),
-        ("os.kill(os.getpid(), 24)", "it computes for more than 20 seconds"),
+        ("os.kill(os.getpid(), 9)", "it takes more than 20 seconds"),
+        ("os.kill(os.getpid(), 24)", "it takes more than 20 seconds"),
         ("raise MemoryError", "it needs more than 1 GiB of memory"),
         ("sys.exit(0)", "it ended too early"),
     ],
@@ -204,7 +204,7 @@ def test_how_the_process_ended_is_the_answer_of_the_first_and_the_others_are_not
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(rendering, "SANDBOX", "ending")
     answer = _render("x", HELLO, HELLO, HELLO, HELLO)
-    assert [one.error for one in answer.rendered] == [None, None, error, "not tried any more"]
+    assert [one.error for one in answer.rendered] == [None, None, error, "not tried again"]
     assert answer[:3] == (("a", "b"), ("a",), (("0.15", "string"),))
     (tmp_path / "ending.py").write_text(f"import os, sys\ndef main():\n    {ends}\n")
     with pytest.raises(NotRendered) as caught:
@@ -226,7 +226,7 @@ def test_a_process_that_does_nothing_at_all_has_an_end_by_the_clock(
         monkeypatch.setattr(module, "SANDBOX", "sleeping")
         monkeypatch.setattr(module, "_PATIENCE", 0.05)
         lower(monkeypatch, limit, 1)
-    with pytest.raises(NotRendered, match=r"it computes for more than 1 seconds"):
+    with pytest.raises(NotRendered, match=r"it takes more than 1 seconds"):
         _render("x")
-    with pytest.raises(TreeError, match=r"it computes for more than 1 seconds"):
+    with pytest.raises(TreeError, match=r"it takes more than 1 seconds"):
         parser_process.open_release(toy_release())

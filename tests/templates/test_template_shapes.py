@@ -61,10 +61,10 @@ FAULTS = {
         "writes twice calls and results",
         "written-twice",
     ),
-    "nothing tells who speaks": (
+    "nothing marks who speaks": (
         "</{{ m.role }}>",
         "</turn>",
-        "does not tell who speaks in chats",
+        "does not mark who speaks in chats",
         "roles-alike",
     ),
     "an answer is not begun": (
@@ -101,12 +101,12 @@ def checked(text: str) -> tuple[bool, str, str]:
 def test_one_fault_is_named_and_the_answer_is_no(name: str) -> None:
     before, after, sentence, code = FAULTS[name]
     text = SOUND.replace(before, after)
-    if name == "nothing tells who speaks":
+    if name == "nothing marks who speaks":
         text = text.replace("<{{ m.role }}>", "<turn>").replace("<assistant>", "<turn>")
     assert text != SOUND
     ok, verdict, words = checked(text)
     assert not ok
-    assert verdict.startswith("at fault: ")
+    assert verdict.startswith("wrong: ")
     assert sentence in verdict
     assert f"[{code}]" in words
 

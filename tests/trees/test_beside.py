@@ -66,7 +66,7 @@ def test_each_package_of_another_version_is_wrong(root: Path) -> None:
     assert {one.finding.code for one in told} == {FindingCode.UNMET_REQUIREMENT}
     assert {one.finding.level for one in told} == {Level.ERROR}
     first, *_, last = told
-    said = "torch 2.10.0 is installed, and this vLLM requires torch==2.11.0"
+    said = "torch 2.10.0 is installed, but this vLLM requires torch==2.11.0"
     assert (first.finding.message, first.hint) == (said, "pip install 'torch==2.11.0'")
     assert last.finding.message.startswith("xgrammar 1.0.0 is installed")
     assert len(told) == 3
@@ -83,7 +83,7 @@ def test_packages_that_are_elsewhere_are_counted_in_a_note(root: Path) -> None:
 
 def test_the_python_that_the_folder_is_of_answers_markers(tmp_path: Path) -> None:
     (told,) = troubles(tmp_path / "lib/python3.11/site-packages", *SOUND, "pears-2")
-    assert told.finding.message == "pears 2 is installed, and this vLLM requires pears==1"
+    assert told.finding.message == "pears 2 is installed, but this vLLM requires pears==1"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_torch_for_a_cpu_is_wrong_beside_a_vllm_for_a_gpu(
 ) -> None:
     told = troubles(root, torch, *SOUND[1:], files=(file,))
     assert [one.finding.message.partition(":")[0] for one in told] == (
-        ["torch 2.11.0+cpu is built for a CPU, and this vLLM for a GPU"] if wrong else []
+        ["torch 2.11.0+cpu is built for a CPU, but this vLLM is built for a GPU"] if wrong else []
     )
 
 
@@ -110,7 +110,7 @@ def test_flashinfer_takes_the_cubins_of_its_own_version(
     root: Path, cubin: str, *, wrong: bool
 ) -> None:
     told = troubles(root, *SOUND, f"flashinfer_cubin-{cubin}")
-    said = "flashinfer-python 0.6.8.post1 takes no flashinfer-cubin 0.6.13, which is installed"
+    said = "flashinfer-python 0.6.8.post1 does not work with flashinfer-cubin 0.6.13, which is installed"
     hint = "pip install flashinfer-cubin==0.6.8.post1"
     assert [(one.finding.message, one.hint) for one in told] == ([(said, hint)] if wrong else [])
 
@@ -131,10 +131,10 @@ def test_of_an_image_what_says_its_version_in_a_file_is_known() -> None:
     }
     told = [one.finding.message for one in unmet(OfImage(files))]
     assert told == [
-        "torch 2.10.0+cu130 is installed, and this vLLM requires torch==2.11.0",
-        "flashinfer-cubin 0.6.13 is installed, and this vLLM requires flashinfer-cubin==0.6.8.post1",
-        "flashinfer-python 0.6.8.post1 takes no flashinfer-cubin 0.6.13, which is installed",
-        "1 of the packages that this vLLM requires were not looked for in the image: xgrammar",
+        "torch 2.10.0+cu130 is installed, but this vLLM requires torch==2.11.0",
+        "flashinfer-cubin 0.6.13 is installed, but this vLLM requires flashinfer-cubin==0.6.8.post1",
+        "flashinfer-python 0.6.8.post1 does not work with flashinfer-cubin 0.6.13, which is installed",
+        "1 of the packages that this vLLM requires were not searched for in the image: xgrammar",
     ]
 
 

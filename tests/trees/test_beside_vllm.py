@@ -21,7 +21,7 @@ from vllm_mods.trees.other_packages import OtherPackages
 if TYPE_CHECKING:
     from pathlib import Path
 
-REBUILD = "get the archive again; a wheel or sdist of vllm has nothing of this kind"
+REBUILD = "get the archive again; a wheel or sdist of vllm contains no such file"
 
 
 def zipped(*entries: tuple[str | zipfile.ZipInfo, bytes]) -> io.BytesIO:
@@ -73,7 +73,7 @@ def test_what_no_wheel_has_is_said() -> None:
     [
         (tarfile.SYMTYPE, "is a link"),
         (tarfile.LNKTYPE, "is a link"),
-        (tarfile.FIFOTYPE, "is no regular file"),
+        (tarfile.FIFOTYPE, "is not a regular file"),
     ],
 )
 def test_what_is_no_file_of_an_sdist_is_said(kind: bytes, what: str) -> None:
@@ -87,9 +87,9 @@ def test_what_is_no_file_of_an_sdist_is_said(kind: bytes, what: str) -> None:
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        (("v/a", "w/b"), "an sdist has one folder at its top, this has 2"),
-        ((), "an sdist has one folder at its top, this has 0"),
-        (("v/a", "v/a"), "'v/a' is in the archive twice"),
+        (("v/a", "w/b"), "an sdist has one top-level folder, and this file has 2"),
+        ((), "an sdist has one top-level folder, and this file has 0"),
+        (("v/a", "v/a"), "'v/a' appears twice in the archive"),
         (("v/../a",), "'v/../a' is not a plain relative path"),
     ],
 )
@@ -105,7 +105,7 @@ def test_an_sdist_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "UNPACKED_FILE", 3)
     with pytest.raises(TreeError) as caught:
         TarArchive(tarred("v/a"), label="x").read("a")
-    message = "x: a has 4 bytes, and 3 bytes is the most"
+    message = "x: a has 4 bytes; the limit is 3 bytes"
     assert (caught.value.message, caught.value.hint) == (message, REBUILD)
     lower(monkeypatch, "SDIST", 10 << 10)
     assert TarArchive(tarred("v/a"), label="x").names == {"a"}
@@ -137,7 +137,7 @@ def test_what_an_archive_says_of_itself() -> None:
     assert set(wheel.folders()) == {"vllm", "vllm-0.19.1.dist-info"}
     with pytest.raises(UsageError) as caught:
         tree_of(zipped(("a", b"")).getvalue())
-    message = "x holds no vLLM: there is no vllm/__init__.py in it"
+    message = "x has no vLLM: it has no vllm/__init__.py"
     assert (caught.value.message, caught.value.hint) == (
         message,
         "name a wheel or an sdist of vllm",
@@ -205,9 +205,9 @@ def test_a_version_that_is_named_goes_before_what_vllm_says() -> None:
 @pytest.mark.parametrize(
     ("project", "needs", "day", "why"),
     [
-        (Project(release("1")), "six>1", "2026-02-01T00:00:00Z", "six: no release of it is in >1, of those that were there on 2026-02-01T00:00:00Z"),
+        (Project(release("1")), "six>1", "2026-02-01T00:00:00Z", "six: no release of it is in >1, among those available on 2026-02-01T00:00:00Z"),
         (Project(release("1")), "six==2", "2026-02-01T00:00:00Z", "six: no release of it is in ==2"),
-        (Project(release("1", None)), "six", "2026-02-01T00:00:00Z", "which six this vLLM was served with is not known: nobody says when it was uploaded"),
+        (Project(release("1", None)), "six", "2026-02-01T00:00:00Z", "the version of six at the time of this vLLM is unknown, because the index does not state its upload date"),
         (Project(release("1")), "six==1.*", None, "six: no release"),
     ],
 )  # fmt: skip
@@ -215,7 +215,7 @@ def test_a_package_of_which_no_version_is_known(
     project: Project, needs: str, day: str | None, why: str
 ) -> None:
     if day is None:
-        why = "which six this vLLM was served with is not known: nobody says when it was uploaded"
+        why = "the version of six at the time of this vLLM is unknown, because the index does not state its upload date"
     with pytest.raises(TreeError) as caught:
         beside(project, needs, day).package("six")
     assert (caught.value.message, caught.value.hint) == (why, "--with six==VERSION")
@@ -250,24 +250,24 @@ def test_the_distributions_that_mods_change() -> None:
     assert other_packages.check_versions({"SIX": "1"}, [outside]) == {"six": "1"}
     with pytest.raises(UsageError) as caught:
         other_packages.check_versions({"other": "1"}, [plain, outside])
-    assert caught.value.message == "--with other==1: none of mod, mod changes it"
-    assert caught.value.hint == "what they change beside vLLM is of Big_One"
+    assert caught.value.message == "--with other==1: none of mod, mod changes that package"
+    assert caught.value.hint == "the mods change Big_One beside vLLM"
     with pytest.raises(UsageError) as caught:
         other_packages.check_versions({"other": "1"}, [plain])
-    assert caught.value.hint == "they change nothing beside vLLM: leave --with out"
+    assert caught.value.hint == "the mods change nothing beside vLLM: run without --with"
     tops = making.mod(making.variant(patch), outside=("six/a.py", "b/c.py"))
     with pytest.raises(UsageError) as caught:
         other_packages.check_versions({"other": "1"}, [tops])
-    assert caught.value.hint == "what they change beside vLLM is of b, six"
+    assert caught.value.hint == "the mods change b, six beside vLLM"
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a", "not one version"),
-        ("a==1.*", "not one version"),
-        ("a==1,==2", "not one version"),
-        ("a>=5", "not one version"),
+        ("a", "expected one version"),
+        ("a==1.*", "expected one version"),
+        ("a==1,==2", "expected one version"),
+        ("a>=5", "expected one version"),
         ("==1", None),
         ("a b==1", None),
     ],

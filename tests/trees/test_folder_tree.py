@@ -48,7 +48,7 @@ def test_a_clone_in_a_folder_called_vllm_is_a_site_root(tmp_path: Path) -> None:
 def test_two_possible_site_roots_are_not_guessed_at(site: Path) -> None:
     (site / "vllm" / "vllm").mkdir()
     (site / "vllm" / "vllm" / "__init__.py").touch()
-    with pytest.raises(UsageError, match="also holds another") as caught:
+    with pytest.raises(UsageError, match="contains another") as caught:
         find_site_root(str(site / "vllm"))
     assert caught.value.hint
     assert str(site / "vllm" / "vllm") in caught.value.hint
@@ -63,7 +63,7 @@ def test_two_possible_site_roots_are_not_guessed_at(site: Path) -> None:
         (lambda path: path.touch(), "v-1.whl", "is a file", "wheel:"),
         (lambda path: path.touch(), "v-1.tar.gz", "is a file", "sdist:"),
         (lambda path: path.touch(), "notes.txt", "is a file", "site root"),
-        (lambda path: path.mkdir(), "empty", "holds no vLLM", "pip show"),
+        (lambda path: path.mkdir(), "empty", "has no vLLM", "pip show"),
     ],
 )
 def test_what_is_no_tree_is_said_with_the_way_on(
@@ -89,7 +89,7 @@ def test_a_virtual_environment_and_its_python_stand_for_the_vllm_in_it(tmp_path:
     python.parent.mkdir()
     python.symlink_to("/bin/sh")  # as venv makes it: a link to another place
     assert find_site_root(str(tmp_path / "env")) == find_site_root(str(python)) == str(root)
-    with pytest.raises(UsageError, match="holds no vLLM"):
+    with pytest.raises(UsageError, match="has no vLLM"):
         find_site_root(str(python.parent))
 
 
@@ -158,7 +158,7 @@ def test_a_linked_site_root_is_resolved(site: Path, tmp_path: Path) -> None:
 
 def test_what_is_no_regular_file_is_refused_without_waiting(site: Path) -> None:
     os.mkfifo(site / "vllm" / "pipe")
-    with pytest.raises(TreeError, match="no regular file"):
+    with pytest.raises(TreeError, match="not a regular file"):
         FolderTree(str(site)).read("vllm/pipe")
     with pytest.raises(TreeError, match="is a folder"):
         FolderTree(str(site)).read("vllm/config")

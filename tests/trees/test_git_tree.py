@@ -82,7 +82,7 @@ def test_the_version_comes_from_the_tags(repository: Path) -> None:
     [
         ("{repo}@nope", "no revision nope"),
         ("{repo}@--help", "no revision --help"),
-        ("{repo}", "no revision given"),
+        ("{repo}", "no revision was given"),
         ("{repo}/vllm@HEAD", "not a git repository"),
         ("/gone@HEAD", "no such folder"),
         ("https://github.com/vllm-project/vllm@main", "on this machine"),
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_said(repository: Path, name: str, message: str) ->
 def test_a_repository_of_something_else_is_said(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
-    with pytest.raises(UsageError, match="holds no vLLM") as caught:
+    with pytest.raises(UsageError, match="has no vLLM") as caught:
         open_tree(f"git:{tmp_path}@HEAD")
     assert caught.value.hint == "name a clone of vLLM's repository"
 

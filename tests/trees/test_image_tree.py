@@ -108,10 +108,10 @@ def test_of_several_one_is_named(tmp_path: Path, named: str) -> None:
     image = Image([layer(things)], {"Env": ["PYTHONPATH=/opt/odd"]})
     base = open_base(f"oci:{image.layout(tmp_path / 'l')}", cache_dir=str(tmp_path / "cache"))
     assert find_site_root(base, named) == "opt/odd"
-    with pytest.raises(UsageError, match=rf"(?s)holds 2 vLLMs.*/opt/odd.*/{SITE}") as caught:
+    with pytest.raises(UsageError, match=rf"(?s)has 2 vLLMs.*/opt/odd.*/{SITE}") as caught:
         find_site_root(base)
     assert "--target-in-image /opt/odd" in str(caught.value.hint)
-    with pytest.raises(UsageError, match="there is no vLLM in /opt:"):
+    with pytest.raises(UsageError, match="no vLLM in /opt:"):
         find_site_root(base, "/opt")
 
 
@@ -126,17 +126,17 @@ def test_paths_that_no_patch_may_have(tmp_path: Path) -> None:
     for path in ("../etc/passwd", "vllm//a.py", "/etc/passwd", "vllm/../x"):
         with pytest.raises(TreeError, match="refusing to read"):
             tree.read(path)
-    with pytest.raises(TreeError, match="is no regular file"):
+    with pytest.raises(TreeError, match="is not a regular file"):
         tree.read("vllm/sub")
 
 
 @pytest.mark.parametrize(
     ("things", "said"),
     [
-        ({"etc/x": b""}, r"there is no vLLM in it"),
+        ({"etc/x": b""}, r"no vLLM in the image"),
         (
             {**at(SITE), **at("opt/venv/lib/python3.12/site-packages")},
-            "(?s)holds 2 vLLMs.*opt/venv",
+            "(?s)has 2 vLLMs.*opt/venv",
         ),
         ({f"{SITE}/vllm": Link("/src/vllm"), **at("src")}, "vllm is a symbolic link to /src/vllm"),
         (

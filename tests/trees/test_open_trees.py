@@ -29,27 +29,27 @@ FORMS = (
     "a TREE is a path to the vllm folder, its site root or its environment, pypi:VERSION, "
     "pypi:WHEEL-FILE-NAME, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF"
 )
-OWN = "{0} has its own packages, and only releases, wheels and sdists are read with others"
+OWN = "{0} has its own packages; --with works only for releases, wheels and sdists"
 
 
 @pytest.mark.parametrize(
     ("spec", "given", "message", "hint"),
     [
         ("", {}, "no tree given", FORMS),
-        ("pip:x", {}, "pip:x: there is no kind of tree called 'pip'", FORMS),
+        ("pip:x", {}, "pip:x: unknown kind of tree: 'pip'", FORMS),
         ("wheel:", {}, "wheel:: nothing follows the colon", FORMS),
         ("image:", {}, "image:: nothing follows the colon", FORMS),
         (
             "wheel:x.whl",
             {"verify": True},
-            "wheel:x.whl is no release of an index, and only these are verified",
+            "wheel:x.whl is not a release of an index, and only these can be verified",
             "pypi:VERSION",
         ),
         ("git:x@y", {"others": {"a": "1"}}, OWN.format("git:x@y"), "pypi:VERSION"),
         ("x", {"others": {"a": "1"}}, OWN.format("x"), "pypi:VERSION"),
         ("wheel:{0}", {}, "wheel:{0}: {0} is a folder", "{0}"),
-        ("sdist:{0}/x.whl", {}, "sdist:{0}/x.whl: that file is not of this kind", "wheel:{0}/x.whl"),
-        ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: that file is not of this kind", "sdist:{0}/x.tar.gz"),
+        ("sdist:{0}/x.whl", {}, "sdist:{0}/x.whl: this is another kind of file", "wheel:{0}/x.whl"),
+        ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: this is another kind of file", "sdist:{0}/x.tar.gz"),
         ("wheel:{0}/none", {}, "wheel:{0}/none: {0}/none: no such file", "ls -la {0}"),
         ("wheel:none", {}, "wheel:none: none: no such file", "ls -la ."),
         ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the vllm folder or its site root"),
@@ -59,14 +59,14 @@ OWN = "{0} has its own packages, and only releases, wheels and sdists are read w
             ">=0.19",
             {},
             ">=0.19: no such file or folder",
-            "a tree is one release, pypi:VERSION; a range is what `matrix --vllm` takes",
+            "a tree is one release, pypi:VERSION; for a range use `matrix --vllm`",
         ),
         ("{0}/x.whl", {}, "{0}/x.whl is a file, not a folder", "wheel:{0}/x.whl"),
         ("{0}/x.tar.gz", {}, "{0}/x.tar.gz is a file, not a folder", "sdist:{0}/x.tar.gz"),
         (
             "{0}",
             {},
-            "{0} holds no vLLM: neither {0}/vllm/__init__.py nor {0}/__init__.py of a folder named vllm is there",
+            "{0} has no vLLM: neither {0}/vllm/__init__.py nor {0}/__init__.py of a folder named vllm exists",
             "python3 -m pip show --files vllm  # 'Location' is the site root",
         ),
     ],
@@ -141,17 +141,17 @@ def test_of_two_records_either_vouches_and_one_of_another_name_does_not_contradi
     ("path", "message", "hint"),
     [
         ("vllm", "vllm is a folder", "ls -la {0}/vllm"),
-        ("pipe", "pipe is no regular file", "ls -la {0}/pipe"),
+        ("pipe", "pipe is not a regular file", "ls -la {0}/pipe"),
         ("x" * 300, f"cannot read {'x' * 300}: File name too long", "ls -la {0}/" + "x" * 300),
         (
             "file/x",
-            "refusing to read file/x: file is a symbolic link to vllm/__init__.py, and links are not followed",
+            "refusing to read file/x: file is a symbolic link to vllm/__init__.py, and vllm-mods does not follow links",
             "uv pip install --link-mode copy --reinstall vllm  # real files instead of links",
         ),
         (
             "folder/x",
-            "refusing to read folder/x: folder is a symbolic link to vllm, and links are not followed",
-            "if that is the tree you mean, name it: {0}/vllm",
+            "refusing to read folder/x: folder is a symbolic link to vllm, and vllm-mods does not follow links",
+            "if you mean that tree, name it: {0}/vllm",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_two_vllms_in_one_path_are_both_named(tmp_path: Path) -> None:
         (folder / "__init__.py").touch()
     with pytest.raises(UsageError) as caught:
         find_site_root(str(inner))
-    why = "is of a vllm package folder that also holds another one"
+    why = "is a vllm package folder that contains another one"
     assert caught.value.message == f"{inner} {why}"
     assert caught.value.hint == f"name the one you mean: {tmp_path}/vllm/vllm or {tmp_path}/vllm"
 
@@ -216,8 +216,8 @@ def test_two_vllms_in_one_path_are_both_named(tmp_path: Path) -> None:
 def test_an_absolute_path_is_read_in_the_workspace_only(workspace: str | None) -> None:
     with pytest.raises(TreeError) as caught:
         read_in_workspace("/etc/passwd", workspace, "it")
-    where = f" ({workspace})" if workspace else ", and there is none"
-    why = "refusing to read /etc/passwd: absolute paths are read inside the workspace only"
+    where = f" ({workspace})" if workspace else ", and there is no workspace"
+    why = "refusing to read /etc/passwd: absolute paths are read only inside the workspace"
     assert caught.value.message == f"it: {why}{where}"
     assert caught.value.hint == "vllm-mods … --workspace DIR"
 
@@ -236,7 +236,7 @@ VLLM = {f"{SITE}/vllm/__init__.py": b"", f"{SITE}/vllm/_version.py": b"__version
 
 VENV = "opt/venv/lib/python3.12/site-packages"
 ANOTHER = (
-    "name an image that vLLM is installed in, such as vllm/vllm-openai; or the folder that holds it: "
+    "name an image with vLLM, such as vllm/vllm-openai; or name the folder that contains it: "
     "--target-in-image /FOLDER"
 )
 
@@ -260,7 +260,7 @@ def test_what_an_image_says_of_its_vllm(tmp_path: Path) -> None:
     assert has == [True, True, False, False]
     assert tree.read("/srv/t.jinja") == b"t"
     for path in ("/etc/passwd", "/srv", "/srvt.jinja"):
-        with pytest.raises(TreeError, match=r"absolute paths are read inside the workspace only"):
+        with pytest.raises(TreeError, match=r"absolute paths are read only inside the workspace"):
             tree.read(path)
     tree.close()
     assert base.closed
@@ -286,13 +286,13 @@ def test_an_image_that_says_nothing_of_its_vllm(tmp_path: Path) -> None:
         (
             {"srv/x": b""},
             "/srv/",
-            "there is no vLLM in /srv: no vllm/__init__.py",
-            "leave --target-in-image out: what is found is named",
+            "no vLLM in /srv: it has no vllm/__init__.py",
+            "run without --target-in-image: the folders that were found are listed",
         ),
         (
             {"srv/x": b""},
             None,
-            "there is no vLLM in it: no vllm/__init__.py in any of\n  /",
+            "no vLLM in the image: no vllm/__init__.py in any of\n  /",
             ANOTHER,
         ),
         (
@@ -310,8 +310,8 @@ def test_an_image_that_says_nothing_of_its_vllm(tmp_path: Path) -> None:
         (
             {**VLLM, f"{VENV}/vllm/__init__.py": b""},
             None,
-            f"it holds 2 vLLMs, and which one runs is not clear\n  /{VENV}\n  /{SITE}",
-            f"name the one that runs: --target-in-image /{VENV}; or build the image with one of them only",
+            f"it has 2 vLLMs, and it is unclear which one runs\n  /{VENV}\n  /{SITE}",
+            f"name the one that runs: --target-in-image /{VENV}; or build the image with only one",
         ),
     ],
 )
@@ -330,8 +330,8 @@ def test_a_vllm_behind_a_link_is_no_place_to_patch(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_in_image(base)
     assert caught.value.message == (
-        f"it: /{SITE}/vllm is a symbolic link to /src/vllm: an editable install, or files that are "
-        "shared; what goes in there would not be in one place"
+        f"it: /{SITE}/vllm is a symbolic link to /src/vllm: an editable install, or "
+        "shared files; the mods would change files elsewhere too"
     )
     hint = "in the Dockerfile: pip install vllm, without -e and with real files"
     assert caught.value.hint == hint
@@ -339,8 +339,8 @@ def test_a_vllm_behind_a_link_is_no_place_to_patch(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as refused:
         tree.read("vllm/__init__.py")
     assert refused.value.message == (
-        "image:it: refusing to read vllm/__init__.py: vllm is a symbolic link to /src/vllm, and links "
-        "are not followed"
+        "image:it: refusing to read vllm/__init__.py: vllm is a symbolic link to /src/vllm, and "
+        "vllm-mods does not follow links"
     )
     assert refused.value.hint == (
         "install vLLM into the image with real files: uv pip install --link-mode copy, or without -e"
@@ -353,14 +353,14 @@ def test_of_several_vllms_the_one_with_a_lock_is_meant(tmp_path: Path) -> None:
     base = image_of(tmp_path, files, Env=["PATH=/opt/venv/bin"])
     assert find_in_image(base) == SITE
     files = {f"{VENV}/{pairing_lock.PLACE}": b""}
-    with pytest.raises(UsageError, match="it holds 2 vLLMs"):
+    with pytest.raises(UsageError, match="it has 2 vLLMs"):
         find_in_image(image_of(tmp_path, files, Env=["PATH=/opt/venv/bin"]))
 
 
 def test_an_image_for_another_platform_is_closed_again(tmp_path: Path) -> None:
     place = Image([layer(dict(VLLM))]).layout(tmp_path / "l")
     cache = str(tmp_path / "cache")
-    with pytest.raises(UsageError, match=r"it is for linux/\w+, not for linux/s390x"):
+    with pytest.raises(UsageError, match=r"it is for linux/\w+, not linux/s390x"):
         open_image(f"oci:{place}", spec="x", platform="linux/s390x", cache_dir=cache)
     tree = open_image(f"oci:{place}", spec="x", named=f"/{SITE}/vllm", cache_dir=cache)
     assert (tree.spec, tree.site_root) == ("x", SITE)
@@ -407,8 +407,8 @@ def test_what_a_revision_refuses_has_a_next_step(repository: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        ("{0}", "no revision given", "git:{0}@HEAD"),
-        ("{0}@", "no revision given", "git:{0}@HEAD"),
+        ("{0}", "no revision was given", "git:{0}@HEAD"),
+        ("{0}@", "no revision was given", "git:{0}@HEAD"),
         ("/gone@x", "/gone: no such folder", "git:REPO@REV, REPO a local folder"),
         ("/gone", "/gone: no such folder", "git:REPO@REV, REPO a local folder"),
         (
@@ -434,7 +434,7 @@ def test_the_newest_build_of_a_clone(repository: Path) -> None:
     with pytest.raises(UsageError) as caught:
         revisions.newest_build(str(repository))
     newest = git(repository, "rev-parse", "HEAD")[:12]
-    why = f"no tag leads to {newest}: nothing says what version it is"
+    why = f"no tag leads to {newest}, so its version is unknown"
     assert caught.value.message == f"{repository}: {why}"
     assert caught.value.hint == f"git -C {repository} fetch --tags --unshallow"
     git(repository, "tag", "v0.19.1")
@@ -519,7 +519,7 @@ def test_a_git_that_is_not_there_or_never_done(
     start = time.monotonic()
     for terminal in (False, True):
         late = git_process.run(str(tmp_path), ("x",), {"PATH": str(tmp_path)}, terminal=terminal)
-        assert (late.out, late.why) == (b"", "it was not done within 0.05 seconds")
+        assert (late.out, late.why) == (b"", "it did not finish within 0.05 seconds")
     assert time.monotonic() - start < 20
     program.write_text("#!/bin/sh\n/bin/cat; exit 7\n")
     silent = git_process.run(str(tmp_path), ("x",), {"PATH": str(tmp_path)}, given=b" in ")

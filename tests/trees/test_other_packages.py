@@ -100,7 +100,9 @@ def test_a_release_is_read_with_the_newest_that_it_took_on_its_day(server: Packa
     assert planned.verdict is Verdict.APPLIES
     assert planned.in_range
     assert [change.path for change in planned.changes] == [X]
-    assert "beside this vLLM is transformers 5.4.0" in {one.message for one in planned.findings}
+    assert "transformers 5.4.0 is installed beside this vLLM" in {
+        one.message for one in planned.findings
+    }
     spans = server.asked("transformers-5.4.0-py3-none-any.whl")
     assert spans
     assert None not in spans
@@ -181,7 +183,9 @@ def test_a_yanked_one_and_one_for_another_python_are_not_what_people_got(
 ) -> None:
     server.yanked["transformers-5.4.0-py3-none-any.whl"] = "broken"
     planned = one(theirs(), open_tree("pypi:0.19.1"))
-    assert "beside this vLLM is transformers 5.3.9" in {one.message for one in planned.findings}
+    assert "transformers 5.3.9 is installed beside this vLLM" in {
+        one.message for one in planned.findings
+    }
 
 
 def test_a_wheel_is_read_with_what_is_named(server: PackageServer, tmp_path: Path) -> None:
@@ -309,7 +313,7 @@ def test_a_matrix_takes_another_version_and_keeps_its_answers_apart(
     for with_, version in ((wanted, "5.3.9"), ((), "5.4.0"), (wanted, "5.3.9")):
         cell = matrix("--vllm", "==0.19.1", *with_)["pypi:0.19.1"]
         assert (cell["verdict"], cell["packages"]) == ("applies", {"transformers": version})
-        assert f"beside this vLLM is transformers {version}" in notes(cell)
+        assert f"transformers {version} is installed beside this vLLM" in notes(cell)
 
 
 @pytest.mark.slow
@@ -321,7 +325,7 @@ def test_every_release_is_read_with_the_version_that_was_named(
         found = matrix("--with", f"transformers=={version}")
         for tree in ("pypi:0.19.1", "pypi:0.20.0"):
             assert found[tree]["packages"] == {"transformers": version}
-            assert f"beside this vLLM is transformers {version}" in notes(found[tree])
+            assert f"transformers {version} is installed beside this vLLM" in notes(found[tree])
     assert server.requests
 
 
@@ -331,8 +335,8 @@ def test_a_version_that_no_mod_asks_for_is_refused(matrix: Matrix, tmp_path: Pat
         given = (*command, "theirs", "--library", str(tmp_path / "library"))
         assert run((*given, "--with", "flashinfer-python==0.6.8")) == 2
     said = matrix("--with", "flashinfer-python==0.6.8", code=2)["error"]
-    assert said["message"] == "--with flashinfer-python==0.6.8: none of theirs changes it"
-    assert said["hint"] == "what they change beside vLLM is of transformers"
+    assert said["message"] == "--with flashinfer-python==0.6.8: none of theirs changes that package"
+    assert said["hint"] == "the mods change transformers beside vLLM"
 
 
 def test_one_mod_whose_package_cannot_be_told_stops_no_other(
@@ -369,7 +373,7 @@ def test_a_port_to_another_version_of_the_package_states_it(
     )
     named = ("--with", "transformers==5.6.0")
     assert run((*given, *named, "--with", "torch==2.11.0")) == 2
-    assert "none of theirs changes it" in capfd.readouterr().err
+    assert "none of theirs changes that package" in capfd.readouterr().err
     assert run((*given, *named)) == 0
     text = (library / "patches/theirs/mod.toml").read_text()
     assert text.count("[[variant]]") == 2
@@ -410,17 +414,17 @@ def test_an_import_is_read_beside_another_version(
     assert run((*given, "--with", "transformers==5.6.0")) == 0
     assert 'package = "transformers"\nversion = "==5.6.0"\n' in capfd.readouterr().out
     assert run((*given, "--with", "transformers==5.6.0", "--with", "torch==2.11.0")) == 2
-    assert "--with torch==2.11.0: none of theirs changes it" in capfd.readouterr().err
+    assert "--with torch==2.11.0: none of theirs changes that package" in capfd.readouterr().err
     image = ("--image", "x", "--with", "transformers==5.6.0")
     assert run(("import", str(theirs), *image)) == 2
-    assert "--with says what is beside --tree" in capfd.readouterr().err
+    assert "--with needs --tree, the vLLM beside it" in capfd.readouterr().err
     assert server.requests
 
 
 def test_a_lock_is_of_releases_as_they_were(matrix: Matrix, tmp_path: Path) -> None:
     write_mod(tmp_path / "library")
     said = matrix("--update-lock", "--with", "transformers==5.6.0", code=2)["error"]
-    assert "--with name others" in said["message"]
+    assert "--with name other trees" in said["message"]
 
 
 def test_a_package_that_was_yanked_since_is_not_answered_for(

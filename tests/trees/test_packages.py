@@ -143,7 +143,7 @@ def test_the_rows_of_a_record_are_those_of_vllms_own_files() -> None:
     assert packages.rows_of(tree, "none") == packages.rows_of(Unreadable({}), VLLM) == {}
 
 
-AGAIN = "install the very build of {} again, from where it came: an index has another one"
+AGAIN = "reinstall this exact build of {} from its source: an index has a different one"
 
 
 @pytest.mark.parametrize(

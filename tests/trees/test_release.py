@@ -83,7 +83,7 @@ def test_what_was_read_is_there_offline(server: PackageServer) -> None:
     assert sources_of(tree) == SOURCES
     assert tree.read("vllm/gone.py") is None
     assert len(server.requests) == before
-    with pytest.raises(TreeError, match="the cache does not have vllm/_C") as caught:
+    with pytest.raises(TreeError, match=r"vllm/_C.* is not in the cache") as caught:
         tree.read("vllm/_C.abi3.so")
     assert caught.value.hint == "run once without --offline"
 
@@ -133,7 +133,7 @@ def test_without_ranges_the_smaller_sdist_is_read(server: PackageServer) -> None
     progress: list[tuple[str, int, int | None]] = []
     tree = open_tree("pypi:0.19.1", note=notes.append, progress=lambda *step: progress.append(step))
     assert sources_of(tree) == SOURCES
-    assert notes == [f"the server sends whole files only: reading {SDIST}"]
+    assert notes == [f"the server sends only whole files: downloading {SDIST}"]
     size = len(server.files[SDIST])
     assert progress[-1] == (f"downloading {SDIST}", size, size)
     notes.clear()
@@ -191,7 +191,7 @@ def test_a_file_that_the_record_does_not_vouch_for_is_refused(server: PackageSer
     server.files[WHEEL] = make_wheel(record=rows.replace(record_row(PATH, config), other))
     tree = open_tree("pypi:0.19.1")
     assert tree.read("vllm/_version.py")
-    with pytest.raises(TreeError, match="is not what the wheel's RECORD says"):
+    with pytest.raises(TreeError, match="does not match the wheel's RECORD"):
         tree.read(PATH)
 
 
@@ -218,7 +218,7 @@ def test_a_passing_fault_does_no_harm(
 def test_a_server_that_stops_doing_ranges_is_said(server: PackageServer) -> None:
     tree = open_tree("pypi:0.19.1")
     server.ranges = False
-    with pytest.raises(TreeError, match="does not any more"):
+    with pytest.raises(TreeError, match="ranges"):
         tree.read(PATH)
 
 
@@ -245,7 +245,7 @@ def test_a_release_is_named_as_pip_names_it_and_the_newest_by_a_word(server: Pac
 
 def test_an_index_of_pre_releases_has_no_newest_release(server: PackageServer) -> None:
     server.files = {"vllm-0.20.0rc1.tar.gz": b""}
-    with pytest.raises(UsageError, match="no release but pre-releases"):
+    with pytest.raises(UsageError, match="only pre-releases"):
         open_tree("pypi:latest")
 
 
@@ -281,11 +281,12 @@ def test_an_index_that_is_down_is_an_error_only_if_nothing_else_answers(
     notes: list[str] = []
     assert open_tree("pypi:0.19.1", note=notes.append).version == "0.19.1"
     (note,) = notes
-    assert down in note
-    with pytest.raises(TreeError, match=down):
+    sentence = "no network connection to 127.0.0.1: "
+    assert sentence in note
+    with pytest.raises(TreeError, match=sentence):
         open_tree("pypi:0.20.0")
     monkeypatch.setenv("PIP_INDEX_URL", down)
-    with pytest.raises(TreeError, match=down):
+    with pytest.raises(TreeError, match=sentence):
         Releases().files()
 
 
@@ -315,7 +316,7 @@ def test_a_kept_page_stands_in_for_an_index_that_is_down(
     assert open_tree("pypi:0.19.1", note=notes.append).read(PATH) == SOURCES[PATH]
     (note,) = notes
     assert "503" in note
-    assert "using the page kept of it" in note
+    assert "using the cached page" in note
 
 
 @pytest.mark.parametrize("kind", ["index", "links"])
@@ -437,5 +438,5 @@ def test_a_record_that_names_the_file_of_another_release_is_found_out(
     server.files[later] = make_wheel(other, version="0.20.0", record=rows)
     releases = Releases()
     assert releases.open("0.19.1").read(PATH) == SOURCES[PATH]
-    with pytest.raises(TreeError, match="is not what the wheel's RECORD says"):
+    with pytest.raises(TreeError, match="does not match the wheel's RECORD"):
         releases.open("0.20.0").read(PATH)

@@ -107,7 +107,7 @@ def test_a_file_is_known_by_the_hash_that_a_page_states(shelf: Path) -> None:
         releases.open("0.20.0")
     data = (shelf / LATER).read_bytes()
     assert caught.value.message == (
-        f"{LATER} from file://{shelf}/{LATER}: its sha256 is {sha(data)}, and the index says {'0' * 64}"
+        f"{LATER} from file://{shelf}/{LATER}: its sha256 is {sha(data)}, but the index says {'0' * 64}"
     )
     assert caught.value.hint == "the index or a proxy changed the file: try another index"
 
@@ -133,8 +133,8 @@ def test_a_file_that_is_gone_is_said(shelf: Path) -> None:
         ("0.19.2", "there is no such release; the nearest are 0.19.1, 0.20.0", "pypi:0.19.1"),
         (
             "0.22.1rc1.dev124+gace95c9cf",
-            "a build of commit ace95c9cf, which no index that was asked has; another release is no substitute",
-            "--commits REPO or git:REPO@ace95c9cf, REPO a clone of vLLM; or wheel:FILE; or where it is installed",
+            "this is a build of commit ace95c9cf, which none of the indexes has",
+            "--commits REPO or git:REPO@ace95c9cf, REPO a clone of vLLM; or wheel:FILE; or the folder where it is installed",
         ),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_release_that_there_is_not(name: str, message: str, hint: str) -> None
 def test_offline_only_what_is_kept_is_known() -> None:
     with pytest.raises(Unreachable) as caught:
         Releases(offline=True).open("0.30.0")
-    message = "pypi:0.30.0: the kept pages have no such release"
+    message = "pypi:0.30.0: the cached pages of the index have no such release"
     assert (caught.value.message, caught.value.hint) == (message, "run once without --offline")
 
 
@@ -172,8 +172,8 @@ def test_where_there_is_nothing_the_settings_are_named(
     with pytest.raises(Unreachable) as unreachable:
         Releases(offline=True).files()
     page = "https://h.example/simple/vllm/"
-    why = f"{page}: no copy of this page is kept, and we are offline"
-    assert unreachable.value.message == f"no release of vllm found\n  {why}"
+    why = f"{page}: this page is not in the cache, and --offline forbids the network"
+    assert unreachable.value.message == f"no list of the releases of vllm\n  {why}"
     assert unreachable.value.hint == "run once without --offline"
 
 
@@ -231,7 +231,7 @@ def test_a_wheel_without_a_hash_cannot_be_verified(
     server.no_hashes = True
     notes: list[str] = []
     releases = Releases(note=notes.append)
-    why = f"{WHEEL}: the index states no sha256, so that nothing could be verified"
+    why = f"{WHEEL}: the index states no sha256, so the file cannot be verified"
     if unstated:
         releases.verify("0.19.1", unstated=True)
         assert notes == [why]
@@ -245,7 +245,7 @@ def test_a_file_that_is_not_kept_is_missed_offline(server: PackageServer) -> Non
     Releases().files()
     with pytest.raises(Unreachable) as caught:
         Releases(offline=True).open("0.19.1")
-    message = f"{WHEEL}: the cache does not have it"
+    message = f"{WHEEL}: it is not in the cache"
     assert (caught.value.message, caught.value.hint) == (message, "run once without --offline")
     assert server.requests
 
@@ -265,10 +265,10 @@ GOOD = record_row("vllm/a.py", b"1")
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        (None, "there is no RECORD in it"),
-        (record_row("vllm/a.py", b"12"), "its RECORD has vllm/a.py as it is not in it"),
-        ("vllm/a.py,,1\n", "its RECORD has vllm/a.py as it is not in it"),
-        (GOOD + record_row("vllm/b.py", b"1"), "its RECORD has vllm/b.py as it is not in it"),
+        (None, "it has no RECORD"),
+        (record_row("vllm/a.py", b"12"), "its RECORD describes vllm/a.py wrongly"),
+        ("vllm/a.py,,1\n", "its RECORD describes vllm/a.py wrongly"),
+        (GOOD + record_row("vllm/b.py", b"1"), "its RECORD describes vllm/b.py wrongly"),
         ("", "its RECORD has no hash of vllm/a.py"),
         (f"{RECORD},,\n", "its RECORD has no hash of vllm/a.py"),
         ("vllm/a.py\n", "its RECORD cannot be read: list index out of range"),
@@ -287,7 +287,7 @@ def test_a_record_that_lists_the_wheel_need_not_list_its_own_signatures() -> Non
     signed = [(f"{RECORD}.jws", b"x"), (f"{RECORD}.p7s", b"y")]
     assert checked_record(archive(("vllm/a.py", b"1"), (RECORD, rows), *signed), "x.whl") == rows
     two = archive(("vllm/a.py", b"1"), (RECORD, rows), ("six-1.dist-info/RECORD", b""))
-    with pytest.raises(TreeError, match=r"x\.whl: there is no RECORD in it"):
+    with pytest.raises(TreeError, match=r"x\.whl: it has no RECORD"):
         checked_record(two, "x.whl")
 
 
@@ -323,10 +323,13 @@ def test_what_is_pinned_holds_for_what_was_seen_before(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         remote.pin(file, cache, io.BytesIO(SMALL))
     assert caught.value.message == (
-        f"{WHEEL}: what the server sent of it in parts is not what it sends as the whole, "
-        "which has the hash that the index states"
+        f"{WHEEL}: the parts that the server sent differ from the whole file, "
+        "which has the hash from the index"
     )
-    assert caught.value.hint == "run it again: parts are held to the whole from now on"
+    assert (
+        caught.value.hint
+        == "run the command again: the parts will be checked against the whole file"
+    )
     whole = remote.seen_of(file, cache, None)
     assert whole is not None
     assert (whole.total, whole.whole, whole.etag) == (len(SMALL), True, "")
@@ -374,7 +377,7 @@ def test_a_kept_record_that_is_not_the_wheels_is_noticed(
     record = f"vllm-{own}.dist-info/RECORD"
     with pytest.raises(TreeError) as caught:
         tree.read(record)
-    message = f"{WHEEL}: {record} is not what the wheel's RECORD says"
+    message = f"{WHEEL}: {record} does not match the wheel's RECORD"
     hint = "the index or a proxy changed the wheel: try another index"
     assert (caught.value.message, caught.value.hint) == (message, hint)
     assert server.requests

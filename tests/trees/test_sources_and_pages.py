@@ -72,7 +72,7 @@ def test_what_names_no_file_of_the_project_is_passed_over(fields: dict[str, Any]
     [
         ({"files": {}}, "the JSON has no list of files"),
         ([], "the JSON has no list of files"),
-        ({"files": [], "meta": {"api-version": "2.1"}}, "its API version is 2.1, and 1 is the one known here"),
+        ({"files": [], "meta": {"api-version": "2.1"}}, "its API version is 2.1, but only version 1 is supported"),
         ({"files": [{}, {}, {}]}, "it has more than 2 links"),
     ],
 )  # fmt: skip
@@ -264,7 +264,7 @@ def test_a_page_is_kept_for_a_while_and_stands_in_where_nobody_answers(
     pages.pages[first] = TreeError("down", hint="h")
     late = sources_of(tmp_path, pages, notes, index_urls=(ONE,)).ask(fresh=False)
     assert (late.files, late.failures, len(pages.urls)) == (known.files, (), 2)
-    assert notes == ["down; using the page kept of it"]
+    assert notes == ["down; using the cached page"]
     monkeypatch.setattr(time, "time", lambda: now - 10)
     sources_of(tmp_path, pages, index_urls=(ONE,)).ask(fresh=False)
     assert len(pages.urls) == 3
@@ -289,7 +289,7 @@ def test_why_a_source_does_not_answer_is_told(tmp_path: Path) -> None:
         .ask(fresh=False)
         .failures
     )
-    why = "no copy of this page is kept, and we are offline"
+    why = "this page is not in the cache, and --offline forbids the network"
     assert offline == f"https://x.example/vllm/: {why}"
 
 
@@ -297,7 +297,7 @@ def test_why_a_source_does_not_answer_is_told(tmp_path: Path) -> None:
 def test_a_kept_page_that_is_broken_counts_for_nothing(tmp_path: Path, record: bytes) -> None:
     Cache(str(tmp_path / "cache")).record("pages", f"{ONE}/vllm/", data=record)
     (failure,) = sources_of(tmp_path, None, index_urls=(ONE,)).ask(fresh=False).failures
-    assert "no copy of this page is kept" in failure
+    assert "this page is not in the cache," in failure
 
 
 def test_folders_and_pages_on_this_machine_are_sources(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_each_setting_of_pip(given: dict[str, str], expected: dict[str, Any]) ->
         ({"PIP_NO_INDEX": "x"}, "PIP_NO_INDEX: no-index = 'x' is neither true nor false"),
         (
             {"PIP_FIND_LINKS": "https://me:pw@h:x/"},
-            "an index or find-links URL is none: Port could not be cast to integer value as 'x'",
+            "an index or find-links URL is invalid: Port could not be cast to integer value as 'x'",
         ),
     ],
 )  # fmt: skip

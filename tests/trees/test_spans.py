@@ -109,7 +109,7 @@ def test_the_end_may_come_from_somebody_who_has_it() -> None:
     assert file.bytes_at(70, 80) == DATA[70:80]
     with pytest.raises(Unreachable) as caught:
         file.bytes_at(10, 20)
-    message = "x.whl: the cache does not have this part of it"
+    message = "x.whl: this part of it is not in the cache"
     assert (caught.value.message, caught.value.hint) == (message, "run once without --offline")
 
 
@@ -125,15 +125,15 @@ def test_a_server_without_ranges_is_none(server: Server) -> None:
 @pytest.mark.parametrize(
     ("answer", "message", "hint"),
     [
-        (None, "the server did byte ranges, and does not any more", "try again"),
+        (None, "the server stopped supporting byte ranges", "try again"),
         (
             ByteSpan(b"0123456789", 99, "e"),
-            "it should have 100 bytes, and the server has 99",
-            "the file on the server is not the one the index describes: try again",
+            "it should have 100 bytes, but the server has 99",
+            "the file on the server differs from the index's description: try again",
         ),
         (
             ByteSpan(b"0123456789", 100, "other"),
-            "it was changed on the server while it was read",
+            "it was changed on the server during the download",
             "run it again",
         ),
     ],

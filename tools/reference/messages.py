@@ -139,7 +139,7 @@ def errors() -> str:
 
 @functools.cache
 def _calls() -> tuple[tuple[str, ast.AST, str, ast.Call], ...]:
-    """Return every call: its module, the function that it is in, what is called, and the call."""
+    """Return every call: its module, the function that it is in, what is called, but the call."""
     return tuple(
         (place, function, _last(node.func), node)
         for place, tree in sources()

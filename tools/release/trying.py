@@ -46,7 +46,7 @@ def tried(
         (["check", *mods, *target], "fix 1.0.0  applies: ", before),
         (["apply", *mods, *target], "fix 1.0.0  applies: ", after),
         (["verify", *target], "every file as it was left", after),
-        (["revert", *target], "fix is out", before),
+        (["revert", *target], "fix was reverted", before),
     ):
         command = [str(word) for word in (*program, *arguments)]
         environ = dict(_ENVIRONMENT)

@@ -105,5 +105,7 @@ def releases_in(access: Access, spec: str, *, plain: bool = False) -> tuple[str,
         specs = tuple(one for one in specs if not one.endswith(".whl"))
         specs = tuple(one for one in specs if is_final(one.removeprefix("pypi:"))) or specs
     if not specs:
-        raise UsageError(f"no release of vLLM is in {spec}", hint="such as --vllm '>=0.19,<0.22'")
+        raise UsageError(
+            f"{spec} contains no release of vLLM", hint="such as --vllm '>=0.19,<0.22'"
+        )
     return specs

@@ -84,7 +84,7 @@ def _revisions(
     older, newer = clone.commit(base), clone.commit(head)
     fork = clone.merge_base(older, newer) or older  # a shallow clone may not have it
     if fork == newer:
-        why = f"{head} has no commit that {base} has not; what is not committed does not count"
+        why = f"{head} has no commits beyond {base}; what is not committed does not count"
         raise UsageError(why, hint=f"--against {head}..{base}")
     if fork != older:
         access.note(

@@ -158,7 +158,9 @@ def _platforms(ref: str, access: Access) -> Sequence[str | None]:
     """Return the platforms to lock for where nobody has named one: all of an index."""
     platforms = platforms_of(ref)
     if len(platforms) > 1:
-        access.note(f"{ref}: locked for {' and '.join(platforms)} (--platform takes some of them)")
+        access.note(
+            f"{ref}: locked for {' and '.join(platforms)} (--platform selects some of them)"
+        )
     return platforms or (None,)
 
 
@@ -225,10 +227,9 @@ def build(
         for part, on_platform in zip(parts, opened, strict=True):
             if moved := pairing_lock.moved(part, on_platform.drafted.lock):
                 where = on_platform.base.reference
-                what = f"the lock {locked.path} no longer holds on {where}; nothing was built"
+                what = f"the lock {locked.path} no longer matches {where}; nothing was built"
                 if all(one.path.startswith(("base.", "image.")) for one in moved):
-                    same = f"with the same vLLM {part.vllm.version or ''}".rstrip()
-                    what = f"{where} was built anew, {same}: lock it again, then build"
+                    what = f"{where} was rebuilt with the same vLLM: lock again, then build"
                 raise Refused(
                     "\n  ".join((what, *map(str, moved))),
                     hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",

@@ -22,12 +22,12 @@ def export_mod(library: Library, name: str, output: str) -> tuple[list[str], lis
     notes = []
     for mod in mods:  # what a script of a mod sets ends with it: a recipe has to say it
         notes += [
-            f"{mod.name} needs {key}={shlex.quote(value)}: put it under the recipe's env"
+            f"{mod.name} needs {key}={shlex.quote(value)}: add it to `env` in the recipe"
             for key, value in mod.env
         ]
         if mod.serve_args:
             words = shlex.join(mod.serve_args)
-            notes.append(f"{mod.name} needs {words}: put it into the recipe's command")
+            notes.append(f"{mod.name} needs {words}: add it to the recipe's command")
     return sorted(files), notes
 
 
@@ -43,8 +43,7 @@ def export_recipe(library: Library, name: str) -> tuple[str, list[str]]:
     notes = [f"{mod} {text}" for mod, text in brought]
     known = pairing.recipe.mods if pairing.recipe else {}
     notes += [
-        f"a launcher runs the folder mods/{mod}, which is not written: "
-        f"`vllm-mods export {mod} --output mods/{mod}`, or have the image built with the mods"
+        f"launchers run the folder mods/{mod}, which does not exist yet: `vllm-mods export {mod} --output mods/{mod}` writes it, or build the mods into the image"
         for mod in dict.fromkeys((*pairing.mods, *pairing.templates))
         if mod not in known
     ]

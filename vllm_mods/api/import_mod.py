@@ -93,7 +93,7 @@ class _ModImport(NamedTuple):
         """Open the tree or image that the mod was written for, None where none is named."""
         terms = self.terms
         if terms.tree is None and terms.others:
-            raise UsageError("--with says what is beside --tree", hint="--tree pypi:VERSION")
+            raise UsageError("--with needs --tree, the vLLM beside it", hint="--tree pypi:VERSION")
         if terms.image is not None:
             return self.access.open(f"image:{terms.image}")
         if terms.tree is None:
@@ -109,7 +109,7 @@ class _ModImport(NamedTuple):
         if (exported := folder.exported_mod(source.files)) is not None:
             return self.taken(*exported)
         if terms.tree is not None and terms.image is not None:
-            raise UsageError("--tree and --image both name the vLLM to run it on", hint="give one")
+            raise UsageError("--tree and --image both name the vLLM to run on", hint="give one")
         tree = self.open_tree()
         if tree is None:
             return self.over_releases(source)
@@ -121,7 +121,7 @@ class _ModImport(NamedTuple):
         terms = self.terms
         if terms.name not in {None, mod.name} or any((terms.summary, terms.license, terms.vllm)):
             raise UsageError(
-                f"{self.path} is a mod of vllm-mods already, and is taken back as it was",
+                f"{self.path} is already a mod of vllm-mods; it is imported unchanged",
                 hint=f"vllm-mods import {self.path} --library DIR",
             )
         if (tree := self.open_tree()) is None:
@@ -131,7 +131,7 @@ class _ModImport(NamedTuple):
             why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
             raise Refused(
                 f"{mod.name} is {planned.verdict} on {tree.spec}; nothing was written{why}",
-                hint=f"without --tree it is taken as it is; then vllm-mods port {mod.name} --to {tree.spec}",
+                hint=f"without --tree it is imported unchanged; then vllm-mods port {mod.name} --to {tree.spec}",
             )
         return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 
@@ -153,7 +153,7 @@ class _ModImport(NamedTuple):
         spec = self.terms.vllm
         if spec is None:
             raise UsageError(
-                f"{self.path} has a {folder.SCRIPT}, and only a run tells what it does: on which vLLM?",
+                f"{self.path} has a {folder.SCRIPT}, which must be run to see what it does; no vLLM to run it on was named",
                 hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
             )
         index = self.access.releases
@@ -191,12 +191,12 @@ def recipe_text(data: bytes, path: str) -> str:
     """Return a recipe as text, as launchers read it. Raises ``UsageError`` for anything else."""
     if len(data) > limits.RECIPE:
         raise UsageError(
-            f"{path} is no recipe: it has more than {limits.RECIPE}", hint="a recipe is YAML"
+            f"{path} is not a recipe: it has more than {limits.RECIPE}", hint="a recipe is YAML"
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{path} is no recipe: byte {error.start} is not UTF-8", hint="a recipe is YAML"
+            f"{path} is not a recipe: byte {error.start} is not UTF-8", hint="a recipe is YAML"
         ) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")

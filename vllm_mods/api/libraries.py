@@ -116,7 +116,7 @@ def choose(
     paths = [name for name in names if name.startswith(_PLACES) or name.endswith(_PATCHES)]
     if paths and target is not None:
         raise UsageError(
-            f"{paths[0]} is in no library, and what goes into a vLLM has a name and a version",
+            f"{paths[0]} is not in a library; only a mod with a name and a version can be applied",
             hint=f"vllm-mods check {shlex.quote(paths[0])}  # then `vllm-mods new` makes a mod of a patch, --library DIR names a library",
         )
     names = [name for name in names if name not in paths]
@@ -131,7 +131,7 @@ def choose(
     if paired is not None:
         names = (*library.mods_of(paired), *names)
     elif not names and not in_target and not paths and not (names := library.defaults()):
-        raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
+        raise UsageError("no mod was named, and no mod is marked as default", hint="vllm-mods list")
     mods = [*library.select(names), *in_target]
     if paths:
         from vllm_mods.library import mod_path  # noqa: PLC0415  (where one is named)
@@ -195,6 +195,6 @@ def check_own_pairing(library: Library, name: str) -> None:
 def _check_own(library: Library, name: str, path: str, copying: str) -> None:
     if not library.is_writable(path):
         raise UsageError(
-            f"{name} came with vllm-mods, and {path} is a part of the installation: nothing was written",
+            f"{name} is bundled with vllm-mods, so {path} is not changed; nothing was written",
             hint=f"make a copy of your own:\n  {copying}",
         )

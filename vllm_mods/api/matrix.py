@@ -151,8 +151,8 @@ def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> 
         owner = twice[0].partition("/")[0]
         beside = [name for name in every if library.owner(library.load(name).directory) == owner]
         raise UsageError(
-            f"{', '.join(twice)}: mods of several libraries have one name, and a tree holds one of them",
-            hint=f"vllm-mods matrix {shlex.join(beside)}  # those of one library",
+            f"{', '.join(twice)}: several libraries have a mod of this name, and a tree can hold only one of them",
+            hint=f"vllm-mods matrix {shlex.join(beside)}  # the mods of one library",
         )
     return library.select(every)
 
@@ -166,7 +166,7 @@ def choose_own_mods(
         if mod not in mine:
             if mod.name in named or not mine:
                 check_own_mod(library, mod)
-            note(f"{mod.name} came with vllm-mods: its mod.lock stays as it is")
+            note(f"{mod.name} is bundled with vllm-mods: its mod.lock is not changed")
     return mine
 
 

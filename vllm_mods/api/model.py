@@ -11,7 +11,7 @@ from vllm_mods.checkpoints.device import device
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats.pairing import Pairing
 
-NO_DEVICE = "no GPU is here, and --device-memory SIZE names none"
+NO_DEVICE = "no GPU on this machine; name its memory with --device-memory SIZE"
 
 
 @refusing()
@@ -37,18 +37,18 @@ def look_at_model(
     gpu = device(memory)
     model = wanted.model
     if folder is None and not os.path.isdir(model) and not is_hub_id(model):
-        note(f"{model} is not here, so that nobody looked whether its mods are for it")
+        note(f"{model} is not on this machine: not checked whether the mods are meant for it")
         return None
     try:
         checkpoint = open_checkpoint(
             model, wanted.revision, folder=folder, environ=environ, here=here
         )
     except Unreachable as error:
-        note(f"nobody looked whether the mods are for {model}: {error.message}")
+        note(f"not checked whether the mods are meant for {model}: {error.message}")
         return None
     if not {"architectures", "model_type"} & checkpoint.config.keys():
         raise UsageError(
-            f"{folder or model}: its {CONFIG} names no architecture, so that it is no model",
+            f"{folder or model}: its {CONFIG} names no architecture",
             hint="name the folder that a model was downloaded to (`hf download`)",
         )
     fitting.demand(mods, checkpoint, wanted.name, folder or model)
@@ -56,12 +56,14 @@ def look_at_model(
     if not on_gpu:
         return checkpoint
     if need is None:
-        note(f"how much memory {model} takes with its command is not known: nobody looked for room")
+        note(
+            f"not checked whether a GPU has room for {model}: its need with this command is unknown"
+        )
     elif gpu is None:
-        note(f"nobody looked whether {model} has room: {NO_DEVICE}")
+        note(f"not checked whether a GPU has room for {model}: {NO_DEVICE}")
     elif why := need.shortfall(gpu):
         raise Refused(
-            f"pairing {wanted.name}: {model} does not fit: {why}",
-            hint=f"in its command: {need.remedy(gpu)}; or --device-memory SIZE, of the machine that serves it",
+            f"pairing {wanted.name}: no room for {model}: {why}",
+            hint=f"in its command: {need.remedy(gpu)}; or --device-memory SIZE, if another machine serves it",
         )
     return checkpoint

@@ -51,7 +51,7 @@ def new(
     """
     if tree is None or sum((diff is not None, edited is not None, bool(record))) != 1:
         raise UsageError(
-            "a mod is made on a tree, of one of a diff, an edited tree and a command",
+            "a mod is made from a tree and exactly one of: a diff, an edited tree, a command",
             hint="vllm-mods new --help",
         )
     opened = as_tree(tree)
@@ -78,11 +78,13 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
     for spec in reversed(specs):
         tree = access.open(spec)
         if from_diff.is_of(diff, diff_name, tree):
-            access.note(f"{diff_name} is of {spec}: the newest release with each hunk at its line")
+            access.note(
+                f"{diff_name} was made on {spec}: the newest release where each hunk matches at its line"
+            )
             return tree
     raise Refused(
         f"{diff_name}: none of the releases from {specs[0]} to {specs[-1]} has each hunk at its line and nowhere else",
-        hint="--tree TREE, the vLLM that it was made on: git:REPO@REV for one between two releases",
+        hint="--tree TREE names the vLLM that the diff was made on; git:REPO@REV for a commit between releases",
     )
 
 

@@ -88,7 +88,7 @@ def read_lock(library: Library, path: str, name: str) -> ReadLock:
     data = library.read(path)
     if data is None:
         raise UsageError(
-            f"pairing {name} has no lock: there is no file {path}",
+            f"pairing {name} has no lock: {path} does not exist",
             hint=f"vllm-mods lock {name} --output {os.path.relpath(path)}",
         )
     lock = pairing_lock.parse(data, path)
@@ -112,7 +112,7 @@ def parts_of(lock: PairingLock, ref: str, platform: str | None) -> tuple[Pairing
     parts = tuple(one for name, one in every.items() if platform is None or is_for(name, platform))
     if not parts:
         raise UsageError(
-            f"the lock of {lock.pairing} is of {', '.join(every)}, not of {platform}",
+            f"the lock of {lock.pairing} is for {', '.join(every)}, not for {platform}",
             hint=f"vllm-mods lock {lock.pairing} --platform {','.join((*every, platform or ''))}",
         )
     return parts
@@ -217,12 +217,12 @@ def build_all(
     every = " and ".join(parts)
     if len(opened) > 1 and place.kind not in outputs.SEVERAL:
         raise UsageError(
-            f"--output {place.kind} has room for one image, and the lock is of {every}",
-            hint=f"--platform {next(iter(parts))}, or --output registry:REF or oci:DIR for an index of all",
+            f"--output {place.kind} can hold one image, and the lock has images for {every}",
+            hint=f"--platform {next(iter(parts))}, or --output registry:REF or oci:DIR writes an index of all images",
         )
     if len(opened) < len(parts) and platform is None and place.kind in outputs.SEVERAL:
         raise UsageError(
-            f"the lock is of {every}, and {first.where} has one of them of {first.reference}",
+            f"the lock has images for {every}; {first.where} has only one of them for {first.reference}",
             hint=f"--base registry:{locked.lock.base.ref}, or --platform {platform_of(first.config)}",
         )
     images = []

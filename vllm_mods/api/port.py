@@ -86,7 +86,7 @@ def port(
             raise UsageError(f"{copy.name} has a variant `{name}` already", hint="--as ANOTHER")
         if vllm is None and target.version is None:
             raise UsageError(
-                f"{target.spec} does not say its version, so nothing says what the variant is for",
+                f"{target.spec} does not state its version, so the range of the variant is unknown",
                 hint="--vllm SPEC, such as --vllm '==0.23.0'",
             )
         source = source or variants.base_tree(copy, ported, target.version, access.releases)
@@ -123,12 +123,12 @@ def continue_port(
     for path, (before, _) in edited.items():
         if tree.read(path) != before:
             raise Refused(
-                f"{work.target}: {path} is not what it was when the port was begun; nothing was written",
+                f"{work.target}: {path} has changed since the port began; nothing was written",
                 hint=f"vllm-mods port {copy.name} --abort, then port again",
             )
     variant = next((one for one in copy.variants if one.id == work.variant), None)
     if variant is None:
-        raise UsageError(f"{copy.name} has no variant `{work.variant}` any more", hint="--abort")
+        raise UsageError(f"{copy.name} no longer has a variant `{work.variant}`", hint="--abort")
     job = Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
     cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
     new = porting.finish(job, cuts, work.homes)
@@ -147,7 +147,7 @@ def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
     planned = planner.plan_alone(job.mod, finished, job.variant)
     for hunk in planner.hunk_states(planned, finished):
         if hunk.state != "carried":
-            yield f"{hunk.label} is not in as it was written: it was changed by hand, or left out"
+            yield f"{hunk.label} was changed by hand or left out"
 
 
 def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfinished:
@@ -170,9 +170,9 @@ def _port(job: Job, access: Access) -> PortResult:
 def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
     """Raise ``UsageError`` for a variant that has no patches to port."""
     if variant.replace:
-        why = "replaces text, and `port` carries patches only"
+        why = "replaces text; `port` can only port patches"
     elif not variant.patches:
-        why = "has no patches: there is nothing to port, its files go into any vLLM"
+        why = "has no patches, so there is nothing to port: its files fit any vLLM"
     else:
         return
     raise UsageError(
@@ -193,7 +193,7 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
         return load_mod(place, library.roots)
     if os.path.lexists(place):
         raise Refused(
-            f"{place} is there already: nothing was written",
+            f"{place} already exists; nothing was written",
             hint="--output ANOTHER, or name that library: --library",
         )
     library_writing.folder(place, library.files(mod))
@@ -224,5 +224,5 @@ def _needless(job: Job, new: NewVariant) -> tuple[str, ...]:
     before = planner.plan_alone(job.mod, job.target)
     if before.variant is None or before.changes != new.planned.changes:
         return ()
-    text = f"variant `{before.variant.id}` goes in there too ({before.verdict}), and gives the same bytes"
+    text = f"variant `{before.variant.id}` also applies there ({before.verdict}) and gives the same bytes"
     return (f"{text}: the new one is not needed",)

@@ -102,10 +102,10 @@ def _model_folder(
     """
     folder = os.path.realpath(chosen or wanted.model)
     if elsewhere and not os.path.lexists(chosen or wanted.model):
-        note(f"{folder} is not here: nobody looked whether it is a model")
+        note(f"{folder} is not on this machine: not checked whether it is a model")
         return folder, False
     if chosen is None:
-        note(f"{wanted.name} reads {folder} of this machine, as {wanted.model}")
+        note(f"{wanted.name} reads {folder} on this machine as {wanted.model}")
     return folder, True
 
 
@@ -145,7 +145,7 @@ def check_single(pairing: str, planned: Service) -> None:
     """Raise ``UsageError`` for what runs on several nodes."""
     if planned.cluster:
         raise UsageError(
-            f"{pairing} is for a cluster: each of its nodes starts a container of its own",
+            f"{pairing} is for a cluster: each node starts its own container",
             hint=f"vllm-mods export {pairing} --format compose",
         )
 
@@ -175,12 +175,13 @@ def _find_program(served: ServedPairing, program: str | None) -> str:
             continue
         if labels.get(LOCK_LABEL) != served.lock:
             raise Refused(
-                f"{name} has {image}, and it is not of this lock ({labels.get(LOCK_LABEL) or 'of none'}); "
-                "nothing was started",
+                f"{name} has {image}, which was built from another lock ({labels.get(LOCK_LABEL) or 'no lock'}); nothing was started",
                 hint=build,
             )
         return name
-    raise UsageError(f"{' and '.join(engine.installed(program))}: no image {image}", hint=build)
+    raise UsageError(
+        f"{' and '.join(engine.installed(program))}: image {image} not found", hint=build
+    )
 
 
 def of_container(
@@ -203,9 +204,9 @@ def of_log(
     """Tell whether the code of mods and pairings ran, by a server's log. Raises ``UsageError`` where none is named."""
     if not names:
         raise UsageError(
-            f"{log_name}: which mods? the image has none of ours in it", hint="vllm-mods list"
+            f"{log_name}: the image has no mods, and none was named", hint="vllm-mods list"
         )
     if len(log) > limits.LOG:
-        access.note(f"{log_name}: only the first {limits.LOG} were looked at")
+        access.note(f"{log_name}: only the first {limits.LOG} were searched")
     each = (library.pairing(name) if library.has_pairing(name) else name for name in names)
     return looking.of_mods(library.mods(*each), log[: limits.LOG])

@@ -108,7 +108,7 @@ def serve_check(
     >>> vm.serve_check(command="vllm serve m 'unended", target="site-packages")
     Traceback (most recent call last):
     ...
-    vllm_mods.base.errors.UsageError: --command is not one that bash reads: ...
+    vllm_mods.base.errors.UsageError: bash cannot read --command: ...
     """
     access = access or Access()
     if command is not None and pairing is None:
@@ -117,9 +117,9 @@ def serve_check(
         library = library or Library()
         asked = of_pairing(library, library.pairing(pairing))
     else:
-        raise UsageError("name a pairing or give --command, one of them", hint=_CALL)
+        raise UsageError("give either a pairing or --command", hint=_CALL)
     if vllm is not None and target is not None:
-        raise UsageError("--vllm and --target both say which vLLM is meant", hint="give one")
+        raise UsageError("--vllm and --target both name the vLLM", hint="give one")
     if vllm is not None:
         cells = []
         for spec in releases_in(access, vllm):
@@ -143,7 +143,7 @@ def _default_target(asked: ServeArguments, access: Access) -> str:
     """Return the newest release that the pairing is for."""
     if asked.vllm is None:
         what = f"pairing `{asked.name}` does not say its vLLM" if asked.name else "no tree is named"
-        raise UsageError(f"{what}: which one is it to be held against?", hint="--target TREE")
+        raise UsageError(f"{what}: no vLLM to check against was named", hint="--target TREE")
     if re.fullmatch(r"\d[\w.+]*", asked.vllm):
         return f"pypi:{asked.vllm}"
     return releases_in(access, asked.vllm, plain=True)[-1]
@@ -190,7 +190,7 @@ def of_script(text: str, what: str, hint: str) -> ServeArguments:
     try:
         script = command_line.read(text)
     except command_line.ShellError as error:
-        raise UsageError(f"{what} is not one that bash reads: {error}", hint=hint) from error
+        raise UsageError(f"bash cannot read {what}: {error}", hint=hint) from error
     if not script.commands:
         raise UsageError(f"{what} is empty", hint=hint)
     first = pairings.served_by(script)
@@ -222,7 +222,7 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
         faults.note(
             FindingCode.MOD_UNREAD,
             name,
-            f"was not looked at: {why}: what it adds is not known here",
+            f"was not checked: {why}; what the mod adds is unknown",
         )
         for name, why in asked.missing
     ]
@@ -259,7 +259,7 @@ def demand(
         if asked.library is None:
             of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.argv)))}"
         raise Refused(
-            f"vLLM {tree.version} would not take the command of pairing {asked.name}{lines}",
+            f"vLLM {tree.version} would reject the command of pairing {asked.name}{lines}",
             hint=f"vllm-mods serve-check {of} --target {tree.spec}",
         )
 
@@ -312,8 +312,10 @@ def _own_terms(model: str, chat_template: str) -> ParserTerms | None:
     shown: dict[str, str] = {}
     if form is not None:
         reads["--tool-call-parser"] = form.readers
-        who = f"{place} has it write" if template else f"models called like {model} write"
-        shown["--tool-call-parser"] = f"{who} calls as {form.name}"
+        who = (
+            f"{place} tells the model to write" if template else f"models named like {model} write"
+        )
+        shown["--tool-call-parser"] = f"{who} calls in the form {form.name}"
     if not chat_template and (thinks := call_forms.reasoning_parser_of(model)):
         reads["--reasoning-parser"] = (thinks,)
         shown["--reasoning-parser"] = f"with thinking off {model} writes no </think>"

@@ -73,7 +73,7 @@ def sync(
     place = target or _place(project, wanted) or (default_target and default_target())
     if place is None:
         raise UsageError(
-            f"{project.where} has no path for the target `{wanted.name}`", hint='path = "DIR"'
+            f"{project.where} names no path for the target `{wanted.name}`", hint='path = "DIR"'
         )
     terms = Terms(
         workspace,
@@ -96,7 +96,7 @@ def _choose_target(project: ProjectFile, name: str | None) -> SyncTarget:
             f"{project.where} has no target named `{name or DEFAULT}`: {known}",
             hint=f"vllm-mods sync {next(iter(targets))}"
             if targets
-            else 'write what is to be in: [targets.default], mods = ["LIBRARY/MOD"]',
+            else 'name the mods: [targets.default], mods = ["LIBRARY/MOD"]',
         )
     return target
 
@@ -109,6 +109,6 @@ def _place(project: ProjectFile, wanted: SyncTarget) -> str | None:
     trees = list(search.in_prefix(place))
     if len(trees) > 1:
         raise UsageError(
-            f"{place} has several vLLMs: {', '.join(trees)}", hint="name one as `path`"
+            f"{place} has several vLLMs: {', '.join(trees)}", hint="name one of them as `path`"
         )
     return trees[0] if trees else place

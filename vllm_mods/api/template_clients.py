@@ -56,10 +56,10 @@ def template_clients(
     answers = {}
     for spec in specs:
         if vllm is not None:
-            note(f"asks {spec}")
+            note(f"asking {spec}")
         with access.open(spec) as tree:
             if tree.version is None:
-                raise TreeError(f"{tree.spec}: which vLLM it is it does not say")
+                raise TreeError(f"{tree.spec}: the tree does not state its vLLM version")
             release = open_release(tree)
             answers[tree.version] = [
                 *client_check.ask(templates, client_requests.clients(), tree),
@@ -102,7 +102,7 @@ def _title(answer: ClientAnswer) -> str:
 
 
 def _from(since: str | None) -> str:
-    return f"works from vLLM {since} on" if since else "works on no release that was asked"
+    return f"works from vLLM {since} on" if since else "works on none of these releases"
 
 
 def _beside(template: str) -> str:
@@ -118,7 +118,7 @@ def _write(
         if library.is_writable(_beside(template.path)):
             by_place.setdefault(_beside(template.path), []).append(template)
     if not by_place:
-        raise UsageError("these templates came with vllm-mods", hint="--library DIR is your own")
+        raise UsageError("these templates are bundled", hint="--library DIR names your own")
     for place, beside in by_place.items():
         texts = _texts(beside)
         before = read_table(library, beside[0].path)

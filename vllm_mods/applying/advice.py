@@ -44,18 +44,21 @@ def next_command(
 def left_out(plan: Plan, *, allowed: bool) -> list[str]:
     """Say which files of mods that would go in are not written. Raises ``Refused`` unless that is ``allowed``."""
     lines = [
-        f"{one.mod.name}: {file.path} is outside of Python's packages, and only an image gets it"
+        f"{one.mod.name}: {file.path} is outside Python's packages; only an image can hold it"
         for one in plan.mods
         if one.verdict.writes
         for file in one.mod.files
     ]
     if not lines or allowed:
-        return [f"{line}: it is not written" for line in lines]
+        return [f"{line}; not written" for line in lines]
     raise Refused(
         "\n  ".join(
-            [f"nothing was changed in {plan.spec}: not all of it can be put there", *lines]
+            [
+                f"nothing was changed in {plan.spec}: the mods have files that only an image can hold",
+                *lines,
+            ]
         ),
-        hint="vllm-mods build PAIRING puts them into an image; --without-files leaves them out here",
+        hint="`vllm-mods build PAIRING` puts them into an image; --without-files applies the mods without these files",
     )
 
 

@@ -214,7 +214,7 @@ def plan_removal(
     bad = [one for one in plan.mods if not one.verdict.ok]
     if bad:
         lines = [
-            f"nothing was changed in {tree.spec}: without {', '.join(gone)} others would not go in",
+            f"nothing was changed in {tree.spec}: other mods need {', '.join(gone)}",
             *reasons(plan),
         ]
         names = " ".join([*gone, *(one.mod.name for one in bad)])

@@ -27,9 +27,8 @@ def check(tree: FolderTree, current: Receipt) -> None:
     if doubtful:
         places = [path if path.startswith("/") else f"{tree.root}/{path}" for path in doubtful]
         raise Refused(
-            f"the receipt of {tree.spec} says that mods made {', '.join(doubtful)}, and no mod that is kept "
-            f"in {receipt.MODS} does: one or the other was edited or lost; nothing was changed",
-            hint=f"ls -l {' '.join(places)}  # if you know them for a mod's: remove them, then revert again",
+            f"the receipt of {tree.spec} says that mods created {', '.join(doubtful)}, but no mod in {receipt.MODS} does: the receipt or a stored mod was edited or lost; nothing was changed",
+            hint=f"ls -l {' '.join(places)}  # if a mod created them, remove them and revert again",
         )
 
 
@@ -38,8 +37,7 @@ def check_outside(current: Receipt, target: str) -> None:
     for file in current.files:
         if file.path.startswith("/") and (file.before is not None or file.kind != receipt.FILE):
             raise Refused(
-                f"the receipt of {target} says that a mod replaced {file.path}, outside of the tree, which "
-                "vllm-mods does not do: it was written by somebody else; nothing was changed",
+                f"the receipt of {target} says that a mod replaced {file.path}, which is outside the tree. vllm-mods never does that, so something else wrote this receipt; nothing was changed",
                 hint=f"less {target}/{receipt.RECEIPT}  # where does this tree come from?",
             )
 

@@ -107,7 +107,7 @@ def check_base(mods: Sequence[Mod], base: Tree) -> None:
     for mod in mods:
         if not lock_entries.places_in(mod, base):
             raise UsageError(
-                f"{mod.name} was not made for {base.spec}: there not every hunk stands at its stated line",
+                f"{mod.name} was not made for {base.spec}: not every hunk matches there at its stated line",
                 hint="--base TREE with the vLLM that the patch was made from",
             )
 
@@ -117,13 +117,11 @@ def check_mods(mods: Sequence[Mod]) -> None:
     named: dict[str, Mod] = {}
     for mod in mods:
         if not isinstance(mod, Mod):
-            raise UsageError(
-                f"a mod is wanted, and this is none: {mod!r}", hint='Library().mods("NAME")'
-            )
+            raise UsageError(f"this is not a mod: {mod!r}", hint='Library().mods("NAME")')
         if named.setdefault(mod.name, mod).digest != mod.digest:
             raise UsageError(
-                f"two of these mods are called {mod.name}, and a tree holds one of them",
-                hint="give one of them another name",
+                f"two of these mods are named {mod.name}, and a tree can hold only one of them",
+                hint="rename one of them",
             )
 
 
@@ -154,7 +152,7 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
     named = {one.mod.name: one for one in on_tree.mods} | named
     for name in ground.undone.mods(ground.receipt):
         if name in named:
-            message = f"{name} was in, and another installation of vLLM has undone that"
+            message = f"{name} was applied, but vLLM was installed again since, which undid it"
             finding = Finding(FindingCode.UNDONE, message, level=Level.NOTE)
             named[name] = named[name]._replace(findings=(*named[name].findings, finding))
     changes = tuple(
@@ -176,11 +174,11 @@ def notes(ground: Ground, plan: Plan, done: Transition) -> tuple[str, ...]:
     named = {one.mod.name for one in plan.mods}
     stay = {mod.name for mod in ground.stay}
     gone = [one.name for one in ground.receipt.mods if one.name not in stay]
-    what = f"{', '.join(gone)} had been undone by another installation of vLLM"
-    lines = [f"{what}; what was kept of that is in {done.aside} now, and may be removed"]
+    what = f"{', '.join(gone)} had been undone when vLLM was installed again"
+    lines = [f"{what}; the old originals are now in {done.aside} and can be removed"]
     if out := [name for name in gone if name not in named]:
         lines.append(
-            f"{', '.join(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {plan.spec}"
+            f"{', '.join(out)} was removed with it: vllm-mods apply {' '.join(out)} --target {plan.spec}"
         )
     return tuple(lines)
 
@@ -208,8 +206,8 @@ def kept_mod(tree: Tree, name: str) -> Mod:
     raw = tree.read(path)
     if raw is None:
         raise Refused(
-            f"{tree.spec}: {path} is gone, and {name}, which stays, has to be planned anew; nothing was changed",
-            hint=f"vllm-mods revert --target {tree.spec}  # takes all mods out",
+            f"{tree.spec}: {path} is gone, and {name}, which stays applied, needs it; nothing was changed",
+            hint=f"vllm-mods revert --target {tree.spec}  # removes all mods",
         )
     return packed_mod.unpack(raw, f"{tree.spec}: {path}", name)
 
@@ -224,7 +222,7 @@ def variants_in(tree: Tree, current: Receipt | None) -> Iterator[Variant]:
 
 def _between(mod_plan: ModPlan, ground: Ground) -> ModPlan:
     """Return the plan of a mod that was undone, beside files that were edited: one or the other has to be given up."""
-    message = f"{mod_plan.mod.name} was undone by another installation of vLLM, and since the mods went in somebody changed "
+    message = f"{mod_plan.mod.name} was undone when vLLM was installed again, and these files were edited after the mods were applied: "
     edited = ground.undone.edited
     finding = Finding(FindingCode.CHANGED_SINCE, message + ", ".join(edited), path=edited[0])
     refused = mod_plan._replace(verdict=Verdict.PARTIAL, findings=(finding,))

@@ -24,8 +24,8 @@ def open_tree(
     kind = spec.split(":", 1)[0]
     if kind in {"pypi", "wheel", "sdist", "git", "image"} and not os.path.exists(spec):
         raise UsageError(
-            f"{spec} can be checked but not changed: --target takes a folder here",
-            hint="a folder that holds vllm/, such as site-packages",
+            f"{spec} can be checked but not changed: this command needs a folder as --target",
+            hint="a folder that contains vllm/, such as site-packages",
         )
     root = find_site_root(spec)
     if recovering is not None:
@@ -36,7 +36,7 @@ def open_tree(
         claims.check_outside(state.receipt, spec)
         if place is not None and place != state.receipt.workspace:
             raise UsageError(
-                f"the chat templates of this tree are in {state.receipt.workspace}, not in {workspace}",
+                f"this tree's chat templates are in {state.receipt.workspace}, not in {workspace}",
                 hint=f"--workspace {state.receipt.workspace}, or `vllm-mods revert --target {spec}` first",
             )
         place = state.receipt.workspace
@@ -47,7 +47,7 @@ def check_finished(tree: FolderTree, state: State, what: str) -> None:
     """Raise ``Refused`` for a tree in which an earlier run was interrupted: ``what`` undoes that first."""
     if state.unfinished is not None:
         raise Refused(
-            f"{tree.spec}: an earlier run was interrupted here; {what} would undo that first",
+            f"{tree.spec}: an earlier run was interrupted here; {what} would first undo it",
             hint=f"vllm-mods status --target {tree.spec}",
         )
 
@@ -58,7 +58,7 @@ def in_tree(names: Sequence[str], state: State, tree: FolderTree) -> tuple[str, 
     for name in names:
         if name.rpartition("/")[2] not in known:
             raise UsageError(
-                f"{name} was not put into {tree.spec} by this tool, so nothing says what was there before",
+                f"{name} was not put into {tree.spec} by vllm-mods, so the original files are unknown",
                 hint=f"vllm-mods status --target {tree.spec}",
             )
     return tuple(name.rpartition("/")[2] for name in names)

@@ -21,8 +21,8 @@ EXIT_INTERRUPTED = 130
 EXIT_MEANINGS = {
     EXIT_OK: "done",
     EXIT_NO: "the answer is no",
-    EXIT_USAGE: "usage or a bad manifest",
-    EXIT_REFUSED: "refused or rolled back, the tree is as it was",
+    EXIT_USAGE: "wrong usage or a bad manifest",
+    EXIT_REFUSED: "refused or rolled back, the tree is unchanged",
     EXIT_NOT_RESTORED: "the tree was changed and could not be restored",
     EXIT_BUG: "a bug",
     EXIT_INTERRUPTED: "interrupted",
@@ -33,6 +33,11 @@ def listed(problems: Sequence[str]) -> str:
     """Return how many problems there are, and each on a line of its own."""
     noun = "problem" if len(problems) == 1 else "problems"
     return "\n  ".join((f"{len(problems)} {noun}", *problems))
+
+
+def no_network(host: str | None, why: str) -> str:
+    """Say that a host cannot be reached, in the one sentence that every command has for it."""
+    return f"no network connection to {host}: {why}"
 
 
 class VllmModsError(Exception):
@@ -124,7 +129,7 @@ class TreeError(VllmModsError):
 
 
 class Unreachable(TreeError):
-    """A tree cannot be had now: no connection, and the cache does not have it. Another time it may.
+    """A tree cannot be read now: the network is not available, and the cache does not have the tree.
 
     >>> vm.open_tree("pypi:0.1.0", offline=True, cache_dir="empty")
     Traceback (most recent call last):
@@ -143,7 +148,7 @@ class NotRendered(VllmModsError):
 
 
 class Refused(VllmModsError):
-    """Nothing was changed, or everything was put back: the tree is as it was.
+    """Nothing was changed, or everything was restored: the tree is unchanged.
 
     ``plan`` says why, where a plan does: its verdicts, and the findings of each.
 
@@ -163,7 +168,7 @@ class Refused(VllmModsError):
 
 
 class NotRestored(VllmModsError):
-    """The tree was changed and could not be put back as it was. The next ``apply`` or ``revert`` tries again."""
+    """The tree was changed and could not be restored. The next ``apply`` or ``revert`` tries again."""
 
     code = "not-restored"
     exit_code = EXIT_NOT_RESTORED

@@ -22,14 +22,14 @@ def check_hop(first: str, then: str, plain: Callable[[str], bool] = lambda _: Fa
     ):
         return
     if after == "http":
-        why = "anybody on the way could change what comes"
+        why = "anybody on the network could change the data"
         if before == "http":
-            why = "that is another machine, asked without TLS"
+            why = "the connection to that machine does not use TLS"
     else:
-        why = "a server may name no file of this machine" if after == "file" else "that is no URL"
+        why = "a server may not name a local file" if after == "file" else "this is not a URL"
     raise TreeError(
         f"{redact(first)} leads to {redact(then)}: refused, for {why}",
-        hint="name an index or registry whose links and redirects are https",
+        hint="use an index or registry whose links and redirects use https",
     )
 
 

@@ -45,8 +45,8 @@ def bounded(file: Sizable, most: Limit, what: str) -> bytes:
     data = file.read(most + 1)
     if len(data) > most:
         raise TreeError(
-            f"{what} has more than {most}, and that is the most that is read of {most.what}",
-            hint=f"ls -la {what}  # it is not what it should be",
+            f"{what} has more than {most}, the limit for {most.what}",
+            hint=f"ls -la {what}  # is this the right file?",
         )
     return data
 
@@ -60,9 +60,9 @@ DOWNLOAD = Limit(16 << 30, "bytes", "a file that is fetched whole")
 ANSWER = Limit(16 << 20, "bytes", "a manifest, a configuration or a token from a registry")
 REQUESTS = Limit(10_000, "pull requests", "a repository that `keep` looks through")
 REFUSAL = Limit(1 << 20, "bytes", "an answer that only refuses or redirects")
-ANSWER_SECONDS = Limit(300, "seconds", "all of an answer that is no file, each try included")
-SPAN_SECONDS = Limit(900, "seconds", "one part of a remote file, each try included")
-DOWNLOAD_SECONDS = Limit(6 * 3600, "seconds", "a whole file or a layer, each try included")
+ANSWER_SECONDS = Limit(300, "seconds", "an answer that is not a file, all tries together")
+SPAN_SECONDS = Limit(900, "seconds", "one part of a remote file, all tries together")
+DOWNLOAD_SECONDS = Limit(6 * 3600, "seconds", "a whole file or a layer, all tries together")
 SILENT_SECONDS = Limit(60, "seconds", "a registry that says nothing at all")
 PAUSE_SECONDS = Limit(10, "seconds", "a pause before the next try, whatever the server asks for")
 REDIRECTS = Limit(10, "redirects", "the way to one answer")
@@ -80,10 +80,10 @@ SDIST = Limit(1 << 30, "bytes", "an sdist, unpacked")  # vLLM's takes 60 MiB
 WHEEL = Limit(4 << 30, "bytes", "all that a mod's wheel unpacks to")
 MOD_BYTES = Limit(512 << 20, "bytes", "all of a mod, and any one file of it")
 MOD_FILES = Limit(5_000, "files", "a mod's folder or zip that is imported")
-RECORDED_BYTES = Limit(1 << 30, "bytes", "what a recorded command writes, in memory")
-RECORDED_FILES = Limit(200_000, "files", "what a recorded command makes")
+RECORDED_BYTES = Limit(1 << 30, "bytes", "the files of a recorded command, in memory")
+RECORDED_FILES = Limit(200_000, "files", "the files of a recorded command")
 RECORDED_MEMORY = Limit(8 << 30, "bytes", "memory for all processes of a recorded command")
-RECORDED_OUTPUT = Limit(64 << 20, "bytes", "what a recorded command prints")
+RECORDED_OUTPUT = Limit(64 << 20, "bytes", "the output of a recorded command")
 RECORDED_PROCESSES = Limit(1_000, "processes", "a recorded command at a time")
 LIBRARY = Limit(512 << 20, "bytes", "a library of others")
 LIBRARY_FILES = Limit(20_000, "files", "a library of others")
@@ -101,7 +101,7 @@ TAR_HEADER = Limit(
 # Images.
 LAYER = Limit(256 << 30, "bytes", "a layer, unpacked, never all in memory")
 LAYER_FILES = Limit(5_000_000, "files", "a layer")
-LAYER_HEADER = Limit(32 << 20, "bytes", "what a layer's tar has read in one piece")
+LAYER_HEADER = Limit(32 << 20, "bytes", "one read of a layer's tar")
 DOCUMENT = Limit(16 << 20, "bytes", "a manifest or configuration of an image")
 INDEXES = Limit(4, "indexes", "one in the other, of an image")
 LINKS_FOLLOWED = Limit(40, "links", "the way to one file of an image")
@@ -125,14 +125,16 @@ RECIPE = Limit(256 << 10, "bytes", "a recipe")
 PYTHON_NESTING = Limit(100, "levels", "Python that LibCST reads")
 PYTHON_OPERANDS = Limit(400, "operands", "one `and` of Python that LibCST reads")
 TRIAL_SECONDS = Limit(30, "seconds", "Python that only another process can try to parse")
-STDERR = Limit(256 << 10, "bytes", "what a program that failed says, and notes of a recorded one")
+STDERR = Limit(
+    256 << 10, "bytes", "the output of a program that failed, or notes of a recorded one"
+)
 SERVE_COMMAND = Limit(128 << 10, "letters", "a serve command")
 TEMPLATE = Limit(1 << 20, "bytes", "a chat template")
-PROMPT = Limit(16 << 20, "letters", "all prompts that a chat template is asked for at a time")
+PROMPT = Limit(16 << 20, "letters", "all prompts of a chat template at a time")
 TEMPLATE_SECONDS = Limit(20, "seconds", "computing all prompts of a chat template")
 TEMPLATE_MEMORY = Limit(1 << 30, "bytes", "memory for a chat template, or for a release's parsers")
 PARSER_SECONDS = Limit(120, "seconds", "computing of a release's parsers, of one process of them")
-PARSER_OUTPUT = Limit(64 << 20, "bytes", "what a release's parsers say")
+PARSER_OUTPUT = Limit(64 << 20, "bytes", "the answers of a release's parsers")
 
 # Checkpoints.
 CHECKPOINT_CONFIG = Limit(4 << 20, "bytes", "the config.json of a model")

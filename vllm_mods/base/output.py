@@ -20,7 +20,7 @@ def write_whole(path: str, data: bytes) -> None:
 def staged(path: str, data: bytes) -> Iterator[None]:
     """Write a file that gets its name, in one step, when the block is done, and is gone if that fails.
 
-    A link stays a link. What is no regular file, as /dev/null or a pipe, is written to: to replace it
+    A link stays a link. What is not a regular file, as /dev/null or a pipe, is written to: to replace it
     would take it from everybody. Raises ``OSError``, before the block for what can be known by then.
     """
     path = os.path.realpath(path)
@@ -56,7 +56,7 @@ def _opened(staged: str) -> int:
         info = os.fstat(descriptor)
         is_own = stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid() and info.st_nlink == 1
         if not is_own or not os.path.samestat(info, os.lstat(staged)):
-            raise FileExistsError(errno.EEXIST, f"{staged} is somebody else's")  # noqa: TRY301
+            raise FileExistsError(errno.EEXIST, f"{staged} belongs to another user")  # noqa: TRY301
         os.ftruncate(descriptor, 0)
     except BaseException:
         os.close(descriptor)
@@ -68,7 +68,7 @@ def _lock(descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise BlockingIOError(errno.EBUSY, "another process writes it") from error
+        raise BlockingIOError(errno.EBUSY, "another process is writing it") from error
     except OSError as error:
         if error.errno not in {errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}:
             raise

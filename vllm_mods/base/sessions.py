@@ -140,7 +140,7 @@ def _bound(manager: urllib3.PoolManager) -> None:
     manager.pool_classes_by_scheme = pools
 
 
-_OVER = "the time for one answer is over"
+_OVER = "the server took too long to answer"
 
 
 class _Ending(http.client.HTTPResponse):

@@ -14,7 +14,7 @@ def why_not(data: bytes, signature: str, signers: str, namespace: str) -> str:
         verified, why = _run(["verify", "-n", namespace, "-I", name, *files], data)
         if verified is not None:
             return ""
-    return why or "nobody in it"
+    return why or "no signer"
 
 
 def _run(arguments: list[str], data: bytes) -> tuple[bytes | None, str]:
@@ -27,7 +27,7 @@ def _run(arguments: list[str], data: bytes) -> tuple[bytes | None, str]:
         )
     except FileNotFoundError as error:
         raise UsageError(
-            "ssh-keygen is not there, and signatures are verified by it",
+            "ssh-keygen, which verifies signatures, is not installed",
             hint="apt-get install openssh-client",
         ) from error
     why = (done.stderr.strip() or done.stdout.strip()).decode("utf-8", "replace")

@@ -82,7 +82,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, _ in pairs:
         folded = key.casefold()
         if folded in seen:
-            raise ValueError(f"{folded!r} is there twice")
+            raise ValueError(f"{folded!r} appears twice")
         seen.add(folded)
     return dict(pairs)
 
@@ -90,7 +90,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check(value: object) -> None:
     for level in _levels(value):
         if not all(is_whole(one) for one in level if isinstance(one, str)):
-            raise ValueError("there is half of a character in it")
+            raise ValueError("it has half of a surrogate pair")
 
 
 def _levels(value: object) -> Iterator[list[object]]:

@@ -149,7 +149,7 @@ def _image_files(
             mod, other = placed.setdefault(path, (planned.mod.name, file))
             if (other.data, other.mode) != (file.data, file.mode):
                 raise Refused(
-                    f"`{mod}` and `{planned.mod.name}` bring different files for {file.path}; nothing was built",
+                    f"`{mod}` and `{planned.mod.name}` have different files for {file.path}; nothing was built",
                     hint="take one of the two out of the pairing",
                 )
     return tuple(
@@ -161,7 +161,7 @@ def _image_files(
 def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> None:
     why = image_paths.objection(f"/{path}")
     if why is None and path.startswith(f"{site_root}/"):
-        why = "is among Python's own: patches, an overlay and `outside` are for its packages"
+        why = "is one of Python's own files: use patches, an overlay or `outside` for packages"
     entry = base.entry(path)
     if why is None and entry is not None and entry.kind != FILE:
         why = f"is a {'folder' if entry.kind == DIR else entry.kind} in this image"
@@ -174,9 +174,8 @@ def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> 
         digest = sha256(base.read(place)) if base.entry(place) is not None else None
         if digest not in {None, sha256(file.data), *file.replaces}:
             raise Refused(
-                f"{mod}: {file.path} would take the place of the image's /{place}, and mod.toml does not say so; "
-                "nothing was built",
-                hint=f"if it is meant: replaces = {value([digest])}",
+                f"{mod}: {file.path} would replace /{place} in the image, and mod.toml does not say so; nothing was built",
+                hint=f"if that is intended: replaces = {value([digest])}",
             )
 
 

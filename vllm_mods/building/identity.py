@@ -30,7 +30,7 @@ _CONFIGS = (oci.CONFIG, "application/vnd.docker.container.image.v1+json")
 _LAYERS = (*oci.OCI_NAMES.values(), *oci.OCI_NAMES)
 _BLOB = ("digest", "size")
 _SHOWN = 8
-_UNSEEN = "the same values in other bytes, or what an engine does not tell, such as the history"
+_UNSEEN = "the same values as different bytes, or values that an engine does not show, such as the history"
 
 
 def differences(
@@ -64,26 +64,26 @@ def _entry(base: Base, listed: LockedEntry, data: bytes) -> Iterator[str]:
     folder, name = posixpath.split(listed.path)
     if name.startswith(WHITEOUT):
         if base.entry(posixpath.join(folder, name.removeprefix(WHITEOUT))) is not None:
-            yield f"{name.removeprefix(WHITEOUT)} is there, and the lock hides it"
+            yield f"{name.removeprefix(WHITEOUT)} exists, and the lock removes it"
         return
     actual = base.entry(listed.path)
     if actual is None:
-        yield "is not there, and the lock has it"
+        yield "does not exist, and the lock has it"
         return
     kind = DIR if listed.kind == pairing_lock.FOLDER else FILE
     if actual.kind != kind:
         what = f"a link to {actual.target}" if actual.target else f"a {actual.kind}"
-        yield f"is {what}, and the lock has a {listed.kind} there"
+        yield f"is {what}, and the lock has a {listed.kind}"
         return
     if (actual.uid, actual.gid) != (listed.uid, listed.gid):
-        yield f"belongs to {actual.uid}:{actual.gid}, and the lock says {listed.uid}:{listed.gid}"
+        yield f"is owned by {actual.uid}:{actual.gid}, and the lock says {listed.uid}:{listed.gid}"
     if actual.mode != listed.mode:
         yield f"has mode {actual.mode:04o}, and the lock says {listed.mode:04o}"
     wanted = sha256(data) if listed.kind == pairing_lock.LOCK else listed.sha256
     if wanted is not None and sha256(base.read(listed.path)) != wanted:
-        yield "has another content than the lock says"
+        yield "has different contents than the lock says"
     elif kind == FILE and actual.mtime != listed.mtime:
-        yield f"is of {oci.timestamp(actual.mtime)}, and the lock says {oci.timestamp(listed.mtime)}"
+        yield f"is dated {oci.timestamp(actual.mtime)}, and the lock says {oci.timestamp(listed.mtime)}"
 
 
 def _content(base: Base, listed: LockedEntry, data: bytes) -> bytes | None:
@@ -105,7 +105,7 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
     wanted = (*below, ours or actual[min(len(below), len(actual) - 1)])
     if sorted(actual) == sorted(wanted) and actual != wanted:
         yield differs(
-            f"its layers are in another order: {_listed(actual)}, and the lock has {_listed(wanted)}"
+            f"its layers are in a different order: {_listed(actual)}, and the lock has {_listed(wanted)}"
         )
         return
     matcher = difflib.SequenceMatcher(a=wanted, b=actual, autojunk=False)
@@ -114,20 +114,19 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
             continue
         for number in range(start, end):
             whose = f"layer {number + 1} of the base {lock.base.ref}"
-            whose = whose if number < len(below) else "the layer that the lock makes"
-            yield differs(f"{whose} is not in it ({wanted[number]})")
+            whose = whose if number < len(below) else "the layer from the lock"
+            yield differs(f"the image lacks {whose} ({wanted[number]})")
         place = "above" if start >= len(wanted) else "below" if kind == "insert" else "in place of"
         for number in range(first, last):
             yield differs(
-                f"layer {number + 1} of {len(actual)}, {place} the one that the lock makes, is no part of it "
-                f"({actual[number]}){_strange(inside[number], lock)}"
+                f"layer {number + 1} of {len(actual)}, {place} the one from the lock, is not in the lock ({actual[number]}){_strange(inside[number], lock)}"
             )
 
 
 def _strange(layer: Layer | None, lock: PairingLock) -> str:
     """Say what a layer holds beside what the lock has in ours."""
     if layer is None:  # an engine shows only all of them together
-        return "; what it holds: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
+        return "; to see its contents: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
     listed = {one.path for one in lock.image.layer}
     hidden = {
         f"{posixpath.dirname(one)}/{WHITEOUT}{posixpath.basename(one)}": one for one in layer.gone
@@ -135,8 +134,8 @@ def _strange(layer: Layer | None, lock: PairingLock) -> str:
     strange = [
         f"/{path}" for path, one in layer.entries.items() if one.kind != DIR and path not in listed
     ]
-    strange += [f"/{path} taken away" for place, path in hidden.items() if place not in listed]
-    strange += [f"all that was in /{path} taken away" for path in layer.opaque]
+    strange += [f"/{path} deleted" for place, path in hidden.items() if place not in listed]
+    strange += [f"everything in /{path} deleted" for path in layer.opaque]
     more = f" and {len(strange) - _SHOWN} more" if len(strange) > _SHOWN else ""
     return f": {', '.join(sorted(strange)[:_SHOWN])}{more}" if strange else ""
 
@@ -168,7 +167,7 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
     is_told = base.where != "containerd" or base.manifest is not None
     if not differing and layers[0] == layers[1] and is_told:
         yield differs(
-            f"its ID is {base.config_digest}, and that of the lock's image {digest_of(wanted)}: {_UNSEEN}"
+            f"its ID is {base.config_digest}, and the ID of the lock's image is {digest_of(wanted)}: {_UNSEEN}"
         )
 
 
@@ -179,7 +178,7 @@ def _parts(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Fin
     yield from _values("the setting", *(_filled(one, "Env", "Labels") for one in (wanted, actual)))
     order = [one.get("Env") or [] for one in (wanted, actual)]
     if order[0] != order[1] and sorted(order[0]) == sorted(order[1]):
-        yield differs("the environment is in another order")
+        yield differs("the environment variables are in a different order")
 
 
 def _filled(table: Mapping[str, Any], *but: str) -> dict[str, Any]:
@@ -227,7 +226,7 @@ def _values(what: str, wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> 
     for key in sorted(wanted.keys() | actual.keys()):
         if wanted.get(key) != actual.get(key):
             yield differs(
-                f"{what} {key} is {_value(actual, key)}, and the lock makes it {_value(wanted, key)}"
+                f"{what} {key} is {_value(actual, key)}, and the lock says {_value(wanted, key)}"
             )
 
 
@@ -251,9 +250,9 @@ def _descriptor(
     what: str, raw: Mapping[str, Any], known: Collection[str], types: Sequence[str]
 ) -> Iterator[Finding]:
     for key in sorted(raw.keys() - {*known, "mediaType"}):
-        yield differs(f"{what} has {key}, {_value(raw, key)}: no lock makes it")
+        yield differs(f"{what} has {key}, {_value(raw, key)}: no lock creates it")
     if raw.get("mediaType") not in types:
-        yield differs(f"{what} is of the type {_value(raw, 'mediaType')}: no lock makes it")
+        yield differs(f"{what} is of the type {_value(raw, 'mediaType')}: no lock creates it")
 
 
 def _table(annotations: object) -> Mapping[str, Any]:

@@ -72,7 +72,7 @@ def inspect(tree: ImageTree) -> Inspection:
     stated = labels.get("vllm-mods.lock")
     if stated is not None and stated != f"sha256:{digest}":
         inside = f"is sha256:{digest}" if digest else "is not there"
-        message = f"the label vllm-mods.lock says {stated}, and the lock inside {inside}"
+        message = f"the label vllm-mods.lock says {stated}, and the lock inside has {inside}"
         findings.append(Finding(FindingCode.LABEL_DISAGREES, message, path=LOCK))
     return Inspection(tree, applied, lock, digest, labels, tuple(findings))
 
@@ -84,14 +84,14 @@ def compare_with_lock(inspection: Inspection, data: bytes, where: str) -> tuple[
     """
     wanted = pairing_lock.parse(data, where)
     if inspection.lock is None:
-        message = "the image has no lock of a pairing in it"
+        message = "the image contains no lock of a pairing"
         return (Finding(code=FindingCode.LOCK_MISSING, message=message, path=LOCK),)
     if inspection.lock_digest == sha256(data):
         return ()
     messages = [
         f"{one.path} is {one.after or 'not there'} in the image and {one.before or 'not there'} in {where}"
         for one in pairing_lock.differences(wanted, inspection.lock)
-    ] or [f"the lock in it is not {where}, byte for byte"]
+    ] or [f"the lock in the image differs from {where}"]
     differing = [Finding(FindingCode.LOCK_DIFFERS, message, LOCK) for message in messages]
     differing += _against(inspection.tree, wanted, data, inspection.findings)
     return tuple(one for one in differing if one not in inspection.findings)
@@ -103,7 +103,7 @@ def _against(
     """Compare an image with a lock, whose bytes are ``data``; ``earlier`` was found already."""
     platform, every = platform_of(tree.base.config), pairing_lock.by_platform(lock)
     if len(every) > 1 and platform not in every:
-        message = f"the image is for {platform}, and the lock is of {' and '.join(every)}"
+        message = f"the image is for {platform}, and the lock is for {' and '.join(every)}"
         return (Finding(code=FindingCode.LOCK_DIFFERS, message=message, path=LOCK),)
     lock = every.get(platform, lock)
     known = {one.path for one in earlier if one.path is not None and one.level is Level.ERROR}
@@ -118,7 +118,7 @@ def index_findings(
     wanted = {name: None for lock in locks for name in pairing_lock.by_platform(lock)}.keys()
     platforms = {platform_of(one.tree.base.config) for one in images}
     if wanted and len({one.lock_digest for one in images}) > 1:
-        yield differs("the images of the index are of different locks")
+        yield differs("the images of the index were built from different locks")
     for name in sorted(wanted - platforms):
         yield differs(f"the index has no image for {name}, and its lock has one")
     for name in sorted(platforms - wanted if wanted else ()):
@@ -134,12 +134,12 @@ def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:
         before = entries[:place]
         name = f"entry {place + 1} of the index, {entry.blob.digest}"
         if entry.platform in {"", UNKNOWN}:
-            says = "says no platform" if not entry.platform else f"is for {UNKNOWN}"
-            yield differs(f"{name}, {says}: no lock makes it")
+            says = "names no platform" if not entry.platform else f"is for {UNKNOWN}"
+            yield differs(f"{name}, {says}: no lock creates it")
         elif any(one.platform == entry.platform for one in before):
-            yield differs(f"{name}, is a second one for {entry.platform}")
+            yield differs(f"{name}, is a second image for {entry.platform}")
         elif any(one.blob.digest == entry.blob.digest for one in before):
-            yield differs(f"{name}, is there twice")
+            yield differs(f"{name}, appears twice")
 
 
 class _InImage:
@@ -152,7 +152,7 @@ class _InImage:
         entry = self._tree.base.entry(self._place(path))
         if entry is None or entry.kind == FILE:
             return None if entry is None else entry.mode
-        what = f"a symbolic link to {entry.target}" if entry.kind == LINK else "no regular file"
+        what = f"a symbolic link to {entry.target}" if entry.kind == LINK else "not a regular file"
         raise TreeError(f"{path} is {what}", hint="build the image again")
 
     def read(self, path: str) -> bytes | None:

@@ -45,9 +45,8 @@ class _LayerTar:
     def add(self, node: TarEntry) -> None:
         if any(part.startswith(WHITEOUT) for part in node.path.split("/")):
             raise Refused(
-                f"/{node.path} is how a layer takes files away, and no file can have that name in an image; "
-                "nothing was built",
-                hint="take the path out of the mod",
+                f"/{node.path} marks a deleted file in a layer, so no file in an image can have that name; nothing was built",
+                hint="remove the path from the mod",
             )
         folder, name = os.path.split(node.path)
         folder = self.folder(resolve(self.base, folder))
@@ -75,9 +74,8 @@ class _LayerTar:
             entry = TarEntry(path, None, below.mode, below.mtime, owner)
         else:
             raise Refused(
-                f"{self.base.reference}: /{path} is a {below.kind}, and a folder is needed there; "
-                "nothing was built",
-                hint="take the path out of the mod, or build on another base",
+                f"{self.base.reference}: /{path} is a {below.kind}, but the mod needs a folder there; nothing was built",
+                hint="remove the path from the mod, or build on another base",
             )
         self.entries[path] = entry
         return path

@@ -172,7 +172,7 @@ def _mod(planned: ModPlan) -> LockedMod:
 
 
 def _refusal(planned: Plan, base: Base) -> Refused:
-    head = f"{base.reference}: not every mod goes into vLLM {planned.version or '(no version)'}"
+    head = f"{base.reference}: not every mod applies to vLLM {planned.version or '(no version)'}"
     every = " ".join(one.mod.name for one in planned.mods)
     return Refused(
         "\n".join((head, *advice.reasons(planned))),

@@ -38,9 +38,9 @@ def write(entries: Iterable[TarEntry]) -> bytes:
     paths = set()
     for entry in entries:
         if not is_plain_path(entry.path):
-            raise ValueError(f"{entry.path!r} is no plain relative path")
+            raise ValueError(f"{entry.path!r} is not a plain relative path")
         if entry.path in paths:
-            raise ValueError(f"{entry.path} is in the archive twice")
+            raise ValueError(f"{entry.path} appears twice in the archive")
         paths.add(entry.path)
         pieces += [*_head(entry, len(entry.data or b"")), _padded(entry.data or b"")]
     return b"".join((*pieces, bytes(2 * _BLOCK)))

@@ -34,8 +34,7 @@ def move_to_release(
     if base is not None:
         return wanted._replace(vllm=vllm)
     raise UsageError(
-        f"the tag of {wanted.base} does not say that it has vLLM {old or '(no version)'}, so nobody knows "
-        f"what the image of {to} is called",
+        f"the tag of {wanted.base} does not contain its vLLM version {old or '(no version)'}, so the name of the image for {to} is unknown",
         hint=f"vllm-mods upgrade {wanted.name} --to {to} --base REF",
     )
 
@@ -51,7 +50,7 @@ def check_version(wanted: Pairing, lock: PairingLock, to: str | None, version: s
         return
     asked = f"--to says {to}" if to is not None else f"its lock has {lock.vllm.version}"
     raise Refused(
-        f"{wanted.base} has vLLM {version or '(no version)'}, and {asked}; nothing was changed",
+        f"{wanted.base} has vLLM {version or '(no version)'}, but {asked}; nothing was changed",
         hint=f"vllm-mods upgrade {wanted.name} --to {version} --base {wanted.base}",
     )
 
@@ -71,8 +70,10 @@ def naming_ports(name: str, to: str | None) -> Iterator[None]:
             if not one.verdict.ok
         ]
         raise Refused(
-            f"{error.message}\npairing {name} and its lock are as they were",
-            hint="\n  ".join((*ports, "then again; `vllm-mods keep` does it for a whole library")),
+            f"{error.message}\npairing {name} and its lock are unchanged",
+            hint="\n  ".join(
+                (*ports, "then run this again; `vllm-mods keep` does it for a whole library")
+            ),
             plan=error.plan,
         ) from error
 

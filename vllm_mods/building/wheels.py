@@ -33,7 +33,7 @@ from vllm_mods.trees.packages import markers
 _PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _INSTALLER = b"vllm-mods\n"
-_SETTINGS = "pip config list  # index-url, proxy and cert are taken from there"
+_SETTINGS = "pip config list  # vllm-mods uses its index-url, proxy and cert"
 
 
 class WheelTarget(NamedTuple):
@@ -56,8 +56,8 @@ def target(site_root: str, platform: str, folders: Iterable[str]) -> WheelTarget
     machine = _MACHINES.get(platform.split("/")[1])
     if match is None or machine is None:
         raise Refused(
-            f"/{site_root} on {platform}: which wheels fit there cannot be told, and a mod needs some",
-            hint="install what the mod needs in the base, then lock the pairing again",
+            f"/{site_root} on {platform}: a mod needs wheels, but which wheels fit there is unknown",
+            hint="install the mod's requirements in the base, then lock the pairing again",
         )
     distributions = tree_names.dist_infos(folders).values()
     installed = {str(canonicalize_name(name)): version for name, version in distributions}
@@ -85,9 +85,8 @@ def resolve(requirements: Iterable[str], wanted: WheelTarget) -> tuple[LockedWhe
     for filename, others in needs.items():
         if lacking := [str(one) for one in others if _is_missing(one, complete)]:
             raise Refused(
-                f"{filename} needs {', '.join(lacking)}, which neither the base nor the "
-                "mod brings; nothing was built",
-                hint="a base that has them, or add them to `python` in the mod's mod.toml",
+                f"{filename} needs {', '.join(lacking)}, which neither the base nor the mod provides; nothing was built",
+                hint="use a base that has them, or add them to `python` in the mod's mod.toml",
             )
     return tuple(sorted(locked))
 
@@ -102,7 +101,7 @@ def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
     data = downloaded.get(wheel.filename)
     if data is None:
         raise TreeError(
-            f"{wheel.filename}: the index has {', '.join(downloaded)} in its place",
+            f"{wheel.filename}: the index now has {', '.join(downloaded)} instead",
             hint="vllm-mods lock PAIRING --check",
         )
     if sha256(data) != wheel.sha256:
@@ -124,14 +123,14 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
         for info in zips.files(archive):
             path = _place(info.filename, wheel)
             if path in files:
-                raise zipfile.BadZipFile(f"{path!r} is in it twice")
+                raise zipfile.BadZipFile(f"{path!r} appears twice")
             is_program = (info.external_attr >> 16) & stat.S_IXUSR
             content = zips.content(archive, info, most=left)
             left -= len(content)
             files[path] = (content, 0o755 if is_program else 0o644)
     recorded = [path for path in files if re.fullmatch(r"[^/]+\.dist-info/RECORD", path)]
     if len(recorded) != 1:
-        raise Refused(f"{wheel.filename} has {len(recorded)} RECORDs, and one makes it a wheel")
+        raise Refused(f"{wheel.filename} has {len(recorded)} RECORD files; a wheel has exactly one")
     folder = recorded[0].rpartition("/")[0]
     own, mode = files[recorded[0]]
     files[f"{folder}/INSTALLER"] = (_INSTALLER, 0o644)
@@ -150,8 +149,8 @@ def _reading(filename: str) -> Iterator[None]:
         yield
     except zips.BROKEN as error:
         raise TreeError(
-            f"{filename}: not a wheel that can be unpacked: {error}",
-            hint="the index or a proxy changed it: pip download --no-deps it, and look",
+            f"{filename}: cannot be unpacked as a wheel: {error}",
+            hint="the index or a proxy changed it: compare with `pip download --no-deps`",
         ) from error
 
 
@@ -159,7 +158,7 @@ def _requirement(text: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement as error:
-        raise Refused(f"{text!r} is no requirement (PEP 508): {error}") from error
+        raise Refused(f"{text!r} is not a requirement (PEP 508): {error}") from error
 
 
 def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
@@ -172,8 +171,8 @@ def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
     if requirement.specifier.contains(installed, prereleases=True):
         return False
     raise Refused(
-        f"{requirement} is needed, and the base has {requirement.name} {installed}; nothing was built",
-        hint=f"a base with {requirement}: `RUN pip install '{requirement}'` in its Dockerfile",
+        f"the mod needs {requirement}, and the base has {requirement.name} {installed}; nothing was built",
+        hint=f"use a base with {requirement}: `RUN pip install '{requirement}'` in its Dockerfile",
     )
 
 
@@ -233,6 +232,6 @@ def _place(name: str, wheel: LockedWheel) -> str:
     if known and tree_names.is_plain(place):
         return place
     raise Refused(
-        f"{wheel.filename} puts {name} outside the site root, which vllm-mods does not do",
-        hint=f"a base with it: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile",
+        f"{wheel.filename} contains {name}, which is outside the site root; vllm-mods does not install that",
+        hint=f"use a base that has it: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile",
     )

@@ -56,8 +56,8 @@ def read(files: ModelFiles) -> Checkpoint:
     names = files.names
     if CONFIG not in names:
         raise TreeError(
-            f"{files.name}: there is no {CONFIG}, so it is no model that vLLM serves",
-            hint="name the folder that holds it, or an id on the Hub: ORGANISATION/NAME",
+            f"{files.name}: it has no {CONFIG}, so vLLM cannot serve it",
+            hint="name the folder that contains it, or an id on the Hub: ORGANISATION/NAME",
         )
     config = files.read(CONFIG, limits.CHECKPOINT_CONFIG)
     index = files.read(INDEX, limits.CHECKPOINT_INDEX) if INDEX in names else None
@@ -71,8 +71,8 @@ def read(files: ModelFiles) -> Checkpoint:
     if missing := [name for name in shards if name not in names]:
         named = ", ".join(missing[:3]) + (", …" if missing[3:] else "")
         raise TreeError(
-            f"{files.name}: {len(missing)} of its {len(shards)} files of weights are not there: {named}",
-            hint="`hf download` again: it goes on where it stopped",
+            f"{files.name}: {len(missing)} of its {len(shards)} weight files are missing: {named}",
+            hint="run `hf download` again: it continues where it stopped",
         )
     tensors: dict[str, Tensor] = {}
     for name in shards[: limits.SHARDS]:

@@ -29,7 +29,7 @@ def device(named: str | None) -> Device | None:
     if named is not None:
         match = _SIZE.match(named)
         if match is None:
-            raise UsageError(f"--device-memory {named}: no size", hint="--device-memory 96GiB")
+            raise UsageError(f"--device-memory {named}: not a size", hint="--device-memory 96GiB")
         return Device("--device-memory", int(float(match[1]) * GIB))
     return max(_of_machine(), key=lambda each: each.memory, default=None)
 

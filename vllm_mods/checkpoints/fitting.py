@@ -65,14 +65,12 @@ def of_pairing(
 ) -> PairingFit:
     """Tell whether a pairing, whose ``mods`` are read, serves a checkpoint that has ``needed``, on a GPU if one is known."""
     fits = [of_mod(mod, checkpoint) for mod in mods]
-    wrong = [f"{fit.name} is not for it: {fit.why}" for fit in fits if not fit.meant]
+    wrong = [f"{fit.name} is not meant for it: {fit.why}" for fit in fits if not fit.meant]
     names = {mod.name for mod in mods}
     wrong += [f"it lacks {fit.name}" for fit in needed if fit.fails and fit.name not in names]
     if not any(fit.stated for fit in fits):
-        wrong.append("none of its mods says which models it is for")
-    with contextlib.suppress(
-        UsageError, ManifestError
-    ):  # `lock` says what is wrong with its command
+        wrong.append("none of its mods states which models it is meant for")
+    with contextlib.suppress(UsageError, ManifestError):  # `lock` tells of a faulty command
         if gpu is not None and (need := of_command(pairing, mods, checkpoint)):
             wrong += filter(None, [need.shortfall(gpu)])
     name = checkpoint.name.rstrip("/").rpartition("/")[2].lower()
@@ -115,7 +113,7 @@ def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str, where: str) -
     if wrong:
         lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
         raise Refused(
-            f"pairing {name}: its model {checkpoint.name} is not what its mods are for{lines}",
+            f"pairing {name}: its mods are not meant for its model {checkpoint.name}{lines}",
             hint=f"vllm-mods suggest {shlex.quote(where)}",
         )
 
@@ -131,7 +129,7 @@ def _against(when: When, checkpoint: Checkpoint) -> str:
         if held is None or (allowed and not is_meant):
             shown = f"{held!r:.80}" if held is not None else "nothing"
             meant = " or ".join(map(repr, allowed)) or "something"
-            return f"config.json has {shown} for {key}, and it is for {meant}"
+            return f"config.json has {shown} for {key}, and the mod needs {meant}"
     for pattern, dtypes in when.tensors:
         match = re.compile(fnmatch.translate(pattern)).match
         if not any(
@@ -139,5 +137,5 @@ def _against(when: When, checkpoint: Checkpoint) -> str:
             for name, tensor in checkpoint.tensors.items()
         ):
             kind = f" of {' or '.join(dtypes)}" if dtypes else ""
-            return f"no tensor is called {pattern}{kind}"
+            return f"no tensor is named {pattern}{kind}"
     return ""

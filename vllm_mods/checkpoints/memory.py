@@ -57,9 +57,9 @@ class MemoryNeed(NamedTuple):
         if self.weights + cache <= room:
             return ""
         each = f"on each of {self.ranks} GPUs" if self.ranks > 1 else "on the GPU"
-        more = f" and {_gib(cache)} of KV cache for {self.length:,} tokens" if cache else ""
+        more = f" and {_gib(cache)} for the KV cache of {self.length:,} tokens" if cache else ""
         return (
-            f"it takes {_gib(self.weights)} of weights{more} {each}, and vLLM takes {_gib(room)} "
+            f"it needs {_gib(self.weights)} for weights{more} {each}, but vLLM may use only {_gib(room)} "
             f"({self.share:g} of the {_gib(device.memory)} of {device.name})"
         )
 

@@ -46,13 +46,13 @@ def open_checkpoint(
     """
     variables = os.environ if environ is None else environ
     if folder is not None and not os.path.isdir(folder):
-        raise UsageError(f"{folder}: there is no such folder", hint=_FOLDER)
+        raise UsageError(f"{folder}: no such folder", hint=_FOLDER)
     if folder is not None or os.path.isdir(model):
         return checkpoint.read(_ModelFolder(folder or model))._replace(name=model)
     if not is_hub_id(model):
         raise UsageError(
-            f"{model}: there is no such folder, and it is no id on the Hub (ORGANISATION/NAME)",
-            hint="name the folder that holds its config.json",
+            f"{model}: no such folder, and not a model id on the Hub (ORGANISATION/NAME)",
+            hint="name the folder that contains its config.json",
         )
     revision = revision or "main"
     if here:
@@ -102,7 +102,7 @@ def blobs_of(folder: str) -> str | None:
             blobs = os.path.realpath(os.path.join(folder, BLOBS))
         elif not os.path.realpath(path).startswith(f"{folder}/"):
             raise UsageError(
-                f"{path} is a link to {target}, which a container that has {folder} does not see",
+                f"{path} links to {target}, which a container with {folder} cannot see",
                 hint=f"cp -rL {folder} DIR, and --model-folder DIR",
             )
     return blobs
@@ -123,10 +123,10 @@ class _ModelFolder:
         lost = [path for path in sorted(paths) if os.path.islink(path) and not os.path.exists(path)]
         if lost:
             raise TreeError(
-                f"{folder}: {len(lost)} of its {len(self.names)} files are links that lead nowhere: "
+                f"{folder}: {len(lost)} of its {len(self.names)} files are dangling links: "
                 f"{lost[0]} to {os.readlink(lost[0])}",
-                hint="a snapshot of the Hub's client needs its blobs/: mount or copy the whole models--… folder around it, "
-                "or `hf download --local-dir DIR`",
+                hint="a snapshot of the Hub's cache needs its blobs/: mount or copy the whole models--… folder, "
+                "or run `hf download --local-dir DIR`",
             )
 
     def read(self, name: str, most: Limit) -> bytes:
@@ -169,7 +169,7 @@ class _HubModel:
     def __init__(self, model: str, revision: str, environ: Mapping[str, str]) -> None:
         if environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE:
             raise Unreachable(
-                f"{model}: the Hub is not asked, as HF_HUB_OFFLINE says", hint=_FOLDER
+                f"{model}: the Hub was not asked, because HF_HUB_OFFLINE is set", hint=_FOLDER
             )
         from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
 
@@ -181,14 +181,15 @@ class _HubModel:
         page = self._http.page(asked, "application/json")
         if page is None:
             raise TreeError(
-                f"{model}: the Hub has no such model, or not at {revision}, or only for those with a login",
+                f"{model}: the Hub has no such model at {revision}, or it needs a login",
                 hint=_FOLDER,
             )
         answer = table(page.body, asked)
         commit, files = answer.get("sha"), answer.get("siblings")
         if not isinstance(commit, str) or not _COMMIT.match(commit) or not isinstance(files, list):
             raise TreeError(
-                f"{asked}: not what the Hub says of a model", hint="HF_ENDPOINT=https://…"
+                f"{asked}: the answer is not the Hub's description of a model",
+                hint="HF_ENDPOINT=https://…",
             )
         self.commit: str | None = commit
         names = (one.get("rfilename") for one in files if isinstance(one, dict))
@@ -213,7 +214,8 @@ class _HubModel:
         first = self._http.span(url, 0, length)
         if first is None:
             raise TreeError(
-                f"{url}: no {length} bytes in it, or the server sends no byte ranges", hint=_FOLDER
+                f"{url}: it has fewer than {length} bytes, or the server does not support byte ranges",
+                hint=_FOLDER,
             )
         return first.total, first.data
 
@@ -223,7 +225,7 @@ class _HubModel:
     def _span(self, url: str, start: int, end: int) -> bytes:
         part = self._http.span(url, start, end)
         if part is None:
-            raise TreeError(f"{url}: the server sends no byte ranges any more", hint="try again")
+            raise TreeError(f"{url}: the server stopped supporting byte ranges", hint="try again")
         return part.data
 
     def _url(self, name: str) -> str:
@@ -231,6 +233,4 @@ class _HubModel:
 
 
 def _too_large(what: str, size: int, most: Limit) -> TreeError:
-    return TreeError(
-        f"{what} has {size:,} bytes, and {most} is the most that is read of {most.what}"
-    )
+    return TreeError(f"{what} has {size:,} bytes, and the limit for {most.what} is {most}")

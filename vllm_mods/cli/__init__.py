@@ -19,44 +19,44 @@ from vllm_mods.cli.examples import epilog
 
 GROUPS = {
     "Use": {
-        "list": "List the mods that can be applied, and the pairings.",
-        "show": "Show one mod or pairing: what it changes, what it needs.",
-        "check": "Tell whether mods fit a vLLM tree; change nothing.",
-        "diff": "Show what mods would change in a vLLM tree.",
-        "apply": "Put mods into an installed vLLM, whole or not at all.",
-        "status": "Tell which mods are in a vLLM tree.",
-        "verify": "Tell whether patched files were changed since.",
-        "revert": "Take mods out again.",
+        "list": "List the mods and pairings.",
+        "show": "Show one mod or pairing: what it changes and needs.",
+        "check": "Check whether mods apply to a vLLM tree; change nothing.",
+        "diff": "Show what mods would change in a vLLM tree, as a diff.",
+        "apply": "Apply mods to an installed vLLM, all of them or none.",
+        "status": "Show which mods are applied to a vLLM tree.",
+        "verify": "Check that patched files are unchanged.",
+        "revert": "Remove mods from a vLLM.",
     },
     "Share": {
-        "add": "Add somebody's library to the project, pinned.",
-        "sync": "Make a vLLM hold exactly the mods that the project names.",
-        "update": "Show what is new in the project's libraries, and lock it.",
-        "remove": "Take a library out of the project.",
+        "add": "Add a library of others to the project, pinned.",
+        "sync": "Make a vLLM have exactly the mods that the project names.",
+        "update": "Update the project's libraries, and lock them.",
+        "remove": "Remove a library from the project.",
     },
     "Pair and build": {
-        "suggest": "Tell which mods, chat template and pairing a model needs.",
-        "template": "Render chat templates, and hold them against conversations.",
-        "serve-check": "Hold a serve command against the vLLM it will run on.",
-        "lock": "Resolve a pairing to hashes; say what moved.",
+        "suggest": "Show which mods, chat template and pairing a model needs.",
+        "template": "Render chat templates, and check them with conversations.",
+        "serve-check": "Check a serve command against the vLLM it will run on.",
+        "lock": "Resolve a pairing to hashes; show what changed.",
         "build": "Build the image of a pairing's lock.",
-        "image": "Tell what is in an image, and whether it is intact.",
+        "image": "Show what is in an image, and whether it is intact.",
         "upgrade": "Move a pairing to another vLLM.",
         "run": "Start a pairing's image as a container that serves.",
-        "evidence": "Tell whether the mods' code ran, by what a server said.",
+        "evidence": "Check in a server's log whether the mods' code ran.",
     },
     "Make and keep": {
-        "new": "Make a mod of a diff, of two trees, of what a command does.",
-        "import": "Make a pairing of a recipe, a mod of a launcher's mod.",
-        "export": "Write a mod as a folder that launchers run, a pairing as a recipe.",
+        "new": "Make a mod from a diff, two trees or a command.",
+        "import": "Make a pairing from a recipe, or a mod from a launcher's mod.",
+        "export": "Write a mod as a folder for launchers, or a pairing as a recipe.",
         "port": "Make a variant of a mod for another vLLM.",
-        "keep": "Keep a library up with vLLM's releases, on branches of its repository.",
+        "keep": "Keep a library up to date with vLLM's releases, on git branches.",
     },
     "Find out": {
         "matrix": "Check mods against many vLLM releases.",
         "bisect": "Find the commit at which a mod's verdict changes.",
-        "doctor": "Tell what this installation and a tree are, and what is wrong.",
-        "explain": "Say what a verdict or a code means, and what to do next.",
+        "doctor": "Examine this installation and a tree, and report what is wrong.",
+        "explain": "Explain a verdict or a code, and what to do next.",
         "completion": "Print the shell code that completes vllm-mods commands.",
     },
 }
@@ -150,12 +150,12 @@ def _add_examples(command: click.Command, path: str) -> None:
 def main(context: click.Context) -> None:
     """Version, prove, apply and revert patches ("mods") to an installed vLLM.
 
-    TREE is a path to the vllm package, the folder that holds it or its environment, or one of
+    TREE is a path to the vllm package, its parent folder or its environment, or one of
     pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF.
 
     \b
-    Exit codes: 0 done; 1 the answer is no; 2 usage or a bad manifest; 3 refused
-    or rolled back, the tree is as it was; 4 the tree was changed and could not
+    Exit codes: 0 done; 1 the answer is no; 2 wrong usage or a bad manifest; 3 refused
+    or rolled back, the tree is unchanged; 4 the tree was changed and could not
     be restored; 70 a bug; 130 interrupted.
     """  # noqa: D301
     if context.invoked_subcommand is None:
@@ -166,7 +166,7 @@ def main(context: click.Context) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error ends here."""
-    outcome: dict[str, object] = {}  # whether JSON was `answered`
+    outcome: dict[str, object] = {"arguments": arguments}  # and whether JSON was `answered`
     with terminal.streams():
         try:
             code = main.main(
@@ -177,5 +177,5 @@ def run(arguments: Sequence[str]) -> int:
             from vllm_mods.cli import ending  # noqa: PLC0415
 
             wants_json = "--json" in itertools.takewhile("--".__ne__, arguments)
-            return ending.end(error, as_json=wants_json and "answered" not in outcome)
+            return ending.end(error, arguments, as_json=wants_json and "answered" not in outcome)
     return code if isinstance(code, int) else EXIT_OK

@@ -9,7 +9,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.base.model import Verdict
-from vllm_mods.cli import terminal
+from vllm_mods.cli import kept_options, terminal
 from vllm_mods.formats.schema import encode
 from vllm_mods.report.data import SCHEMA
 from vllm_mods.report.reply import Reply
@@ -51,7 +51,9 @@ def note(text: str) -> None:
 def hint(text: str | None) -> None:
     """Say on stderr what to do next, if anything is known."""
     if text is not None:
-        click.echo(f"\nhint: {text}", err=True)
+        context = click.get_current_context(silent=True)
+        arguments = context.obj["arguments"] if context else ()
+        click.echo(f"\nhint: {kept_options.keep(text, arguments)}", err=True)
 
 
 def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> str:

@@ -22,10 +22,10 @@ from vllm_mods.report import data, text
 @options.target_folder
 @option(
     "--keep-links",
-    "Refuse to replace a hard-linked file, whose other names would stay as they are.",
+    "Refuse to replace a file that has other hard links; these would keep the old contents.",
 )
-@option("--without-files", "Leave out, and name, the files of mods that only an image gets.")
-@option("--dry-run", "Say what would be done, and write nothing.")
+@option("--without-files", "Leave out the files that only an image can hold, and name them.")
+@option("--dry-run", "Print what would change; write nothing.")
 @options.json_flag
 @options.source_date_epoch
 def command(
@@ -38,12 +38,12 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Put mods into an installed vLLM, whole or not at all.
+    """Apply mods to an installed vLLM, all of them or none.
 
-    Without MOD and --pairing, all bundled mods that are marked as default. Mods that are in already
-    are left as they are. If any mod does not fit, or vllm-mods.toml does not trust it, nothing is
-    changed (exit code 3). With --dry-run the exit code is the one that there would be.
-    With SOURCE_DATE_EPOCH set, every file written has that modification time.
+    Without MOD and --pairing, it is all bundled mods that are marked as default. Mods that are already applied
+    do not change. If a mod does not apply, or vllm-mods.toml does not trust it, nothing is changed (exit code
+    3). --dry-run ends with the exit code of the real run. If SOURCE_DATE_EPOCH is set, it becomes the
+    modification time of every file written.
     """
     chosen = choose(library, mods, pairing, target=target)
     announced = functools.partial(announce, chosen=chosen)

@@ -18,12 +18,12 @@ from vllm_mods.report.reply import Reply
 @options.base
 @option(
     "--platform OS/ARCH,…",
-    "Which images of an index, such as linux/arm64 [all of them, in one lock].",
+    "The platforms to lock, such as linux/arm64 [all in the index, in one lock].",
 )
 @options.target_in_image
-@option("--output FILE", "Where the lock lies [pairings/NAME.lock beside the pairing].")
+@option("--output FILE", "Where to write the lock [NAME.lock beside the pairing].")
 @options.where_served
-@option("--check", "Say what moved since the lock was made; write nothing.")
+@option("--check", "Print what changed since the lock was made; write nothing.")
 @options.own_library
 @options.network
 @options.source_date_epoch
@@ -37,11 +37,11 @@ def lock_command(
     check: bool,
     **given: Any,
 ) -> Reply:
-    """Resolve a pairing to hashes, and write them down.
+    """Resolve a pairing to hashes, and write them to its lock.
 
-    What is built follows from the base and this lock alone. With --check nothing is written, and
-    the exit code is 1 if anything moved.
-    Nothing is locked that vllm-mods.toml does not trust. The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
+    An image depends only on the base and this lock. With --check nothing is written, and the exit code is 1 if
+    anything changed. A mod that vllm-mods.toml does not trust is not locked. Every file of the image has the
+    time SOURCE_DATE_EPOCH, or else 1970.
     """
     output = given["output"]
     if check:
@@ -55,15 +55,15 @@ def lock_command(
 @click.command(name="build")
 @options.pairing_name
 @options.base
-@option("--lock FILE", "The lock [NAME.lock beside the pairing].")
+@option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
 @option(
     "--output WHERE",
-    "docker, oci:DIR or registry:REF [the engine that the base lies in].",
+    "docker, oci:DIR or registry:REF [the engine that has the base].",
 )
-@option("--tag T", "Another name than PAIRING:VLLM-LOCK.")
+@option("--tag T", "The tag of the image [PAIRING:VLLM-LOCK].")
 @option(
     "--platform OS/ARCH",
-    "One of those that the lock is of [all of them, where the base is an index].",
+    "One platform of the lock [all, if the base is an index].",
 )
 @options.where_served
 @options.library
@@ -72,9 +72,9 @@ def lock_command(
 def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any) -> Reply:
     """Build the image of a pairing's lock.
 
-    The base gets one layer more: what `apply` would write into its vLLM, and the lock. Only the
-    files that the mods touch are read out of the base, and nothing of it is copied that is there
-    already. Nothing is built that vllm-mods.toml does not trust. A tag that names another image is not moved.
+    The image is the base with one more layer: the files that `apply` would write, and the lock. Only the files
+    that the mods change are read from the base; its layers are not copied if they are already there. A mod that
+    vllm-mods.toml does not trust is not built. A tag that names another image is not moved.
     """
     result = build(pairing=pairing, lock=lock, tag=tag, **given)
     named = [
@@ -88,12 +88,12 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 
 @click.command(name="upgrade")
 @options.pairing_name
-@option("--to VERSION", "The vLLM to move to [the one that it is on].")
+@option("--to VERSION", "The vLLM version to move to [the current one].")
 @option(
     "--base REF",
-    "The image to build on, wherever it lies [the pairing's, with that version in its tag].",
+    "The base image [the pairing's, with that version in its tag].",
 )
-@option("--output WHERE", "As `build` has it [the engine that the base lies in].")
+@option("--output WHERE", "As for `build` [the engine that has the base].")
 @options.own_library
 @options.network
 @options.source_date_epoch
@@ -101,8 +101,8 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 def upgrade_command(**given: Any) -> Reply:
     """Move a pairing to another vLLM: check, lock, serve-check and build, all of it or nothing.
 
-    The pairing's file gets the base and the range of that version, the image a tag of its own; the old
-    image stays. Without --to, a base that has another digest by now gets the pairing's layer anew. Nothing
-    is ported: a mod that does not fit is a refusal that names the command.
+    The pairing's file gets the base and the range of that version, and the image gets a new tag; the old image
+    stays. Without --to, the pairing is rebuilt on its base if the base has a new digest. Nothing is ported: a
+    mod that does not apply is refused, with the command that ports it.
     """
     return report.upgrade(upgrade(**given))

@@ -22,28 +22,29 @@ from vllm_mods.report.reply import Reply
 @options.platform
 @options.target_in_image
 @option(
-    "--model MODEL", "Hold the mods against this checkpoint too: a folder, or an id on the Hub."
+    "--model MODEL",
+    "Also check that the mods are meant for this model: a folder, or an id on the Hub.",
 )
 @options.access_to_commits
 @options.verify
 @options.others
-@option("--explain", "List what was not examined too, and why.")
+@option("--explain", "Also list what was not checked, and why.")
 @options.form(
     "How to print it: for a person, as annotations for GitHub, or as SARIF.",
     ("text", "github", "sarif"),
 )
 @json_flag
 def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> int:
-    """Tell whether mods fit a vLLM tree; change nothing.
+    """Check whether mods apply to a vLLM tree; change nothing.
 
-    MOD is the name of one in a library, the folder of one (./mods/fix), or a patch (fix.patch).
-    Without MOD and --pairing, all bundled mods that are marked as default.
-    Exits 0 if every mod goes in (with --model: and is meant for it).
+    MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). Without MOD
+    and --pairing, it is all bundled mods that are marked as default. Exit code 0 if every mod applies (with
+    --model: and is meant for the model).
     """
     if as_json and form != "text":
         raise UsageError(
-            f"--json and --format {form} are two answers, and stdout has room for one",
-            hint="take one of them away",
+            f"--json and --format {form} both print to stdout; only one of them can",
+            hint="drop one of them",
         )
     result = _check(**given)
     if form == "text":
@@ -63,11 +64,10 @@ def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> i
 @options.others
 @options.json_output
 def diff_command(**given: Any) -> Reply:
-    """Show what mods would change in a vLLM tree, all of them together, as a diff; change nothing.
+    """Show what mods would change in a vLLM tree, as one diff; change nothing.
 
-    `git apply` and `patch -p1` take it, in the folder that holds vllm/.
-    Without MOD and --pairing, all bundled mods that are marked as default. Exit code 1, and no diff,
-    if any mod does not fit.
+    `git apply` and `patch -p1` accept the diff in the folder that contains vllm/. Without MOD and --pairing, it
+    is all bundled mods that are marked as default. Exit code 1, and no diff, if a mod does not apply.
     """
     return report.diff(_check(**given), answers.paint)
 

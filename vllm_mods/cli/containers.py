@@ -20,15 +20,15 @@ from vllm_mods.running.service import StartOptions
 starting = options.grouped(
     "start",
     StartOptions,
-    option("--lock FILE", "The pairing's lock [beside it]."),
-    option("--image REF", "Its image [the tag that `build` gives]."),
-    option("--name NAME", "The container's [the pairing's]."),
-    option("--port", "On the host [the command's own].", type=click.IntRange(1, 65535)),
-    option("--gpus WHICH", "All, none, or 0,1.", default="all", show_default=True),
-    option("--shm-size SIZE", "Its shared memory.", default="16g", show_default=True),
+    option("--lock FILE", "The pairing's lock [NAME.lock beside the pairing]."),
+    option("--image REF", "The image to start [the tag that `build` gives it]."),
+    option("--name NAME", "The name of the container [the pairing's]."),
+    option("--port", "The port on the host [the command's].", type=click.IntRange(1, 65535)),
+    option("--gpus WHICH", "GPUs: all, none, or 0,1.", default="all", show_default=True),
+    option("--shm-size SIZE", "The container's shared memory.", default="16g", show_default=True),
     option(
         "--model-cache DIR",
-        "Where models of the Hub are kept [$HF_HOME, else ~/.cache/huggingface].",
+        "The cache of models from the Hub [$HF_HOME, else ~/.cache/huggingface].",
     ),
     options.where_served,
     option("--restart POLICY", "When.", default="unless-stopped", show_default=True),
@@ -40,10 +40,10 @@ starting = options.grouped(
 @options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @starting
-@option("--engine", "[what has the image].", "program", type=click.Choice(engine_command.PROGRAMS))
-@option("--env-file FILE", "Secrets: HF_TOKEN=….", "env_files", multiple=True)
-@option("--print", "Print the line; start nothing.", "only_print")
-@option("--wait", "Until it serves; then tell whether the mods' code ran.")
+@option("--engine", "Engine [the image's].", "program", type=click.Choice(engine_command.PROGRAMS))
+@option("--env-file FILE", "Variables, such as HF_TOKEN=….", "env_files", multiple=True)
+@option("--print", "Print the command line; start nothing.", "only_print")
+@option("--wait", "Wait until it serves, then report whether the mods' code ran.")
 @options.library
 @options.network
 def run_command(
@@ -59,9 +59,9 @@ def run_command(
 ) -> int:
     """Start a pairing's image as a container that serves.
 
-    The image is the one that `build` made of the pairing's lock, in docker or podman. ARGUMENTs come
-    behind the command in it; what the vLLM in it would not take is refused, as by serve-check.
-    The rest is the engine's: `docker ps`, `docker logs NAME`, `docker stop NAME`.
+    The image is the one that `build` made from the pairing's lock, in docker or podman. ARGUMENTs are appended
+    to its command; arguments that its vLLM would reject are refused, as by serve-check. Use the engine for the
+    rest: `docker ps`, `docker logs NAME`, `docker stop NAME`.
     """
     if only_print:
         planned = plan_service(library, pairing, start, arguments, note=answers.note).service
@@ -84,23 +84,23 @@ def run_command(
 @click.argument(
     "names", nargs=-1, metavar="[PAIRING|MOD]...", shell_complete=options.complete_names
 )
-@option("--container NAME", "What this container of docker or podman said.")
-@option("--log FILE", "A server's log, - for standard input.")
+@option("--container NAME", "Read the log of this docker or podman container.")
+@option("--log FILE", "Read this log file; - is standard input.")
 @options.library
 @options.network
 @options.json_output
 def evidence_command(container: str | None, log: str | None, **given: Any) -> Reply:
-    """Tell whether the mods' code ran, by what a server said.
+    """Check in a server's log whether the code of the mods ran.
 
-    Without a name, the mods that the container's image has. Looked for is what each mod's [evidence]
-    names, in what the mod's own files logged since the server's last start. Exit code 0 if the server
-    became ready and nothing speaks against any of them.
+    Without a name, check the mods of the container's image. The command looks for the [evidence] of each mod,
+    in the lines that the mod's own files logged since the server's last start. Exit code 0 if the server became
+    ready and the log contradicts no mod.
     """
     if log is None and container is not None:
         return report.evidence(of_container(running=engine.container(container), **given))
     if log is None or container is not None:
         raise UsageError(
-            "whose log? name --container or --log, one of them",
+            "no log was named: give either --container or --log",
             hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
         )
     with named_files.opened(log) as file:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
@@ -19,7 +20,7 @@ from vllm_mods.base.errors import (
     EXIT_USAGE,
     VllmModsError,
 )
-from vllm_mods.cli import terminal
+from vllm_mods.cli import kept_options, terminal
 from vllm_mods.report import data
 
 
@@ -32,7 +33,7 @@ class Failure(NamedTuple):
     exit_code: int
 
 
-def end(error: BaseException, *, as_json: bool) -> int:
+def end(error: BaseException, arguments: Sequence[str] = (), *, as_json: bool) -> int:
     """Say what is wrong, on stdout too if JSON was asked for and not given, and return the exit code."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
         complain("interrupted")
@@ -43,6 +44,8 @@ def end(error: BaseException, *, as_json: bool) -> int:
         drop_output()
         return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
     failure = _failure(error)
+    if failure.hint:
+        failure = failure._replace(hint=kept_options.keep(failure.hint, arguments))
     if failure.exit_code == EXIT_BUG:
         from vllm_mods.base import secrets  # noqa: PLC0415  (rarely asked for)
 
@@ -69,7 +72,7 @@ def _failure(error: BaseException) -> Failure:
     return _of_machine(error) or Failure(
         "bug",
         f"this is a bug in vllm-mods {__version__}: {type(error).__name__}",
-        "report it with what stands above, and with what `vllm-mods doctor` says of the same target",
+        "report it with the output above and the output of `vllm-mods doctor` for the same target",
         EXIT_BUG,
     )
 
@@ -86,21 +89,20 @@ def _of_machine(error: BaseException) -> Failure | None:
     if isinstance(error, BlockingIOError | RuntimeError) and _no_process(error):
         return Failure(
             "processes",
-            f"there are no more processes or threads to be had: {error}",
-            "ulimit -u; cat /sys/fs/cgroup/pids.max  # allow more, of a container with --pids-limit",
+            f"no more processes or threads can be started: {error}",
+            "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise the limit; in a container, with --pids-limit",
             EXIT_NO,
         )
     if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
         words = str(error).strip() or type(error).__name__
         return Failure(
             "broken-package",
-            f"{package}, which vllm-mods needs, does not load: {words.splitlines()[0]}",
-            f"{sys.executable} -m pip install --force-reinstall {package}  # or, of a library (.so) "
-            "that is missing, the system's package that has it",
+            f"{package}, which vllm-mods needs, cannot be loaded: {words.splitlines()[0]}",
+            f"{sys.executable} -m pip install --force-reinstall {package}  # if a library (.so) is missing, install the system package that has it",
             EXIT_USAGE,
         )
     if isinstance(error, FileNotFoundError) and os.stat(".").st_nlink == 0:
-        return Failure("usage", "the current folder is not there any more", "cd /", EXIT_USAGE)
+        return Failure("usage", "the current folder no longer exists", "cd /", EXIT_USAGE)
     return None
 
 

@@ -20,8 +20,8 @@ _RECIPE, _COMPOSE = "recipe", "compose"
 
 @click.command(name="export")
 @click.argument("what", metavar="MOD|PAIRING", shell_complete=options.complete_names)
-@option("--output PATH", "Write a pairing to a new file [standard output], a mod to a new folder.")
-@options.form("What a pairing becomes.", (_RECIPE, _COMPOSE))
+@option("--output PATH", "The new file of a pairing [standard output], or the new folder of a mod.")
+@options.form("The format for a pairing.", (_RECIPE, _COMPOSE))
 @starting
 @options.library
 @options.json_flag
@@ -34,30 +34,32 @@ def command(
     start: StartOptions,
     as_json: bool,
 ) -> int:
-    """Write a mod as a folder that launchers run as it is, or a pairing as a recipe or as what starts its image.
+    """Write a mod as a folder that launchers can run, or a pairing as a recipe or a compose file.
 
-    The folder's run.sh has vllm-mods apply the mod; where there is none, a wheel of it in the folder is installed. A pairing becomes a
-    recipe that renders the same command; with --format compose, a file that starts the image of its lock, for
-    a cluster on two nodes. --lock and what follows it are for that.
+    The folder's run.sh applies the mod with vllm-mods; if that is not installed, it installs the wheel in the
+    folder. A recipe renders the same command as the pairing. --format compose writes a file that starts the
+    image of the pairing's lock, for a cluster on two nodes; the options from --lock on are for compose.
     """
     if form == _RECIPE:
         _check_unused(start)
     if not library.has(what):
         if as_json:
             raise UsageError(
-                f"--json is for mods, and there is no mod `{what}`",
+                f"--json needs a mod, and there is no mod named `{what}`",
                 hint="vllm-mods list",
             )
         return _write_pairing(library, what, form, start, output)
     if library.has_pairing(what):
         raise UsageError(
-            f"there are a mod and a pairing named `{what}`: which one is meant?",
+            f"`{what}` is the name of both a mod and a pairing",
             hint="rename one of them",
         )
     if output is None:
-        raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{what}")
+        raise UsageError(
+            "a mod is exported as a folder: name it with --output", hint=f"--output mods/{what}"
+        )
     names, remarks = export_mod(library, what, output)
-    words = f"wrote {output}: {text.counted(len(names), 'file')}; a recipe names it as {output}"
+    words = f"wrote {output}: {text.counted(len(names), 'file')}; recipes refer to it as {output}"
     data = {"mod": what, "folder": output, "files": names}
     return answers.print_reply(Reply(data, words, stderr=notes(remarks)), as_json=as_json)
 
@@ -67,7 +69,7 @@ def _check_unused(start: StartOptions) -> None:
     for name, value, default in zip(start._fields, start, StartOptions(), strict=True):
         if value != default:
             raise UsageError(
-                f"--{name.replace('_', '-')} says how a container is started, and a recipe or a mod does not",
+                f"--{name.replace('_', '-')} sets how a container starts; recipes and mods have no such setting",
                 hint=f"--format {_COMPOSE}",
             )
 

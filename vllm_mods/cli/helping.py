@@ -16,15 +16,15 @@ from vllm_mods.report.reply import Reply
 @click.command(name="doctor")
 @option(
     "--target TREE",
-    "A folder, image:REF, or any other tree [the active environment's vLLM].",
+    "The tree to examine: a folder, image:REF, … [the active environment's vLLM].",
     envvar=options.TARGET,
 )
 @options.access
 @options.json_output
 def doctor(target: str | None, access: Access) -> Reply:
-    """Tell what this installation is, what a vLLM tree is, and what is wrong with either.
+    """Examine this installation and a vLLM tree, and report what is wrong with them.
 
-    Nothing is written, and no vLLM is imported. Exit code 0 if nothing is wrong, 1 if something is.
+    Nothing is written, and vLLM is not imported. Exit code 0 if nothing is wrong, else 1.
     """
     from vllm_mods.diagnosis.checks import examine  # noqa: PLC0415  (not needed with `--help`)
     from vllm_mods.report import doctor as report  # noqa: PLC0415
@@ -41,9 +41,9 @@ def _complete_words(_context: click.Context, _parameter: click.Parameter, typed:
 @click.argument("word", metavar="VERDICT|CODE", shell_complete=_complete_words)
 @options.json_output
 def explain(word: str) -> Reply:
-    """Say what a verdict, an exit code, a kind of error or the code of a finding means, and what to do next.
+    """Explain a verdict, an exit code, a kind of error or the code of a finding, and what to do next.
 
-    The kind of an error is its `code` under --json; the code of a finding stands in brackets behind it.
+    The kind of an error is its `code` in --json; the code of a finding is in brackets after it.
     """
     endings = {entry.word: entry for entry in words.endings()}
     known = {entry.word: entry for entry in words.findings()} | endings
@@ -51,7 +51,7 @@ def explain(word: str) -> Reply:
     if entry is None:
         near = difflib.get_close_matches(word, known, 1)
         raise UsageError(
-            f"{word} is no verdict, exit code, kind of error or code of a finding; the first three are: {', '.join(endings)}",
+            f"{word} is not a verdict, exit code, kind of error or code of a finding; the first three are: {', '.join(endings)}",
             hint=f"vllm-mods explain {near[0] if near else next(iter(endings))}",
         )
     lines = [f"{entry.word} ({entry.kind}): {entry.meaning}"]
@@ -64,7 +64,7 @@ def explain(word: str) -> Reply:
 def completion(shell: str) -> None:
     """Print the shell code that completes vllm-mods commands.
 
-    Commands, options, mods, pairings, files and folders.
+    It completes commands, options, mods, pairings, files and folders.
     """
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  (click has all three)

@@ -16,10 +16,10 @@ _reference = click.argument("reference", metavar="REF")
 
 @click.group(name="image")
 def command() -> None:
-    """Tell what is in an image, and whether it is intact.
+    """Show what is in an image, and whether it is intact.
 
-    REF is docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG],
-    registry:HOST/NAME:TAG, or a bare NAME of an image in an engine here.
+    REF is docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG], registry:HOST/NAME:TAG, or a bare NAME of
+    an image in an engine on this machine.
     """
 
 
@@ -28,20 +28,20 @@ def command() -> None:
 @_chosen
 @options.json_output
 def inspect(**given: Any) -> Reply:
-    """Tell what is in an image: vLLM, mods, lock, and files that are not as they were left."""
+    """Show what is in an image: vLLM, mods, lock, and files that were changed since."""
     return report.inspect(image_inspect(**given))
 
 
 @command.command(name="verify")
 @_reference
-@option("--lock FILE", "Compare with this lock too.")
+@option("--lock FILE", "Also compare with this lock.")
 @_chosen
 @options.json_output
 def verify(lock: str | None, **given: Any) -> Reply:
-    """Tell whether an image is the one that its lock makes: layers, every setting, every file.
+    """Check an image against its lock: layers, every setting, every file.
 
-    Without --lock that is the lock inside. Of an index, every image is looked at, and that it has those
-    that the lock is of. Exit code 1 if anything else is in it, and what that is.
+    Without --lock, use the lock inside the image. Of an index, every image is checked, and that no image of the
+    lock is missing. Exit code 1 if the image differs; the differences are printed.
     """
     written = None if lock is None else named_files.read(lock)
     return report.verified(image_verify(lock=written, lock_name=lock or "", **given))

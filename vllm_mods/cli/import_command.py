@@ -21,31 +21,35 @@ _of_mods = options.grouped(
     "terms",
     ImportTerms,
     options.others,
-    option("--fetch", "Of a mod: take what its script asks for by https, once."),
+    option("--fetch", "For a mod: let its script download over https, each URL once."),
     new.recorded,
     option(
         "--vllm SPEC",
-        "Of a mod: the range that it states; without --tree and --image, the releases to run its script on.",
+        "For a mod: its version range; without --tree and --image, the releases to run its script on.",
     ),
-    option("--license SPDX", "Of a mod: its licence."),
-    option("--summary TEXT", "Of a mod: what it is for."),
+    option("--license SPDX", "For a mod: its licence."),
+    option("--summary TEXT", "For a mod: its summary."),
     option(
         "--image REF",
-        "Of a mod: run its script in a container of this image, which holds a vLLM.",
+        "For a mod: run its script in a container of this image, which must contain vLLM.",
     ),
     option(
         "--tree TREE",
-        "Of a mod: the vLLM that it was written for; a script is run on a copy of it.",
+        "For a mod: the vLLM that it was written for. Its script runs on a copy.",
     ),
 )
 
 
 @click.command(name="import")
 @click.argument("path", metavar="PATH", type=click.Path())
-@option("--output FILE", "Write the pairing to a new file.")
-@option("--library DIR", "Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.", "folder")
-@option("--name NAME", "What to call it [the recipe's or the folder's name].")
-@option("--mod PATH=NAME", "The mod that a path in the recipe stands for.", "mods", multiple=True)
+@option("--output FILE", "Write the pairing to this new file.")
+@option(
+    "--library DIR",
+    "Write a pairing to DIR/pairings/NAME.toml, a mod to DIR/patches/NAME.",
+    "folder",
+)
+@option("--name NAME", "The name to give it [the recipe's or the folder's name].")
+@option("--mod PATH=NAME", "Use the mod NAME for this path in the recipe.", "mods", multiple=True)
 @_of_mods
 @options.access
 @options.json_output
@@ -56,28 +60,25 @@ def command(
     access: Access,
     **of_recipes: Any,
 ) -> Reply:
-    """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip.
+    """Make a pairing from a recipe, or a mod from a launcher's mod folder or zip.
 
-    Without --output and --library the pairing, or the mod's manifest, is printed. The run.sh of a mod is run: on a
-    copy of --tree, in bubblewrap, or in a container of --image, apart from this machine. What it changed becomes
-    the mod, planned on that vLLM. A mod that vllm-mods made needs no running. Exit code 1 if a recipe
-    says something that the pairing does not do; 2 if it cannot be read; 3 if what a script does is no mod.
+    Without --output and --library, the pairing or the mod's manifest is printed. The run.sh of a mod is run in
+    a sandbox: on a copy of --tree in bubblewrap, or in a container of --image. Its changes become the mod,
+    which is checked on that vLLM. A mod that vllm-mods made is not run. Exit code 1 if the recipe has something
+    that a pairing cannot do; 2 if it cannot be read; 3 if the script does not make a mod.
     """
     if terms.fetch and access.offline:
-        raise UsageError(
-            "--fetch takes from the network, and --offline forbids it", hint="give one"
-        )
+        raise UsageError("--fetch needs the network, which --offline forbids", hint="give one")
     if not is_mod(path):
         if any((terms.tree, terms.image, terms.summary, terms.license, terms.vllm, terms.others)):
             raise UsageError(
-                f"{path} is no mod, and --tree, --image, --with, --summary, --license and --vllm are for mods",
-                hint="a mod is a folder or a zip with a run.sh; of a Dockerfile's image: "
-                "vllm-mods new NAME --from-trees image:BASE image:BUILT",
+                f"--tree, --image, --with, --summary, --license and --vllm are for mods, and {path} is not a mod",
+                hint="a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT",
             )
         return _import_recipe(path, folder, terms.name, **of_recipes)
     if any(of_recipes.values()):
         raise UsageError(
-            f"{path} is a mod, and --output and --mod are for recipes",
+            f"--output and --mod are for recipes, and {path} is a mod",
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
     progress = functools.partial(answers.show_line, last=False)
@@ -89,7 +90,9 @@ def _import_recipe(
     path: str, folder: str | None, name: str | None, output: str | None, mods: tuple[str, ...]
 ) -> Reply:
     if output and folder:
-        raise UsageError("--output and --library both say where the pairing goes", hint="give one")
+        raise UsageError(
+            "--output and --library both name the place for the pairing", hint="give one"
+        )
     with named_files.opened(path) as file:
         data = file.read(limits.RECIPE + 1)
     # an empty folder becomes a library by what is written to it

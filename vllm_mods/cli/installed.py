@@ -20,9 +20,9 @@ from vllm_mods.report.reply import Reply
 @options.target_folder
 @options.json_output
 def status_command(mods: tuple[str, ...], target: str) -> Reply:
-    """Tell which mods are in a vLLM tree: what its receipt says, and whether each file is so.
+    """Show which mods are applied to a vLLM tree, by its receipt, and whether their files are unchanged.
 
-    Exit code 0 if and only if all that went in is in, as it was left; with MOD, if all of them are.
+    Exit code 0 if all files are unchanged; with MOD, if these mods are applied too.
     """
     return report.status(status(target, *mods), target)
 
@@ -32,10 +32,10 @@ def status_command(mods: tuple[str, ...], target: str) -> Reply:
 @options.target_folder
 @options.json_flag
 def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
-    """Tell whether what mods put into a tree is still as they left it.
+    """Check that the files of the applied mods are unchanged.
 
-    Who changed a file since cannot be known. Exit code 1 if anything is not as it was. With --json there are
-    the receipt and the versions of the packages too that vLLM and its mods name: where two nodes differ, so do these.
+    Exit code 1 if a file was changed. The program that changed it cannot be known. --json adds the receipt and
+    the versions of the packages that vLLM and its mods name, so that two nodes can be compared.
     """
     node = node_of(target) if as_json else None
     answer = report.verify(verify(target, *mods), target, node)
@@ -45,22 +45,25 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
 @click.command(name="revert")
 @options.mods
 @options.target_folder
-@option("--discard-edits", "Also where a file was edited since the mod went in.")
+@option(
+    "--discard-edits",
+    "Revert even if a file was edited after the mod was applied; the edits are lost.",
+)
 @options.source_date_epoch
 @options.json_output
 def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
-    """Take mods out again; the others stay as if these had never been in.
+    """Remove mods from a vLLM; the other mods stay as if these had never been applied.
 
-    Without MOD, all of them: every byte, mode and time is as before the first apply.
+    Without MOD, remove all mods: every byte, mode and time is as before the first apply.
     """
     return report.revert(revert(target, *mods, **given), target)
 
 
 @click.command(name="sync")
 @click.argument("name", required=False, metavar="[TARGET]")
-@option("--target DIR", "The vLLM [the target's path, else the active environment's].")
-@option("--check", "Write nothing; exit code 1 if the vLLM holds anything else.")
-@option("--fetch", "Only have the libraries, as they are locked, on this machine.", "only_fetch")
+@option("--target DIR", "The vLLM to change [the target's path, else the active environment's].")
+@option("--check", "Write nothing; exit with 1 if the vLLM has other mods.")
+@option("--fetch", "Only download the libraries at their locked versions.", "only_fetch")
 @options.workspace
 @options.json_flag
 @options.source_date_epoch
@@ -73,18 +76,17 @@ def sync_command(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Make a vLLM hold exactly the mods that vllm-mods.toml names for TARGET, as they are locked.
+    """Make a vLLM have exactly the mods that vllm-mods.toml names for TARGET, at their locked versions.
 
-    Libraries are fetched as vllm-mods.lock has them, or not at all. What the file does not name is taken
-    out, what is missing put in, what is another version renewed: whole or not at all. Where
-    nothing is to be done, nothing is written. With SOURCE_DATE_EPOCH set, every file written
-    has that modification time.
+    Libraries are fetched as recorded in vllm-mods.lock. Mods that the file does not name are reverted, missing
+    ones applied, other versions replaced: all of it or nothing. If nothing has to change, nothing is written.
+    If SOURCE_DATE_EPOCH is set, it becomes the modification time of every file written.
     """
     if only_fetch:
         project = fetch()
         names = ", ".join(project.libraries) or "no library is named"
         data = {"project": project.where, "libraries": list(project.libraries)}
-        answer = Reply(data, f"here, as they are locked: {names}")
+        answer = Reply(data, f"fetched at their locked versions: {names}")
         return answers.print_reply(answer, as_json=as_json)
     try:
         result = sync(

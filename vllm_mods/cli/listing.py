@@ -15,7 +15,7 @@ from vllm_mods.report.reply import Reply
 @options.library
 @options.json_output
 def show(name: str, library: Library) -> Reply:
-    """Show one mod or pairing: what it changes and needs, or what is served and how."""
+    """Show one mod or pairing: what a mod changes and needs, or what a pairing serves and how."""
     if not library.has_pairing(name):
         return report.mod(library.load(name))
     file = library.pairing_file(name)
@@ -31,8 +31,8 @@ def show(name: str, library: Library) -> Reply:
 @options.library
 @options.json_output
 def list_(library: Library) -> Reply:
-    """List the mods that can be applied and the pairings, bundled ones and those of --library.
+    """List the mods and pairings: the bundled ones and those of --library.
 
-    Everything is read, patches too. Exit code 2 if anything cannot be read; it is named.
+    The command reads every file, patches included. Exit code 2 if a file cannot be read; the message names it.
     """
     return report.listed(list_library(library), library)

@@ -31,11 +31,11 @@ from vllm_mods.report.reply import Reply
 @click.command(name="matrix")
 @options.mods
 @options.pairing
-@option("--vllm SPEC", "Only these releases, such as '>=0.19,<0.22'.")
-@option("--pre", "Pre-releases too.")
+@option("--vllm SPEC", "Only releases in this range, such as '>=0.19,<0.22'.")
+@option("--pre", "Include pre-releases.")
 @option(
     "--tree TREE",
-    "These trees instead of releases.",
+    "Check these trees instead of releases.",
     "trees",
     multiple=True,
 )
@@ -46,20 +46,19 @@ from vllm_mods.report.reply import Reply
 )
 @option(
     "--update-lock",
-    "Write what was found into each mod's mod.lock; what it says of other releases stays.",
+    "Write the results into each mod's mod.lock; entries of other releases stay.",
     "relock",
 )
 @option(
     "--strict",
-    "Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
-    "contradict, a tree that got worse, a mod that is needed nowhere.",
+    "Ignore the locks, and check the parser of scopes against a second one. Also exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
 )
-@option("--jobs N", "Processes to spread over [one per CPU].", type=click.IntRange(min=1))
-@option("--no-cache", "Compute every cell anew, and keep none.")
+@option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
+@option("--no-cache", "Compute every cell again; do not use or fill the cache.")
 @options.others
 @options.verify
-@options.form("How to print it.", FORMS)
-@option("--output FILE", "Write it there, and print the text as well.")
+@options.form("The output format.", FORMS)
+@option("--output FILE", "Write to this file, and also print the text.")
 @options.folders
 @options.access_to_commits
 @options.json_flag
@@ -87,7 +86,7 @@ def matrix_command(
     """
     if relock and (trees or others):
         raise UsageError(
-            "--update-lock writes what is known of releases as they were, and --tree and --with name others"
+            "--update-lock records results for releases as published; --tree and --with name other trees"
         )
     form = "json" if as_json else form
     if span is not None:
@@ -149,11 +148,11 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
         answers.note(f"kept as before: {text.counted(len(updated.kept), 'release')}")
     if updated.why is not None:
         what = (
-            f"what it said of {', '.join(updated.lost)} is gone"
+            f"its entries for {', '.join(updated.lost)} were removed"
             if updated.lost
-            else "nothing of it is kept"
+            else "none of its entries is kept"
         )
-        answers.note(f"the mod.lock that was there {updated.why}: {what}")
+        answers.note(f"the previous mod.lock {updated.why}: {what}")
     if updated.lost:
         wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
         answers.hint(f"vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock")
@@ -162,17 +161,17 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
 @click.command(name="bisect")
 @click.argument("mod", shell_complete=options.complete_mods)
 @option("--repo REPO", "A clone of vLLM's repository.", required=True)
-@option("--good REV", "A revision, the older one.", required=True)
-@option("--bad REV", "One with another verdict, the newer one.", required=True)
-@option("--variant ID", "Ask for this variant of the mod alone.")
+@option("--good REV", "The older revision.", required=True)
+@option("--bad REV", "The newer revision, where the verdict is different.", required=True)
+@option("--variant ID", "Check only this variant of the mod.")
 @options.library
 @options.json_output
 def bisect_command(good: str, bad: str, repo: str, **given: Any) -> Reply:
     """Find the commit at which a mod's verdict changes.
 
-    Nothing is checked out: the repository is read from its objects, along first parents, and only
-    commits that touch a file that the verdict rests on are planned. Exit code 0 if a change was
-    found, 1 if the verdict is the same at both ends.
+    Nothing is checked out: the repository is read from its objects, along first parents. Only commits that
+    touch a file that the verdict depends on are checked. Exit code 0 if a change was found, 1 if the verdict is
+    the same at both revisions.
     """
     result = bisect(good=good, bad=bad, repo=repo, **given)
     return report.bisect(result, good, bad, repository=repo, paint=answers.paint)

@@ -49,5 +49,5 @@ def write(path: str, data: bytes) -> None:
 def write_new(path: str, data: bytes) -> None:
     """Write a file that is not there yet, and say so. Raises ``UsageError``."""
     if os.path.lexists(path):
-        raise UsageError(f"{path} is there already", hint="name another file, or remove it")
+        raise UsageError(f"{path} already exists", hint="name another file, or remove it")
     write(path, data)

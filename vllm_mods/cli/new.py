@@ -16,17 +16,19 @@ from vllm_mods.report.reply import Reply
 recorded = options.grouped(
     "limits",
     Limits,
-    option("--also PACKAGE", "Copy this package beside vllm too.", multiple=True),
+    option(
+        "--also PACKAGE", "Also copy this package, which is installed beside vllm.", multiple=True
+    ),
     option(
         "--timeout",
-        "How long it may run.",
+        "The time limit, in seconds.",
         "seconds",
         type=click.FloatRange(min=0, min_open=True),
         default=600.0,
         show_default=True,
     ),
     option(
-        "--env NAME=VALUE", "A variable of the container that it runs in.", "environ", multiple=True
+        "--env NAME=VALUE", "An environment variable for the container.", "environ", multiple=True
     ),
 )
 """The options of what runs a command on a copy of a tree."""
@@ -35,19 +37,19 @@ recorded = options.grouped(
 @click.command(name="new")
 @click.argument("name", metavar="NAME")
 @click.argument("argv", nargs=-1, metavar="[-- COMMAND...]")
-@option("--from-diff FILE", "A diff, with any paths; - for stdin.", "diff_file")
-@option("--from-trees OLD NEW", "Two trees to compare.", "trees", nargs=2)
+@option("--from-diff FILE", "A diff with any paths; - is standard input.", "diff_file")
+@option("--from-trees OLD NEW", "Compare these two trees.", "trees", nargs=2)
 @option("--record", "Run COMMAND on a copy of --tree.")
 @option(
     "--tree TREE",
-    "The vLLM of the diff, or to run COMMAND on; `auto` is the newest release with each hunk at its line.",
+    "The vLLM that the diff was made on, or to run COMMAND on; `auto` is the newest release where each hunk matches at its line.",
     "base",
 )
-@option("--image REF", "Run COMMAND in a container of this image, which holds a vLLM.")
+@option("--image REF", "Run COMMAND in a container of this image, which must contain vLLM.")
 @option("--library DIR", "Write to DIR/patches/NAME [.].", default=".")
-@option("--summary TEXT", "What the mod is for.")
-@option("--license SPDX", "The licence of the changes.")
-@option("--vllm SPEC", "The range that it states [just that vLLM].")
+@option("--summary TEXT", "A summary of the mod.")
+@option("--license SPDX", "The licence of the mod.")
+@option("--vllm SPEC", "The mod's version range [only that vLLM].")
 @recorded
 @options.access
 @options.json_output
@@ -63,26 +65,26 @@ def command(
     record: bool,
     **given: Any,
 ) -> Reply:
-    """Make a mod.
+    """Make a mod from a diff, from two trees, or from what a command does.
 
-    From a diff, whose paths may be from anywhere: each is looked up in the tree by its end and its
-    text. Or from two trees: changed text becomes a patch with section headers, new files an
-    overlay. Or from what a command does to a copy of a tree, laid out as in an image, or in a container of
-    one, with a copy of the current folder to run in and nothing else of this machine. The mod is planned on the tree that it was made from, and written only if it makes
-    these very changes and would work. What nobody could know is said.
+    A diff may have paths from anywhere: the file is found in the tree by the end of its path and by its text.
+    Of two trees, changed text becomes a patch with section headers, and new files an overlay. A command runs on
+    a copy of a tree, or in a container of an image, with a copy of the current folder and nothing else of this
+    machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
+    Whatever you have to add by hand is listed.
     """
     if sum((diff_file is not None, trees is not None, record)) != 1 or bool(argv) is not record:
         raise UsageError(
-            "give --from-diff, --from-trees or --record with a command, one of them",
+            "give exactly one of --from-diff, --from-trees and --record with a command",
             hint="vllm-mods new --help",
         )
     if image is not None and (base is not None or not record):
-        raise UsageError("--image is for --record, in place of --tree", hint="--record --image REF")
+        raise UsageError("--image replaces --tree, and needs --record", hint="--record --image REF")
     spec = f"image:{image}" if image else trees[0] if trees else base
     if not spec:
         raise UsageError(
-            "on which vLLM was it made, or is it to be run?",
-            hint="--tree TREE; of a diff --tree auto finds the release",
+            "no vLLM was named for the diff or the command",
+            hint="--tree TREE; for a diff, --tree auto finds the release",
         )
     diff, diff_name = _read_diff(diff_file)
     if spec == "auto" and diff is not None:

@@ -46,7 +46,7 @@ def _complete_place(
     return [CompletionItem(typed, type=kind)]
 
 
-json_flag = option("--json", "One JSON object on stdout.", "as_json")
+json_flag = option("--json", "Print one JSON object.", "as_json")
 
 
 def json_output(function: Callable[..., Reply]) -> Callable[..., int]:
@@ -134,45 +134,45 @@ mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=compl
 pairing_name = click.argument("pairing", metavar="PAIRING", shell_complete=complete_pairings)
 pairing = option(
     "--pairing NAME",
-    "The mods and templates of a pairing, then those of MOD.",
+    "Use the mods and templates of this pairing, then MOD.",
     shell_complete=complete_pairings,
 )
 base = option(
     "--base REF",
-    "The image to build on, wherever it lies [the one that the pairing or its lock names].",
+    "The base image [the one that the pairing or its lock names].",
 )
 platform = option(
     "--platform OS/ARCH",
-    "Which image of an index, such as linux/arm64 [the one for this machine, and a note].",
+    "The image of an index to read, such as linux/arm64 [this machine's].",
 )
 target_in_image = option(
     "--target-in-image DIR",
-    "The folder in the image that holds vllm/, where it is not found or there are several.",
+    "The folder in the image that contains vllm/, if there is more than one or none is found.",
     "in_image",
 )
 where_served = all_of(
     option(
         "--device-memory SIZE",
-        "Of each GPU that is to serve the model, such as 96GiB [this machine's].",
+        "The memory of each GPU that serves, such as 96GiB [this machine's].",
     ),
     option(
-        "--model-folder DIR", "Where the model lies [where it says; as the Hub's client keeps it]."
+        "--model-folder DIR", "The model's folder [where the pairing says, else the Hub's cache]."
     ),
 )
 """Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
-    "Of a release or wheel: another package beside it [the newest that it took on its day].",
+    "For a release or wheel: the version of a package beside vLLM [the newest when vLLM was released].",
     "others",
     multiple=True,
 )
 verify = option(
     "--verify",
-    "Have each release's wheel as a whole once, and hold it to the hash that the index states.",
+    "Download each release's whole wheel once and check its hash from the index.",
 )
 target_folder = option(
     "--target DIR",
-    "The vllm package folder, or the folder that holds it [the active environment's].",
+    "The vllm package folder, or its parent folder [the active environment's].",
     envvar=TARGET,
     callback=_or_found,
 )
@@ -189,7 +189,7 @@ workspace = option(
 )
 folders = option(
     "--library DIR",
-    "A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
+    "Your own library: a folder with patches/, templates/ or pairings/ [also $VLLM_MODS_LIBRARY].",
     "folders",
     multiple=True,
 )
@@ -211,7 +211,7 @@ def read_source_date_epoch() -> int | None:
         return None
     if not value.isascii() or not value.isdigit():
         raise UsageError(
-            f"SOURCE_DATE_EPOCH is {value!r}, and it must be seconds since 1970",
+            f"SOURCE_DATE_EPOCH is {value!r}; it must be a number of seconds since 1970",
             hint="SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
         )
     return int(value)
@@ -220,14 +220,14 @@ def read_source_date_epoch() -> int | None:
 source_date_epoch = grouped("source_date_epoch", read_source_date_epoch)
 network = grouped("access", open_access)
 """How trees are got at, of a command without options for it."""
-_offline = option("--offline", "Use only what is cached; open no connection.")
+_offline = option("--offline", "Use only the cache; do not use the network.")
 access = grouped("access", open_access, _offline)
 plan_terms = all_of(
-    option("--only-supported", "Leave out, and name, mods that have no variant for this tree."),
-    option("--strict-version", "Take a variant only on the vLLM versions it states."),
+    option("--only-supported", "Skip mods that have no variant for this tree, and name them."),
+    option("--strict-version", "Use a variant only on the vLLM versions in its range."),
     option(
         "--base TREE",
-        "The vLLM that the mods were made for: it tells look-alike places apart.",
+        "The vLLM that the mods were made for; it decides between places that look alike.",
     ),
     workspace,
     library,
@@ -241,7 +241,7 @@ access_to_commits = grouped(
     _offline,
     option(
         "--commits REPO",
-        "Where builds such as pypi:0.22.1rc1.dev124+gace95c9cf are: a clone of vLLM, or an index with a folder per commit.",
+        "Where to find builds such as pypi:0.22.1rc1.dev124+gace95c9cf: a clone of vLLM, or an index with a folder per commit.",
     ),
 )
 """How trees are got at: from the cache alone, or from a clone of vLLM's repository too."""
@@ -254,7 +254,7 @@ def tell_left_out(planned: Plan, chosen: Chosen) -> None:
     names = {one.mod.name for one in planned.mods}
     for mod in chosen.mods:
         if mod.name not in names:
-            click.echo(f"left out: {mod.name} is unsupported on this tree", err=True)
+            click.echo(f"skipped: {mod.name} is unsupported on this tree", err=True)
 
 
 def active_target() -> str:
@@ -272,6 +272,6 @@ def active_target() -> str:
         more = f"; there is one in {' and in '.join(folders)}" if folders else ""
         problem = f"the active environment has no vLLM{more}"
     raise UsageError(
-        f"no --target is named, and {problem}",
+        f"no --target was named, and {problem}",
         hint=f"{path} --target {folders[0] if folders else 'TREE'}  # or set {TARGET}",
     )

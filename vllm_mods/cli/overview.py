@@ -34,6 +34,6 @@ def overview() -> Reply:
     if places[_MOST:]:
         lines.append(f"and {len(places) - _MOST} more vLLMs: vllm-mods status --target DIR")
     if not places:
-        lines.append("no vLLM is in the environments here")
+        lines.append("no vLLM was found in the environments of this machine")
     lines.append("\nvllm-mods --help lists the commands; vllm-mods list, the mods and pairings")
     return Reply({}, "\n".join(lines), next_step=next_step)

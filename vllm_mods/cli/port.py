@@ -17,16 +17,16 @@ from vllm_mods.report.reply import Reply
 
 @click.command(name="port")
 @click.argument("mod", metavar="MOD", shell_complete=options.complete_mods)
-@option("--to TREE", "What to make a variant for.", "target")
-@option("--from TREE", "What the variant was written for [mod.lock].", "base")
-@option("--variant ID", "The variant to port [the nearest].")
-@option("--as ID", "What to call the new variant.", "name")
-@option("--vllm SPEC", "The range that it states [just the target].")
-@option("--no-repair", "Put nothing right of what would not work.")
-@option("--output DIR", "Write a copy of the mod to DIR/patches instead.")
+@option("--to TREE", "The vLLM to port to.", "target")
+@option("--from TREE", "The vLLM that the variant was written for [from mod.lock].", "base")
+@option("--variant ID", "The variant to port [the one with the nearest version].")
+@option("--as ID", "The id of the new variant.", "name")
+@option("--vllm SPEC", "The version range of the new variant [only the target].")
+@option("--no-repair", "Do not repair code that would not work.")
+@option("--output DIR", "Write a copy of the mod to DIR/patches; leave the original alone.")
 @options.others
-@option("--continue", "Take the edited files of a port.", "go_on")
-@option("--abort", "Do away with an unfinished port.")
+@option("--continue", "Finish a port from its edited files.", "go_on")
+@option("--abort", "Remove an unfinished port.")
 @options.own_library
 @options.access_to_commits
 @options.json_output
@@ -45,16 +45,16 @@ def port_command(
 ) -> Reply:
     """Make a variant of a mod for another vLLM.
 
-    What the variant changes in the tree that it was written for is merged with the target, the
-    whole file and class by class; both have to give the same bytes. Files, classes and functions
-    that are elsewhere by now are followed, and every one that was is named. A clean port becomes
-    a new variant, if the target takes it. What clashes is laid out as git does it, for
-    --continue; nothing else is written then. Exit code 0 for a new variant or none needed, 1 for
-    a conflict or one that would not work.
+    The changes of the variant are merged with the target, once for the whole file and once class by class; both
+    must give the same result. Files, classes and functions that moved are followed, and each move is printed. A
+    clean port becomes a new variant, if it applies to the target. Conflicts are written as git does it, for
+    --continue; then nothing else is written. Exit code 0 for a new variant or if none is needed, 1 for a
+    conflict or a port that would not work.
     """
     if sum((go_on, abort, target is not None)) != 1:
         raise UsageError(
-            "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
+            "give exactly one of --to, --continue and --abort",
+            hint=f"vllm-mods port {mod} --to TREE",
         )
     if abort:
         work = abort_port(library, mod, output=output)
@@ -71,29 +71,28 @@ def port_command(
 @click.command(name="keep")
 @click.argument("mods", metavar="[MOD]...", nargs=-1)
 @option("--library DIR", "A library in a git repository.", required=True)
-@option("--since RELEASE", "Look at newer ones [the newest of mod.lock].")
-@option("--vllm SPEC", "Look at these releases only.")
-@option("--pre", "Pre-releases too.")
-@option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
+@option("--since RELEASE", "Look at releases after this one [the newest in mod.lock].")
+@option("--vllm SPEC", "Look only at releases in this range.")
+@option("--pre", "Include pre-releases.")
+@option("--commits REPO", "Also look at the newest commit of this clone of vLLM.")
 @option("--pull-requests", "Push the branches, and open a pull request for each.")
 @option("--remote NAME", "With --pull-requests: where [the only remote].")
 @option("--dry-run", "With --pull-requests: push nothing, and only say what would be done.")
-@option("--offline", "Use only what is cached; open no connection.")
+@option("--offline", "Use only the cache; do not use the network.")
 @options.json_flag
 def keep_command(
     library: str, *, commits: str | None, offline: bool, dry_run: bool, as_json: bool, **given: Any
 ) -> int:
-    """Keep a library up with vLLM's releases, on branches of its repository.
+    """Keep a library up to date with vLLM's releases, on branches of its git repository.
 
-    For each mod and each release that is new to it: where a variant goes in as it is, its range is
-    widened; where none does, it is ported; where the release carries the change, the range ends. Each
-    is one commit on a branch vllm-mods/MOD/RELEASE, which begins where the one of the release before
-    ends, with the text for a pull request as its message. A branch that is there is left alone, unless
-    its mod changed below it and all its commits are of keep: then it is made again. Nothing is checked
-    out. Exit code 0, or 1 where something is left to a person.
+    For each mod and each new release: if a variant applies, its range is widened; if none applies, the mod is
+    ported; if the release has the change, the range ends. Each result is one commit on a branch
+    vllm-mods/MOD/RELEASE, which starts at the branch of the previous release; its message is the text for a
+    pull request. An existing branch is left alone, unless its mod changed and all its commits are by keep: then
+    it is made again. Nothing is checked out. Exit code 1 if some work is left for a person.
 
     With --pull-requests, each branch has one request at GitHub, GitLab, Gitea or Forgejo: opened once,
-    updated where it changes, closed when nothing of it is left to do. The token is in GITHUB_TOKEN,
+    updated when it changes, closed when its work is done. The token is in GITHUB_TOKEN,
     GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)

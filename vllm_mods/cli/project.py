@@ -10,20 +10,20 @@ from vllm_mods.sharing import changing
 
 @click.command(name="add")
 @click.argument("source", metavar="SOURCE")
-@option("--name NAME", "What its mods have in front [the owner's name].", "owner")
-@option("--mod MOD", "A mod of it that the default target is to hold.", "mods", multiple=True)
+@option("--name NAME", "The library's name, before its mods' names [the owner's].", "owner")
+@option("--mod MOD", "A mod of the library to add to the default target.", "mods", multiple=True)
 @option(
     "--allowed-signers FILE",
-    "One of these has to have signed it, now and whenever it is fetched.",
+    "Require a signature by one of these signers, now and at every fetch.",
     "signers",
 )
 @json_output
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> Reply:
-    """Add somebody's library to the project, pinned; say what it may touch. No vLLM is changed.
+    """Add a library of others to the project, pinned; print what it may change. No vLLM is changed.
 
-    SOURCE is git+URL[@REV][#subdirectory=DIR], package:NAME of an installed distribution, or a
-    folder. It is written to vllm-mods.toml, here or further up in the
-    repository, and what it is now to vllm-mods.lock. `vllm-mods sync` puts the mods in.
+    SOURCE is git+URL[@REV][#subdirectory=DIR], package:NAME of an installed distribution, or a folder. The
+    source goes into vllm-mods.toml, here or in a parent folder of this repository, and its present revision
+    into vllm-mods.lock. `vllm-mods sync` applies the mods.
     """
     where = changing.project_path()
     library, suggested = changing.parse_source(source, where, signers)
@@ -35,9 +35,9 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
 @click.argument("library", metavar="LIBRARY")
 @json_output
 def remove(library: str) -> Reply:
-    """Take a library out of the project, and its mods out of what targets hold. No vLLM is changed.
+    """Remove a library from the project, and its mods from the targets. No vLLM is changed.
 
-    `vllm-mods sync` takes them out of the target; `vllm-mods revert` takes one mod out of a vLLM.
+    `vllm-mods sync` reverts its mods in the target; `vllm-mods revert` removes one mod from a vLLM.
     """
     where = changing.read_project().where
     return report.removed(where, library, changing.remove(where, library))
@@ -45,13 +45,13 @@ def remove(library: str) -> Reply:
 
 @click.command(name="update")
 @click.argument("libraries", nargs=-1, metavar="[LIBRARY]...")
-@option("--dry-run", "Say what is newer, and write nothing.")
+@option("--dry-run", "Print what is new; write nothing.")
 @json_output
 def update(libraries: tuple[str, ...], *, dry_run: bool) -> Reply:
-    """Look where the project's libraries are now, show what is new, and lock that. No vLLM is changed.
+    """Look for new revisions of the project's libraries, show what changed, and lock them. No vLLM is changed.
 
-    Without LIBRARY, all of them. A tag that was moved shows here, and nowhere else: `sync` takes
-    the commit that is locked. The way to another tag is `rev` in vllm-mods.toml, and then this.
+    Without LIBRARY, update all of them. `sync` always takes the locked commit, so only `update` notices a moved
+    tag. To use another tag, edit `rev` in vllm-mods.toml, then run `update`.
     """
     where = changing.read_project().where
     updates = changing.update(where, libraries, dry=dry_run)

@@ -25,7 +25,7 @@ from vllm_mods.templates.source import Template, open_template
 _complete = options.completer(Library.template_names)
 _conversations = option(
     "--conversations NAME|DIR",
-    "Those of this template, or in this folder [those beside the template].",
+    "Use the conversations of this template, or in this folder [those beside the template].",
     "conversations_of",
     shell_complete=_complete,
 )
@@ -33,10 +33,10 @@ _conversations = option(
 
 @click.group(name="template")
 def command() -> None:
-    """Render chat templates, and hold them against conversations.
+    """Render chat templates, and check them with conversations.
 
-    TEMPLATE is the name of one in a library, or a file. It is rendered as vLLM does, by
-    Jinja's sandbox, in a process that can open no file and has 20 seconds and 1 GiB.
+    TEMPLATE is the name of a template in a library, or a file. It is rendered as by vLLM, in Jinja's sandbox,
+    in a process that cannot open files and has 20 seconds and 1 GiB.
     """
 
 
@@ -44,7 +44,7 @@ def command() -> None:
 @options.library
 @options.json_output
 def list_(library: Library) -> Reply:
-    """List the chat templates, bundled ones and those of --library."""
+    """List the chat templates: the bundled ones and those of --library."""
     return report.listed(*list_templates(library))
 
 
@@ -52,17 +52,17 @@ def list_(library: Library) -> Reply:
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @_conversations
 @option(
-    "--parsers", "Run the parsers of --target, fenced in: do they read what the template writes?"
+    "--parsers", "Run the parsers of --target in a sandbox: do they read what the template writes?"
 )
 @option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION, …")
-@option("--tool-call-parser NAME", "This one [template.toml's; all].", "tool")
-@option("--reasoning-parser NAME", "The same for reasoning.", "reasoner")
+@option("--tool-call-parser NAME", "Tool parser [template.toml's, else all].", "tool")
+@option("--reasoning-parser NAME", "Reasoning parser [template.toml's, else all].", "reasoner")
 @option(
-    "--answers FILE", "With --parsers: texts of a model, which have to come back byte for byte."
+    "--answers FILE", "With --parsers: texts of a model that the parsers must return unchanged."
 )
 @option(
     "--in TREE",
-    "TEMPLATE is a path in there: sdist:FILE, pypi:VERSION, an absolute one in image:REF, …",
+    "Read TEMPLATE as a path in this tree: sdist:FILE, pypi:VERSION, … (absolute in image:REF).",
     "inside",
 )
 @options.library
@@ -78,14 +78,14 @@ def check(
     answers: str | None,
     **given: Any,
 ) -> Reply:
-    """Tell whether templates make the prompts that they should; all of them without TEMPLATE.
+    """Check that templates make the right prompts; without TEMPLATE, check all of them.
 
-    Also which content format each vLLM takes a template for, which arguments it reads, and
-    whether its template.toml says so. Exit code 1 if anything is not as it should be.
+    The command also shows the content format that each vLLM detects, and the arguments that the template reads,
+    and compares them with its template.toml. Exit code 1 if anything is wrong.
     """
     if parsers != (target is not None) or ((tool or reasoner or answers) and not parsers):
         raise UsageError(
-            "--parsers runs code of --target: both or neither",
+            "--parsers runs code of --target: give both or neither",
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
     texts = None if answers is None else named_files.read(answers)
@@ -98,19 +98,19 @@ def check(
 @command.command(name="clients")
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @option("--target TREE", "Ask this vLLM: a folder, pypi:VERSION, …")
-@option("--vllm RANGE", "Ask all releases in a range, such as '>=0.17'.")
-@option("--update", "Write what they answer into the library's table.")
+@option("--vllm RANGE", "Ask all releases in this range, such as '>=0.17'.")
+@option("--update", "Write the answers into the library's table.")
 @options.library
 @options.access
 @options.json_output
 def clients(templates: tuple[str, ...], **given: Any) -> Reply:
-    """Tell which clients work with templates on which vLLM: Claude Code, Codex, OpenCode, Cline.
+    """Show which clients work with templates on which vLLM: Claude Code, Codex, OpenCode, Cline.
 
-    Without --target and --vllm, the table that lies beside the templates is shown. It was made by each
-    release's own code, which took what these clients send.
+    Without --target and --vllm, show the table beside the templates. It was made with the code of each release,
+    from the requests that these clients send.
     """
     if given["target"] is not None and given["vllm"] is not None:
-        raise UsageError("--vllm and --target both say which vLLM is meant", hint="give one")
+        raise UsageError("--vllm and --target both name the vLLM", hint="give one")
     return report.clients(template_clients(names=templates, note=answers.note, **given))
 
 
@@ -119,10 +119,10 @@ def clients(templates: tuple[str, ...], **given: Any) -> Reply:
 @click.argument("messages")
 @option(
     "--chat-template-kwargs JSON",
-    "Arguments of the template, as in a request and for `vllm serve`.",
+    "Arguments of the template, as in a request or for `vllm serve`.",
     "kwargs",
 )
-@option("--no-generation-prompt", "Do not begin the answer.")
+@option("--no-generation-prompt", "Do not add the start of the answer.")
 @options.library
 @options.json_output
 def render(
@@ -133,11 +133,10 @@ def render(
     *,
     no_generation_prompt: bool,
 ) -> Reply:
-    """Print the prompt that a template makes of MESSAGES.
+    """Print the prompt that a template makes from MESSAGES.
 
-    MESSAGES is a file, or - for stdin: a list of messages, or the body of a request to
-    /v1/chat/completions; or the name of a conversation beside the template. A message's
-    content reaches the template as it stands there.
+    MESSAGES is a file or - for stdin: a list of messages, or the body of a request to /v1/chat/completions; or
+    the name of a conversation beside the template. The content of a message reaches the template unchanged.
     """
     opened = open_template(library, template)
     prompt, unread = render_template(
@@ -156,10 +155,10 @@ def render(
 @options.library
 @options.json_output
 def diff(old: str, new: str, **given: Any) -> Reply:
-    """Show how the prompts of two templates differ, and what each keeps of the cache.
+    """Show how the prompts of two templates differ, and how much of the cache each keeps.
 
-    For the conversations beside either of them, or those of --conversations; without any, for
-    those that `template check` asks of every template. Exit code 1 if any differs.
+    The prompts are those of the conversations beside either template, or of --conversations; if there are none,
+    those of `template check`. Exit code 1 if any prompt differs.
     """
     return report.diff(*compare_templates(old=old, new=new, **given), (old, new))
 

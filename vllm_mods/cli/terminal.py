@@ -59,7 +59,8 @@ class _ShownBytes(io.BufferedIOBase):
         return len(data)
 
     def flush(self) -> None:
-        self._text.exact.flush()
+        if not self._text.exact.closed:  # Python 3.14 flushes what it finalizes
+            self._text.exact.flush()
 
 
 @contextlib.contextmanager

@@ -133,7 +133,7 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
     stale = [folder for folder, said in owners.items() if said != ("vllm", tree.version)]
     yield Trouble(
         FindingCode.TWO_DISTRIBUTIONS,
-        f"several distributions say that vllm/ is theirs: {', '.join(owners)}; an upgrade was not clean",
+        f"several distributions claim vllm/: {', '.join(owners)}; an upgrade was not clean",
         # The metadata alone: to uninstall it would take the files of the other too.
         f"rm -r {' '.join(shlex.quote(f'{tree.root}/{one}') for one in stale)}"
         if tree.root is not None and len(stale) < len(owners)
@@ -147,17 +147,17 @@ def _files(
     if (listed is None or len(listed.rows) == 1) and not tree.read("vllm/__init__.py"):
         yield Trouble(
             FindingCode.NO_VLLM,
-            "vllm/__init__.py is empty: this is no vLLM, or what is left of one",
+            "vllm/__init__.py is empty: this is not a complete vLLM",
             again,
         )
     if listed is None and not tree.remote:
         lost = unresolved(tree)
         if lost:
-            message = f"{_name_few(lost)}: imported by several files of vllm/, and not there"
+            message = f"{_name_few(lost)}: missing, although several files of vllm/ import it"
             yield Trouble(FindingCode.LOST, message, again)
         yield Trouble(
             FindingCode.NO_LIST,
-            "nothing lists the files of this tree: whether one is missing or edited cannot be told",
+            "this tree has no list of files (RECORD), so missing or edited files cannot be found",
             level=Level.NOTE,
         )
     if listed is None or held is None:
@@ -167,18 +167,18 @@ def _files(
         (
             FindingCode.EDITED,
             held.differs,
-            f"not as {listed.name} lists: edited, or of another tool",
+            f"differs from {listed.name}: edited, or written by another tool",
         ),
-        (FindingCode.LOST, held.gone, f"listed in {listed.name} and not there"),
+        (FindingCode.LOST, held.gone, f"listed in {listed.name} but missing"),
         (
             FindingCode.LINKS,
             held.links,
-            "a symbolic link, which is not followed: others may share the file",
+            "a symbolic link, which vllm-mods does not follow: other environments may share the file",
         ),
         (
             FindingCode.UNLISTED,
             held.extra,
-            f"not in {listed.name}: added, left by `patch`, or of another version",
+            f"not in {listed.name}: added, left by `patch`, or from another version",
         ),
     ):
         some = [path for path in paths if path not in touched]
@@ -196,21 +196,20 @@ def _around(root: str) -> Iterator[Trouble]:
         place = shlex.quote(root)
         yield Trouble(
             FindingCode.DISK_FULL,
-            f"{root} lies on a disk with {free / 1e6:.1f} MB left, or no room for more files",
+            f"{root} is on a disk with {free / 1e6:.1f} MB left, or without room for more files",
             f"df -h {place}; df -i {place}",
         )
     if (other := search.ahead_of(root, os.environ, sys.path)) is not None:
         yield Trouble(
             FindingCode.SHADOWED,
-            f"Python would take the vLLM in {other} for the one in {root}",
-            f"vllm-mods doctor --target {shlex.quote(other)}, or take that one away",
+            f"Python would import the vLLM in {other} instead of the one in {root}",
+            f"vllm-mods doctor --target {shlex.quote(other)}, or remove that one",
         )
     for process in search.stale_processes(root):
         yield Trouble(
             FindingCode.OLD_CODE_RUNS,
-            f"process {process.pid} ({process.name}) started before the mods went in and has loaded "
-            f"{process.file}: it runs the old code",
-            "start it again",
+            f"process {process.pid} ({process.name}) started before the mods were applied and has loaded {process.file}: it runs the old code",
+            "restart it",
         )
 
 

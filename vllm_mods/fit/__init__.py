@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 UNEXAMINED = (
     (
         "names unset on some paths",
-        "only what one `if` sets and the block after it reads is looked at",
+        "only names that one `if` sets and the block after it reads are checked",
     ),
-    ("cycles of imports", "only imports at the left margin are followed"),
-    ("compiled operators", "torch.ops._C and the like are not in the tree as Python"),
-    ("packages outside the tree", "only what is installed beside vLLM is looked at"),
+    ("cycles of imports", "only module-level imports are followed"),
+    ("compiled operators", "torch.ops._C and other compiled code are not in the tree as Python"),
+    ("packages outside the tree", "only packages that are installed beside vLLM are checked"),
 )
 
-UNTYPED = ("types of arguments and of results", "the proof in mod.lock is without")
+UNTYPED = ("types of arguments and of results", "the proof in mod.lock does not include it")
 """What was not examined where a lock vouches that was made without a type checker."""
 
 
@@ -85,13 +85,13 @@ def fit(
     except RecursionError as error:
         paths = ", ".join(change.path for change in python)
         raise TreeError(
-            f"{paths}, or what is used there: nested too deeply to be looked at",
-            hint="is this a file that people write? nothing of vLLM is nested so",
+            f"{paths}, or code that it uses, is nested too deeply to be checked",
+            hint="is this file generated? no file of vLLM is nested this deeply",
         ) from error
     except OSError as error:
         raise TreeError(
-            f"the type checker could not be asked: {error.strerror or error}: {error.filename or 'temporary files'}",
-            hint="TMPDIR=FOLDER, one with room that can be written to",
+            f"the type checker could not be run: {error.strerror or error}: {error.filename or 'temporary files'}",
+            hint="set TMPDIR to a writable folder with free space",
         ) from error
     reasons = {(one.code, one.scope): one.reason for one in allow}
     allowed = (_allowed(finding, reasons) for finding in findings)

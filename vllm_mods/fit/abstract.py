@@ -59,7 +59,9 @@ def abstract_misuses(world: World, path: str, site: CodeSite, at_origin: World |
     level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
     method, owner = min(left.items())
     asks = f"{owner.path}:{owner.cls.methods[method][0].line} asks for"
-    yield Misuse(f"{node.name} cannot be made: it has no {method}, which {asks}", node.name, level)
+    yield Misuse(
+        f"{node.name} cannot be instantiated: it has no {method}, which {asks}", node.name, level
+    )
 
 
 def _is_whole(world: World, path: str, name: str) -> bool:

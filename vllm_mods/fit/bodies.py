@@ -50,6 +50,17 @@ def is_generator(node: DefNode) -> bool:
     return any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in _own(node))
 
 
+def only_raises(world: World, path: str, function: Function) -> bool:
+    """Tell whether a function says itself that nobody is to call it."""
+    node = definition(world, path, function)
+    body = [one for one in node.body if not _is_text(one)] if node else []
+    return len(body) == 1 and isinstance(body[0], ast.Raise)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
 def arities(node: DefNode | None) -> frozenset[int | None]:
     """Return the lengths of the tuples that a function returns, ``None`` for what can't be told."""
     if node is None or is_generator(node):

@@ -109,7 +109,7 @@ def _surroundings(version: str) -> tuple[str, str]:
 def _diagnostic(line: str) -> Diagnostic:
     match = _LINE.fullmatch(line)
     if match is None:
-        raise _failed(f"it wrote {line[:80]!r}")
+        raise _failed(f"it printed {line[:80]!r}")
     text, _, more = unquote(match["text"]).partition("\n")
     place = int(match["line"]), int(match["column"])
     return Diagnostic(unquote(match["path"]), *place, match["rule"], text, more)
@@ -181,8 +181,7 @@ def program() -> str:
         if done.returncode == 0 and done.stdout.split()[1:2] == [VERSION]:
             return place
     raise UsageError(
-        f"whether a patch fits a tree that mod.lock does not know, the type checker ty {VERSION} is asked, "
-        "and it is not installed",
+        f"the type checker ty {VERSION} is not installed; it checks patches on trees that mod.lock does not list",
         hint=f"pip install ty=={VERSION}",
     )
 

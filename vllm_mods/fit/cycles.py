@@ -62,8 +62,7 @@ def cycle_problems(
         path,
         data.count(b"\n", 0, step.start) + 1,
         scope="",
-        message=f"a cycle of imports, {' -> '.join((path, *way))}: {asked}, which is not defined yet"
-        f"{'' if always else ' if this file comes first'}",
+        message=f"a cycle of imports, {' -> '.join((path, *way))}: {asked}, which is not defined at that point{'' if always else ' if this file comes first'}",
         key=("cycle", path, way[0]),
         token=step.module.rpartition(".")[2],
         level=Level.ERROR if always else Level.NOTE,

@@ -72,7 +72,7 @@ def _unnamed(before: World, after: World, path: str) -> Iterator[Problem]:
         ):
             continue
         near = nearest(method, new.above)
-        message = f"nobody calls {new.scope}, and no base defines it{near}"
+        message = f"nothing calls {new.scope}, and no base class defines it{near}"
         yield _problem(path, new, message, Level.NOTE)
 
 
@@ -93,10 +93,8 @@ def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Pro
         version = origin.tree.version or "the release it was written for"
         instead = nearest(method, new.above - known) or nearest(method, new.above)
         called = _is_named(after, method, path)
-        text = (
-            f"{new.scope} overrides {owner.cls.name}.{method} in {version}, and no base defines it"
-        )
-        message = f"{text} here{'' if called else ': nobody calls it'}{instead}"
+        text = f"{new.scope} overrides {owner.cls.name}.{method} in {version}, but no base class defines it"
+        message = f"{text} here{'' if called else ', and nothing calls it'}{instead}"
         yield _problem(path, new, message, Level.NOTE if called else Level.ERROR)
 
 
@@ -126,5 +124,5 @@ def _file(world: World, path: str) -> Iterator[Problem]:
     word = re.compile(rb"\b%b\b" % re.escape(stem.encode()))
     files = files_mentioning(world, (stem,))
     if not any(other != path and word.search(data) for other, data in files):
-        message = "the patch brings this file, and nothing of the tree imports it"
+        message = "the patch adds this file, but nothing in the tree imports it"
         yield Problem(FindingCode.FIT_DEAD, path, 1, "", message, (path,), level=Level.NOTE)

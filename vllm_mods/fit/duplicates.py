@@ -77,7 +77,7 @@ def _entries(path: str, scope: str, node: ast.stmt, lines: frozenset[int]) -> It
             other = keys.setdefault((type(key.value), key.value), key.lineno)
             if other != key.lineno and not lines.isdisjoint({key.lineno, other}):
                 text = ast.unparse(key)
-                message = f"the patch adds the key {text}, which the same table has at line {min(other, key.lineno)}"
+                message = f"the patch adds the key {text}, which the same table already has at line {min(other, key.lineno)}"
                 place, same = (path, key.lineno, scope), (scope, text)
                 yield Problem(FindingCode.FIT_DUPLICATE, *place, message, same, text[:20])
 

@@ -6,6 +6,7 @@ that nothing else can stand for.
 """
 
 import ast
+import builtins
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,7 @@ from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, words
-from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.signatures import DefNode, dotted, every
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.unset import sometimes_unset, unset
 from vllm_mods.fit.world import World
@@ -83,12 +84,13 @@ def _argument(asked: Asked) -> bool | None:
     world = asked.world
     called = _CALLED.search(diagnostic.text)
     owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
-    if owner == "object" or any(
-        not _is_stated(world, one) for one in (classes_named(world, owner) if owner else ())
-    ):
+    lines = [lineage(world, one) for one in asked.called_classes()]
+    # a base outside may take what the class itself does not
+    open_ = any(line.unknown and line.owner("__init__") is None for line in lines)
+    named = classes_named(world, owner) if owner else ()
+    if owner == "object" or open_ or not all(_is_stated(world, one) for one in named):
         return False
-    for cls in asked.called_classes():
-        line = lineage(world, cls)
+    for line in lines:
         if "BaseModel" in line.bases:
             if diagnostic.rule != "missing-argument":
                 return None
@@ -126,7 +128,7 @@ def _call(asked: Asked) -> bool:
             for one in classes
         )
     defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
-    return is_mentioned(world, name, defined)
+    return hasattr(builtins, name) or is_mentioned(world, name, defined)
 
 
 def _takes(asked: Asked) -> bool:
@@ -167,6 +169,8 @@ def _value(asked: Asked) -> bool:
 
 def _kind(asked: Asked) -> bool:
     kinds = _kinds(asked.diagnostic.text)
+    if asked.diagnostic.rule == "not-iterable" and _is_stated_to_hold(asked):
+        return False
     special = {
         "not-iterable": "__iter__",
         "not-callable": "__call__",
@@ -175,6 +179,19 @@ def _kind(asked: Asked) -> bool:
         "invalid-await": "__await__",
     }.get(asked.diagnostic.rule, "")
     return bool(kinds) and all(is_plain(asked, kind, special) for kind in kinds)
+
+
+def _is_stated_to_hold(asked: Asked) -> bool:
+    """Tell whether it is what a parameter is stated to hold that a loop unpacks: whoever wrote the loop knows what is in it."""
+    loop = next((node for node in asked.around if isinstance(node, ast.For)), None)
+    function = next((node for node in asked.around if isinstance(node, DefNode)), None)
+    if loop is None or function is None or not isinstance(loop.target, ast.Tuple):
+        return False
+    stated = {
+        one.arg for one in every(function.args) if isinstance(one, ast.arg) and one.annotation
+    }
+    named = {node.id for node in every(loop.iter) if isinstance(node, ast.Name)}
+    return any(isinstance(one, ast.Tuple) for one in loop.target.elts) and bool(stated & named)
 
 
 def _kinds(text: str) -> list[str]:
@@ -188,6 +205,17 @@ def _operands(asked: Asked) -> bool:
     What is stated to be a number may be a tensor, with which a text does not go either.
     """
     kinds = _kinds(asked.diagnostic.text)
+    # what a field or a container is stated to hold, the code that fills it decides
+    place = next(
+        (node for node in asked.around if isinstance(node, ast.BinOp | ast.AugAssign)), None
+    )
+    held = [
+        one
+        for one in ast.iter_child_nodes(place or ast.Pass())
+        if isinstance(one, ast.Attribute | ast.Subscript)
+    ]
+    if held and any(map(_CONTAINERS.fullmatch, kinds)):
+        return False
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
     return bool(kinds) and all(
         _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)

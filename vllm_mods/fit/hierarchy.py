@@ -61,7 +61,7 @@ def _visit(
     order[symbol] = None
     torch = False
     if depth > 20:
-        outside["a chain of bases without end"] = None
+        outside["the bases form a cycle"] = None
         return torch
     for base in symbol.cls.bases:
         answer = world.resolve(symbol.path, base)

@@ -45,12 +45,12 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[
         }
         if False not in first:
             answer = None if None in first else True
-            why = "whether the import before it fails can't be told"
+            why = "it is unknown whether the import before it fails"
     if answer is True:
         return
     if answer is None or scope.guarded or scope.typing_only:
         if answer is False:
-            why = "it fails, and the code catches that or only type checkers see it"
+            why = "it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"
         if why:
             yield Doubt(path, "import", why)
         return
@@ -68,7 +68,7 @@ def _moved_to(world: World, name: str | None) -> str:
     if len(places) != 1:
         return ""
     module = places[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    return f"; {name} is in {module}, its only definition"
+    return f"; {name} is defined only in {module}"
 
 
 def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
@@ -127,7 +127,7 @@ def _installed(  # noqa: PLR0911 - an answer per place
     ):
         return True, ""
     if re.search(rb"import \*|__getattr__|globals\(\)|sys\.modules|setattr\(", data):
-        return None, f"{path} makes names at run time"
+        return None, f"{path} creates names at run time"
     return False, f"{path}, installed beside vLLM, does not define {name}"
 
 
@@ -162,6 +162,6 @@ def _made_when_asked(
     if where is None or module is None or not module.lazy:
         return
     if world.lookup(where, node.attr).exists is False:
-        text = f"{name}.{node.attr} is read, and {where} does not define {node.attr}"
+        text = f"{name}.{node.attr} is used, but {where} does not define {node.attr}"
         misuse = Misuse(f"{text}{nearest(node.attr, module.names)}", node.attr)
         yield at_site(path, site, FindingCode.FIT_IMPORT, misuse, where, node.attr)

@@ -20,6 +20,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.operators import operator_misuses
+from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import PYTHON
 from vllm_mods.fit.overrides import (
     Override,
@@ -30,8 +31,9 @@ from vllm_mods.fit.overrides import (
 )
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.receivers import receiver_types
+from vllm_mods.fit.replacements import Surroundings, owner_name, replacement_problems
 from vllm_mods.fit.results import result_misuses
-from vllm_mods.fit.run_time import may_rest_on_writes, run_time_writes
+from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.signatures import every
@@ -40,7 +42,7 @@ from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.types import MOST_USERS, Question, type_problems
 from vllm_mods.fit.users import users
-from vllm_mods.fit.walk import CodeSite, walk
+from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
@@ -91,7 +93,7 @@ def _judge(
     judged = tuple(c for c in changes if c.path in sound or c.after is None)
     used, names = users(before, after, (change.path for change in judged))
     if len(used) > MOST_USERS:
-        why = f"{len(used)} files mention what the patch changes, and the type checker read {MOST_USERS}"
+        why = f"{len(used)} files mention what the patch changes, but the type checker read only {MOST_USERS}"
         answers.append(Doubt(judged[0].path, "use", why))
     at_origin = None if origin is None else _question_at_origin(origin, cache, lowest)
     origin_with = at_origin and at_origin.after
@@ -106,12 +108,12 @@ def _judge(
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
+    writes = tuple(w for path, data in sound.items() for w in run_time_writes(path, data))
+    answers.extend(_replacements(before, after, writes, receivers))
     question = Question(before, after, judged, tuple(used), names, lowest)
     answers.extend(_opinion(question, at_origin, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
-    if any(map(may_rest_on_writes, problems)):
-        writes = run_time_writes(_added_code(before, sound))
-        problems = [writes.soften(problem) for problem in problems]
+    problems = [lessen(after, soften(after, problem, writes)) for problem in problems]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     findings = (*(finding(problem) for problem in problems), *notes(doubts))
     return findings, before.consulted | after.consulted
@@ -195,11 +197,19 @@ def _honour(after: World, problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE, message=message)
 
 
-def _added_code(before: World, sound: dict[str, bytes]) -> Iterator[CodeSite]:
-    """Yield the code that the changes add, file by file."""
-    for path, data in sound.items():
-        if tree := syntax_tree.module(data):
-            yield from walk(tree, added_lines(before.read(path), data))
+def _replacements(
+    before: World, after: World, writes: tuple[Write, ...], receivers: Receivers
+) -> Iterator[Problem]:
+    """Judge what the added lines put in the place of something else."""
+    new = [
+        write
+        for write in writes
+        if write.node.lineno in added_lines(before.read(write.path), after.read(write.path) or b"")
+    ]
+    owned = ((w, one) for w in new for one in w.owners(after) if w.name)
+    replaced = frozenset((owner_name(one), w.name or "") for w, one in owned)
+    for write in new:
+        yield from replacement_problems(Surroundings(after, replaced, receivers), write)
 
 
 def _file(
@@ -240,10 +250,15 @@ def _look(
 ) -> Iterator[Problem | Doubt]:
     sites = tuple(walk(tree, lines))
     yield from import_problems(world, path, sites, lines)
+    compared: set[int] = set()
     for site in sites:
         if site.scope.tolerant or site.scope.typing_only:
             continue
+        if isinstance(site.node, ast.Compare):
+            compared.update(map(id, every(site.node)))  # a name that is compared is not looked up
         for misuses in (string_misuses, operator_misuses):
+            if isinstance(site.node, ast.Constant) and id(site.node) in compared:
+                continue
             for misuse in misuses(world, path, site):
                 yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
         of_kind = (

@@ -7,7 +7,7 @@ from vllm_mods.fit.asked import COROUTINE, FUNCTION, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import words
-from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.symbols import Lineage, Symbol
 from vllm_mods.fit.world import World
 
 _SCALARS = re.compile(r"(?:str|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
@@ -66,8 +66,10 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
         % (word, word)
     )
     return any(
-        (torch and quoted.search(data)) or ((torch or mine in data) and stores.search(data))
-        for _, data in files_mentioning(world, (name,))
+        (torch and quoted.search(data))
+        # what the patch writes counts where it runs before: ``run_time``
+        or (path not in world.files and (torch or mine in data) and stores.search(data))
+        for path, data in files_mentioning(world, (name,))
     )
 
 
@@ -111,12 +113,27 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
     ):
         return False
     if SELF.fullmatch(owner) is not None:  # a mixin has what those have that it is mixed into
-        return is_plain(asked, owner, name)
+        return is_plain(asked, owner, name) and not any(
+            _is_mixin(asked.world, one) for one in lines
+        )
     if _TYPE_VARIABLE.fullmatch(owner):  # any class may be meant
         return False
     if not any(line.torch for line in lines):
         return True
     return False if len(kinds) > 1 else is_missing(asked)
+
+
+def _is_mixin(world: World, line: Lineage) -> bool:
+    """Tell whether nobody makes a class without a base, or names it but in a string, as vLLM's ``worker_extension_cls``."""
+    name = line.classes[0].cls.name.encode()
+    alone = len(line.classes) == 1 and not line.outside and line.owner("__init__") is None
+    named = re.compile(rb"(?<!class )(?<![\w.])%b\b|[\"'][\w.]+[.:]%b[\"']" % (name, name))
+    texts = [
+        match
+        for _, data in files_mentioning(world, (name.decode(),))
+        for match in named.findall(data)
+    ]
+    return alone and bool(texts) and all(text[:1] in b"\"'" for text in texts)
 
 
 def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:

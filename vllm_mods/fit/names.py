@@ -54,7 +54,7 @@ def name_problems(
                 if answer.exists is None:
                     yield Doubt(path=path, what="name", why=answer.why)
                 continue
-        late = "is imported for type checkers only, and used at run time"
+        late = "is imported for type checkers only, but used at run time"
         why = late if name in typing else "is not defined"
         message, key = f"the name {name} {why}", (scope, name, why)
         yield Problem(FindingCode.FIT_UNDEFINED_NAME, path, line, scope, message, key, token=name)

@@ -70,7 +70,7 @@ def _call(world: World, name: str, node: ast.Call) -> Misuses:
     reasons = [refusal(one.parameters, shape_of(node)) for _, one in registered]
     if reasons and None not in reasons:
         where, _ = registered[0]
-        yield Misuse(f"torch.ops.vllm.{name} is {where}, and the call {reasons[0]}", name)
+        yield Misuse(f"torch.ops.vllm.{name} is {where}, but the call {reasons[0]}", name)
 
 
 def _schema(world: World, path: str, node: ast.Call) -> Misuses:
@@ -90,14 +90,14 @@ def _schema(world: World, path: str, node: ast.Call) -> Misuses:
 def _unfit_parameters(function: DefNode) -> Iterator[str]:
     arguments = function.args
     if function.returns is None:
-        yield "it states no type of its result"
+        yield "its return type is not annotated"
     if arguments.vararg or arguments.kwarg:
         yield "it takes * or **"
     for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         if parameter.annotation is None:
-            yield f"its parameter {parameter.arg} states no type"
+            yield f"its parameter {parameter.arg} has no annotation"
         elif wrong := next(_foreign_types(parameter.annotation), ""):
-            yield f"its parameter {parameter.arg} is of type {wrong}, which operators do not take"
+            yield f"its parameter {parameter.arg} is of type {wrong}, which operators do not accept"
 
 
 def _foreign_types(node: ast.expr) -> Iterator[str]:

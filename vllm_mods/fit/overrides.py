@@ -2,18 +2,21 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
+from vllm_mods.fit.bodies import only_raises
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.search import class_at, classes_in, definers, files_mentioning
+from vllm_mods.fit.search import class_at, classes_in, definers, files_mentioning, subclasses
 from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import (
+    DefNode,
     dotted,
+    every,
     implementations,
     is_name,
     is_property,
@@ -46,12 +49,19 @@ class Override(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MethodCall:
-    """A call ``….method(…)`` of the tree, and where it stands."""
+    """A call of the tree, and where it stands: ``use`` is the node around it, or what its result is unpacked into."""
 
     path: str
     node: ast.Call
-    func: ast.Attribute
     scope: CodeScope
+    use: ast.AST | None = None
+
+    @property
+    def receiver(self) -> ast.expr:
+        """What the method is called on. Raises ``TypeError`` if the call is of a plain name."""
+        if not isinstance(self.node.func, ast.Attribute):
+            raise TypeError(f"{ast.unparse(self.node)} is not called on anything")
+        return self.node.func.value
 
 
 Receivers = Callable[[World, tuple[MethodCall, ...]], Mapping[MethodCall, str]]
@@ -88,11 +98,11 @@ def override_problems(
         return
     if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
         return
-    if unbound(mine) == unbound(theirs):
+    if unbound(mine) == unbound(theirs) or only_raises(world, override.owner.path, mine):
         return
     refused = {
         call: why
-        for call in _calls(world, mine.name)
+        for call in calls_of(world, mine.name)
         if (why := refusal(unbound(mine), shape_of(call.node))) is not None
         and refusal(unbound(theirs), shape_of(call.node)) is None
     }
@@ -103,7 +113,7 @@ def override_problems(
     kinds = receivers(world, tuple(refused)) if refused else {}
     unclear = 0
     for call, why in refused.items():
-        reached = _reaches(world, call, override, kinds.get(call, ""))
+        reached = reaches(world, call, override, kinds.get(call, ""))
         if reached:
             problem = _problem(override, (path, line), f"{call.path}:{call.node.lineno}", why)
             if _is_called_its_own_way(world, override, call):
@@ -112,39 +122,44 @@ def override_problems(
             return
         unclear += reached is None
     if unclear:
-        why = f"{unclear} calls of {mine.name} may reach it, on receivers of unknown type"
+        why = (
+            f"{unclear} calls of {mine.name} may reach it, but the type of the receiver is unknown"
+        )
         yield Doubt(path, "override", why)
 
 
 def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -> bool:
-    """Tell whether a class of another package than the call's is called there as only it can be: which caller runs, a plugin decides."""
+    """Tell whether the package of a class calls it as only it can be called, or brings the caller too: which one runs, a plugin decides."""
     root = override.owner.path.partition("/")[0] + "/"
     if call.path.startswith(root):
         return False
     mine, theirs = unbound(override.method), unbound(override.overridden)
-    shapes = (
-        shape_of(one.node)
-        for one in _calls(world, override.method.name)
+    around = next((one for one in call.scope.around() if receiver(one)), None)
+    caller = class_at(world, call.path, around.parent) if around else None
+    below = subclasses(world, caller) if caller else ()
+    method = around.name.rpartition(".")[2] if around else ""
+    callers = {f"{one.cls.name}.{method}" for one in below if one.path.startswith(root)}
+    return any(
+        one.scope.name in callers or refusal(theirs, shape_of(one.node)) is not None
+        for one in calls_of(world, override.method.name)
         if one.path.startswith(root)
+        and not _is_above(one)
+        and refusal(mine, shape_of(one.node)) is None
     )
-    return any(refusal(mine, one) is None and refusal(theirs, one) is not None for one in shapes)
 
 
 def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:
     owner, base = override.owner.cls, override.base.cls
     mine = override.method
     scope = f"{owner.name}.{mine.name}"
-    message = (
-        f"{scope}{mine.text()} overrides {base.name}.{mine.name}"
-        f"{override.overridden.text()}, and {caller} calls it: the call {why}"
-    )
+    message = f"{scope}{mine.text()} overrides {base.name}.{mine.name}{override.overridden.text()}, but the call in {caller} {why}"
     if override.owner.path != place[0]:
         message = f"{override.owner.path}:{mine.line}: {message}"
     key = (override.owner.path, owner.name, mine.name)
     return Problem(FindingCode.FIT_OVERRIDE, *place, scope, message, key, token=mine.name)
 
 
-def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
+def reaches(  # noqa: PLR0911 - an answer per kind of receiver
     world: World, call: MethodCall, override: Override, kind: str
 ) -> bool | None:
     """Tell whether a call may reach an override; ``None`` for "can't tell". ``kind`` is the type of its receiver."""
@@ -152,23 +167,54 @@ def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
     me, first = receiver(call.scope), next(iter(call.node.args), None)
     if me is not None and first is not None and is_name(first, me):
         return False  # ``Base[Info].m(self)`` names the method that it wants
-    if isinstance(call.func.value, ast.Call) and dotted(call.func.value.func) == "super":
+    if _is_above(call):
         return False
     above = {one.cls.name: one for one in lineage(world, override.owner).classes}
-    is_own = me is not None and is_name(call.func.value, me)
+    if _is_shut_out(call, above.keys()):
+        return False
+    is_own = me is not None and is_name(call.receiver, me)
     here = class_at(world, call.path, call.scope.parent) if is_own else None
     named = {here.cls.name} if here else set(_WORD.findall(kind))
     if named & _ANYTHING or not named:
         if mine.name in _COMMON or not _only_family(world, override):
             return None
         return True
-    if "class" in named and "classmethod" not in mine.marks:
+    is_override = override.owner != override.base
+    if is_override and "class" in named and "classmethod" not in mine.marks:
         return False  # ``Base.m(object)``
-    if isinstance(call.func.value, ast.Call) and dotted(call.func.value.func) in named:
+    if isinstance(call.receiver, ast.Call) and dotted(call.receiver.func) in named:
         return override.owner.cls.name in named  # made there: nothing below stands for it
     if named.isdisjoint(above) or (here is not None and here not in above.values()):
         return False
     return not _shadows(world, call, override)
+
+
+def _is_above(call: MethodCall) -> bool:
+    return isinstance(call.receiver, ast.Call) and dotted(call.receiver.func) == "super"
+
+
+def _is_shut_out(call: MethodCall, classes: Collection[str]) -> bool:
+    """Tell whether the code before a call raises for what is none of some other classes: ``if not issubclass(x, A): raise``."""
+    receiver_text = ast.unparse(call.receiver)
+    for scope in call.scope.in_function():
+        body = scope.node.body if isinstance(scope.node, DefNode) else []
+        values = {
+            t: n.value for n in body if isinstance(n, ast.Assign) for t in map(dotted, n.targets)
+        }
+        for node in body:
+            match node:
+                case ast.If(
+                    test=ast.UnaryOp(
+                        op=ast.Not(), operand=ast.Call(func=ast.Name(id=asks), args=[what, kinds])
+                    ),
+                    body=[*_, ast.Raise()],
+                ) if asks in {"issubclass", "isinstance"} and ast.unparse(what) == receiver_text:
+                    named = every(values.get(dotted(kinds), kinds))
+                    if {n.id for n in named if isinstance(n, ast.Name)}.isdisjoint(classes):
+                        return node.lineno < call.node.lineno
+                case _:
+                    pass
+    return False
 
 
 def _shadows(world: World, call: MethodCall, override: Override) -> bool:
@@ -194,21 +240,27 @@ def _only_family(world: World, override: Override) -> bool:
 
 
 @remembered
-def _calls(world: World, method: str) -> tuple[MethodCall, ...]:
-    """Return every call of methods of a name, found by text first."""
+def calls_of(world: World, method: str, start: bytes = rb"\.") -> tuple[MethodCall, ...]:
+    """Return every call of methods of a name, found by text first; with ``start`` at a word, of functions and classes too."""
     calls: list[MethodCall] = []
-    called = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
+    called = re.compile(start + rb"%b\s*\(" % re.escape(method.encode()))
     for path, data in files_mentioning(world, (method,)):
         tree = syntax_tree.module(data) if called.search(data) else None
         if tree is None:
             continue
         lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))
+        uses: dict[ast.AST, ast.AST] = {}
         for site in walk(tree, lines):
             match site.node:
-                case ast.Call(func=ast.Attribute(attr=attr) as func) as node if attr == method:
-                    calls.append(MethodCall(path, node, func, site.scope))
+                case ast.Assign(targets=[ast.Tuple() as into], value=value):
+                    uses[value.value if isinstance(value, ast.Await) else value] = into
+                case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name) as func) as node:
+                    if name == method and (isinstance(func, ast.Attribute) or start != rb"\."):
+                        calls.append(MethodCall(path, node, site.scope, uses.get(node)))
                 case _:
                     pass
+            for child in ast.iter_child_nodes(site.node):
+                uses.setdefault(child, site.node)
     return tuple(calls)
 
 

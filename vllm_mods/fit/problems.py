@@ -95,7 +95,7 @@ def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             FindingCode.FIT_UNKNOWN,
-            f"{path}: can't tell for {'; '.join(starmap(_sum, kinds.items()))}",
+            f"{path}: not checked: {'; '.join(starmap(_sum, kinds.items()))}",
             path,
             scope="",
             level=Level.NOTE,

@@ -32,9 +32,9 @@ def receiver_types(
             types[diagnostic.path, diagnostic.line].append(match[1])
     type_of: dict[MethodCall, str] = {}
     for path, some in by_file.items():
-        for line in {call.func.value.lineno for call in some}:
-            here = [call for call in some if call.func.value.lineno == line]
-            here.sort(key=lambda call: call.func.value.col_offset)
+        for line in {call.receiver.lineno for call in some}:
+            here = [call for call in some if call.receiver.lineno == line]
+            here.sort(key=lambda call: call.receiver.col_offset)
             if len(types[path, line]) == len(here):
                 type_of.update(zip(here, types[path, line], strict=True))
     return type_of
@@ -44,7 +44,7 @@ def _revealing(data: bytes, calls: list[MethodCall]) -> bytes:
     rows = data.splitlines(keepends=True)
     places = []
     for call in calls:
-        value = call.func.value
+        value = call.receiver
         places.append((value.lineno, value.col_offset, b"reveal_type("))
         places.append((value.end_lineno or 0, value.end_col_offset or 0, b")"))
     for line, column, text in sorted(places, key=lambda place: place[:2], reverse=True):

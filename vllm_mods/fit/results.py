@@ -68,7 +68,7 @@ def _entered(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misus
         return
     node = definition(world, symbol.path, function)
     if node and is_generator(node) and not _is_overridden(world, symbol, function):
-        text = f"{call_text(call)}() is entered by with, and {symbol.where} is a generator"
+        text = f"{call_text(call)}() is used in `with`, but {symbol.where} is a generator"
         yield Misuse(f"{text} without @contextmanager", function.name)
 
 

@@ -1,7 +1,7 @@
-"""What changed code writes on classes and modules while it runs: fit cannot tell what is there afterwards.
+"""What changed code writes on classes and modules while it runs, and which problems may rest on that.
 
-``Class.name = f``, ``module.name = g``, ``setattr(…)``, ``vars(module)["name"] = g`` and the like. A problem that may rest on such a write is a note.
-When the write runs, and whether it runs before the use, is not asked.
+``Class.name = f``, ``module.name = g``, ``setattr(…)``, ``vars(module)["name"] = g``, ``sys.modules["x"] = y`` and the like. A
+problem of what is written is a note, unless it stands where the write cannot have run before.
 """
 
 import ast
@@ -12,89 +12,128 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
+from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.shapes import words
-from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.walk import CodeScope, CodeSite, local_names
+from vllm_mods.fit.search import meant_in, subclasses
+from vllm_mods.fit.shapes import Class, words
+from vllm_mods.fit.signatures import DefNode, ScopeNode, dotted, every
+from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.walk import CodeScope, local_names, receiver, walk
+from vllm_mods.fit.world import World, module_stem
+from vllm_mods.formats import syntax_tree
 
-_RESTING = {
+RESTING = {
     FindingCode.FIT_ATTRIBUTE,
     FindingCode.FIT_CALL,
     FindingCode.FIT_IMPORT,
     FindingCode.FIT_KIND,
     FindingCode.FIT_TYPES,
 }
-_MAKERS = words("__init__ __new__ __call__ __getattr__ __getattribute__ __bases__ __class__")
-_SETTERS = {
-    "setattr",
-    "type.__setattr__",
-    "object.__setattr__",
-    "mock.patch.object",
-    "patch.object",
-}
+"""The codes of what a line does with what there is."""
+_MAKERS = words(
+    "__init__ __new__ __call__ __getattr__ __getattribute__ __bases__ __class__ __abstractmethods__"
+)
+_SETTERS = words("setattr type.__setattr__ object.__setattr__ mock.patch.object patch.object")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 _QUOTED = re.compile(r"`(?:\w+\.)*(\w+)`")
 _PLACED = re.compile(r"\b(\w+) \([\w/]+\.py:\d+\)")  # the class that is meant, with its place
+_MODULE = re.compile(r"[Mm]odule `|cannot import |\.py does not define ")
+_CALLED = re.compile(r"`?(\w+)\(")
 
 
-class RunTimeWrites(NamedTuple):
-    """``names`` are attributes that are written; of ``owners``, by their last names, any attribute may be."""
+class Write(NamedTuple):
+    """One write: ``name`` is ``None`` where only the run knows it, ``value`` where it is not plain."""
 
-    names: frozenset[str]
-    owners: frozenset[str]
+    path: str
+    node: ast.stmt | ast.expr
+    scope: CodeScope
+    owner: ast.expr
+    name: str | None
+    value: ast.expr | None
 
-    def soften(self, problem: Problem) -> Problem:
-        """Return a problem as a note, if what is written may be the reason for it."""
-        if not may_rest_on_writes(problem):
-            return problem
-        # without the code that the type checker's words are about
-        words = problem.message.partition("`: ")[2] or problem.message
-        named = set(re.findall(r"\w+", words))
-        about = {problem.token, *_QUOTED.findall(words), *_PLACED.findall(words)}
-        name = next(iter(sorted(self.names & about)), "")
-        owner = next(iter(sorted(self.owners & named)), "")
-        if not name and not owner:
-            return problem
-        what = f"{name} is" if name else f"attributes of {owner} are"
-        message = f"{problem.message} ({what} written while the code runs)"
-        return problem._replace(level=Level.NOTE, message=message)
+    def owners(self, world: World) -> tuple[Symbol, ...]:
+        """Return the classes and modules that are written to; of a parameter, what such a function is called with."""
+        if isinstance(self.owner, ast.Constant):
+            return _by_name(world, str(self.owner.value))
+        name = dotted(self.owner)
+        if name is None:
+            return ()
+        head = name.partition(".")[0]
+        parameters = [one for one in self.scope.in_function() if _takes(one, head)]
+        if parameters and head != name:
+            return ()
+        if not parameters:
+            return meant_in(world, self.path, self.scope, name)
+        arguments = _arguments(parameters[0], name)
+        named = (meant_in(world, self.path, scope, text) for scope, text in arguments)
+        return tuple(symbol for symbols in named for symbol in symbols)
 
 
 def may_rest_on_writes(problem: Problem) -> bool:
     """Tell whether a problem is an error that what the code writes at run time could be the reason for."""
-    return problem.level is Level.ERROR and problem.code in _RESTING
+    return problem.level is Level.ERROR and problem.code in RESTING
 
 
-def run_time_writes(sites: Iterable[CodeSite]) -> RunTimeWrites:
-    """Return what the code at some sites of changed files writes on classes and modules."""
-    names: set[str] = set()
-    owners: set[str] = set()
-    for site in sites:
-        for owner, name in _writes(site):
-            if name is None or name in _MAKERS:
-                owners.update(_written_owners(owner, site.scope))
-            if name is not None:
-                names.add(name)
-    return RunTimeWrites(frozenset(names), frozenset(owners))
+def soften(world: World, problem: Problem, writes: Iterable[Write]) -> Problem:
+    """Return a problem as a note, if what is written may be the reason for it."""
+    for write in writes if may_rest_on_writes(problem) else ():
+        what = _resting(world, problem, write)
+        if what and (write.name in _MAKERS or _may_run_first(world, problem, write)):
+            message = f"{problem.message} ({what} changed while the code runs)"
+            return problem._replace(level=Level.NOTE, message=message)
+    return problem
 
 
-def _writes(site: CodeSite) -> Iterator[tuple[ast.expr, str | None]]:
-    """Yield what is written to, and the attribute, None where only the run knows its name."""
-    match site.node:
-        case ast.Assign(targets=targets):
+def run_time_writes(path: str, data: bytes) -> Iterator[Write]:
+    """Yield what a file writes on classes and modules, and on what is handed around."""
+    tree = syntax_tree.module(data) or ast.Module([], [])
+    nodes = (n for n in every(tree) if isinstance(n, ast.Assign | ast.AnnAssign | ast.Call))
+    at = frozenset(node.lineno for node in nodes if any(_writes(node)))
+    for site in walk(tree, at):
+        own = {receiver(scope) for scope in site.scope.around()}
+        for owner, name, value in _writes(site.node):
+            if getattr(owner, "id", "") not in own:
+                yield Write(path, site.node, site.scope, owner, name, value)
+
+
+_Pair = tuple[ast.expr, str | None, ast.expr | None]
+
+
+def _writes(node: ast.AST) -> Iterator[_Pair]:
+    """Yield what is written to, the attribute, and its value."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
             for target in targets:
-                match target:
-                    case ast.Attribute(value=owner, attr=name):
-                        first = _first_name(owner)
-                        if first not in {"self", "cls"}:
-                            # an object that a function was given is its caller's
-                            yield owner, None if _is_parameter(first, site.scope) else name
-                    case ast.Subscript(value=table, slice=key) if whose := _owner_of(table):
-                        yield whose, _literal(key)
-        case ast.Call(func=function, args=[owner, key, *_]) if dotted(function) in _SETTERS:
-            yield owner, _literal(key)
+                yield from _stored(target, value)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield from _stored(target, value)
+        case ast.Call(func=function, args=[owner, key, *rest]) if dotted(function) in _SETTERS:
+            yield owner, _literal(key), rest[0] if rest else None
         case ast.Call(func=ast.Attribute(value=table, attr="update")) if whose := _owner_of(table):
-            yield whose, None
+            yield whose, None, None
+        case ast.Call(func=function, args=[ast.Constant(value=str(name)), *rest]):
+            if dotted(function) in {"mock.patch", "patch"} and "." in name:
+                owner_name, _, attribute = name.rpartition(".")
+                yield ast.Constant(owner_name), attribute, rest[0] if rest else None
+        case _:
+            pass
+
+
+def _stored(target: ast.expr, value: ast.expr | None) -> Iterator[_Pair]:
+    match target:
+        case ast.Tuple(elts=several) | ast.List(elts=several):
+            for part in several:
+                yield from _stored(part, None)
+        case ast.Attribute(value=owner, attr=name):
+            yield owner, name, value
+        case ast.Subscript(value=table, slice=key) if whose := _owner_of(table):
+            yield whose, _literal(key), value
+        case ast.Subscript(value=table, slice=ast.Constant() as key):
+            if dotted(table) == "sys.modules":
+                yield key, None, None
+        case _:
+            pass
 
 
 def _owner_of(table: ast.expr) -> ast.expr | None:
@@ -113,28 +152,127 @@ def _literal(node: ast.expr) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-def _first_name(value: ast.expr) -> str:
-    while isinstance(value, ast.Attribute):
-        value = value.value
-    return value.id if isinstance(value, ast.Name) else ""
+# --- whose attributes they are
 
 
-def _is_parameter(name: str, scope: CodeScope) -> bool:
-    sources = (local_names(one.node).get(name) for one in scope.in_function())
-    return any(isinstance(source, Parameter) for one in sources if one for source in one)
+def _by_name(world: World, name: str) -> tuple[Symbol, ...]:
+    """Return the module that a dotted name is of, or what it names in one."""
+    where = world.locate(name)
+    if where.exists is False and "." in name:
+        module, _, last = name.rpartition(".")
+        return tuple(s for one in _by_name(world, module) for s in world.member(one, last).symbols)
+    return where.symbols if where.exists else ()
 
 
-def _written_owners(owner: ast.expr, scope: CodeScope) -> Iterator[str]:
-    """Yield the last name of what is written to; of a parameter, those of what such a function is given."""
-    if not _is_parameter(_first_name(owner), scope):
-        yield _last_name(owner)
-        return
-    *inner, module = (around.node for around in scope.around())
-    functions = {getattr(node, "name", "") for node in inner} - {""}
-    for call in (node for node in every(module) if isinstance(node, ast.Call)):
-        if _last_name(call.func) in functions:
-            yield from map(_last_name, call.args)
+def _takes(scope: CodeScope, name: str) -> bool:
+    return any(isinstance(one, Parameter) for one in local_names(scope.node).get(name, ()))
 
 
-def _last_name(node: ast.expr) -> str:
-    return (dotted(node) or "").rpartition(".")[2]
+def _arguments(taker: CodeScope, name: str) -> Iterator[tuple[CodeScope, str]]:
+    """Yield what a parameter may be, as a text in its scope: what it is stated to be, or what such functions are given."""
+    args = getattr(taker.node, "args", ast.arguments([], [], None, [], [], None, []))
+    for arg in every(args):
+        if isinstance(arg, ast.arg) and arg.arg == name and (stated := dotted(arg.annotation)):
+            yield taker, stated
+            return
+    *inner, module = taker.around()
+    functions = {getattr(one.node, "name", "") for one in inner} - {""}
+    for call in (node for node in every(module.node) if isinstance(node, ast.Call)):
+        if (dotted(call.func) or "").rpartition(".")[2] in functions:
+            yield from ((module, text) for text in map(dotted, call.args) if text)
+
+
+def _family(world: World, write: Write) -> frozenset[str] | None:
+    """Return the words by which a message tells of what is written to, ``None`` where that is not known."""
+    if isinstance(write.owner, ast.Constant):
+        return frozenset((str(write.owner.value).rpartition(".")[2],))
+    names: set[str] = set()
+    for symbol in write.owners(world):
+        if isinstance(symbol.binding, Class):
+            kin = (*lineage(world, symbol).classes, *subclasses(world, symbol))
+            names.update(one.cls.name for one in kin)
+        elif symbol.module:
+            names.add(module_stem(symbol.module.rstrip("/")))
+        else:
+            return None
+    return frozenset(names) or None
+
+
+def _resting(world: World, problem: Problem, write: Write) -> str:
+    """Say what of a problem a write may be the reason for, ``""`` if nothing."""
+    # without the code that the type checker's words are about
+    text = problem.message.partition("`: ")[2] or problem.message
+    named = set(re.findall(r"\w+", text))
+    about = {problem.token, *_QUOTED.findall(text), *_PLACED.findall(text)}
+    is_maker = write.name is None or write.name in _MAKERS
+    if not is_maker and write.name not in about:
+        return ""
+    family = _family(world, write)
+    if family is None:
+        return "" if is_maker else f"{write.name} is"
+    if owner := next(iter(sorted(family & named)), ""):
+        return f"attributes of {owner} are" if is_maker else f"{write.name} is"
+    of_module = any(one.module for one in write.owners(world))
+    return f"{write.name} is" if of_module and not is_maker and not _MODULE.search(text) else ""
+
+
+# --- when it runs
+
+
+def _may_run_first(world: World, problem: Problem, write: Write) -> bool:
+    """Tell whether a write may have run before what a problem is of."""
+    if write.path != problem.path:
+        return True
+    tree = syntax_tree.module(world.glance(write.path) or b"") or ast.Module([], [])
+    line = _read_at(tree, problem, write)
+    functions = (node for node in every(tree) if isinstance(node, DefNode | ast.Lambda))
+    around = [node for node in functions if _spans(node, line)]
+    scopes = [one.node for one in write.scope.around()]
+    body = next(node for node in scopes if isinstance(node, DefNode | ast.Lambda | ast.Module))
+    here = max(around, key=lambda node: node.lineno, default=tree)
+    if getattr(body, "lineno", 0) == getattr(here, "lineno", 0):
+        return _comes_before(body, write.node, line)
+    outer = next((node for node in reversed(scopes) if isinstance(node, ScopeNode)), None)
+    if around or outer is None:
+        return True  # whoever calls the functions knows
+    return any(
+        isinstance(node, ast.Name)
+        and node.id == outer.name
+        and node.lineno <= line
+        and not _spans(outer, node.lineno)
+        for node in every(tree)
+    )
+
+
+def _read_at(tree: ast.Module, problem: Problem, write: Write) -> int:
+    """Return the line of a problem, or that on which a name that is called was given what is written later."""
+    called = _CALLED.match(problem.message)
+    lines = [problem.line]
+    for node in every(tree) if called else ():
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(attr=attribute)):
+                if called and (name, attribute) == (called[1], write.name):
+                    lines.append(node.lineno)
+            case _:
+                pass
+    return max((line for line in lines if line < problem.line), default=problem.line)
+
+
+def _comes_before(body: ast.AST, write: ast.stmt | ast.expr, line: int) -> bool:
+    """Tell whether a write comes before a line of the same body: in a round of a loop it always may."""
+    blocks = [node for node in every(body) if isinstance(node, (ast.If, *_LOOPS))]
+    both = [node for node in blocks if _spans(node, line) and _spans(node, write.lineno)]
+    if any(isinstance(node, _LOOPS) for node in both):
+        return True
+    apart = (
+        any(_spans(one, write.lineno) for one in node.body)
+        != any(_spans(one, line) for one in node.body)
+        and not _spans(node.test, line)
+        for node in both
+        if isinstance(node, ast.If)
+    )
+    return (write.end_lineno or write.lineno) < line and not any(apart)
+
+
+def _spans(node: ast.stmt | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)

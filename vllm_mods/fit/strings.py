@@ -128,7 +128,7 @@ def _of_worker(world: World, node: ast.Call) -> Misuses:
     named = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "method")]
     for name in _literals(named):
         if not is_mentioned(world, name, re.compile(rb"\b%b\b\s*[(=:]" % name.encode())):
-            yield Misuse(f"no class defines {name!r}, which workers are to call", name)
+            yield Misuse(f"no class defines {name!r}, which workers should call", name)
 
 
 def _asks(node: ast.expr) -> str:
@@ -168,7 +168,7 @@ def _lonely(world: World, nodes: Iterable[ast.expr], table: _NameTable) -> Misus
                 if path.endswith(table.path)
                 for one in table.names.findall(world.read(path) or b"")
             )
-            text = f"nothing else knows the {table.what} {name!r}"
+            text = f"nothing else in the tree names the {table.what} {name!r}"
             yield Misuse(text + nearest(name, known), name, Level.NOTE)
 
 
@@ -232,7 +232,7 @@ def _formats(node: ast.Call) -> Misuses:
             except ValueError:
                 return
             if set(fields) == {""} and len(fields) > len(node.args) and not node.keywords:
-                why = f"takes {len(fields)} values and gets {len(node.args)}"
+                why = f"takes {len(fields)} values but gets {len(node.args)}"
                 yield Misuse(f"the format {text[:40]!r} {why}", text[:10])
         case _:
             pass
@@ -248,5 +248,5 @@ def _count(text: str, given: list[ast.expr], node: ast.AST) -> Misuses:
         given[0], ast.Dict | ast.Name | ast.Call | ast.Attribute
     )
     if len(matches) != len(given) and not (single and isinstance(node, ast.Call) and not matches):
-        why = f"takes {len(matches)} values and gets {len(given)}"
+        why = f"takes {len(matches)} values but gets {len(given)}"
         yield Misuse(f"the format {text[:40]!r} {why}", text[:10])

@@ -182,12 +182,18 @@ def _looks_up(tree: ast.Module) -> bool:
             case ast.FunctionDef(
                 name="__getattr__", args=ast.arguments(args=[ast.arg(arg=name), *_])
             ) if name != "self":
-                return any(isinstance(inner, ast.Raise) for inner in every(node)) and any(
-                    isinstance(inner, ast.Compare)
-                    and dotted(inner.left) == name
-                    and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
-                    and "globals" not in ast.dump(inner)
-                    for inner in every(node)
+                reads = any(dotted(getattr(n, "func", None)) == "getattr" for n in every(node))
+                raises = any(isinstance(inner, ast.Raise) for inner in every(node))
+                return (
+                    raises
+                    and not reads
+                    and any(
+                        isinstance(inner, ast.Compare)
+                        and dotted(inner.left) == name
+                        and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
+                        and "globals" not in ast.dump(inner)
+                        for inner in every(node)
+                    )
                 )
             case _:
                 pass

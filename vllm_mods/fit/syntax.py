@@ -45,10 +45,10 @@ def syntax_problems(
         yield Doubt(path, "syntax", f"it is not Python {_HERE}, which runs here, and need not be")
     else:
         if refusal is not None:
-            why = f"Python {_HERE} takes it, and LibCST, the second reader, does not: {refusal}"
+            why = f"Python {_HERE} accepts it, but LibCST, the second parser, does not: {refusal}"
             yield Doubt(path, "syntax", why)
         if lowest is None:
-            yield Doubt(path, "syntax", "the tree does not say which Python versions it supports")
+            yield Doubt(path, "syntax", "the tree does not state which Python versions it supports")
 
 
 def _error(path: str, data: bytes, lowest: tuple[int, int] | None) -> Exception | None:

@@ -14,6 +14,7 @@ from vllm_mods.fit.shapes import Import
 from vllm_mods.fit.signatures import (
     DefNode,
     ScopeNode,
+    dotted,
     every,
     parameters_of,
     receiver_of,
@@ -89,10 +90,8 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         inner = CodeScope(scope.node, scope.name, scope.parent, typing_only=True)
         yield from ((child, inner) for child in node.body)
         yield from ((child, scope) for child in node.orelse)
-    elif isinstance(node, ast.If) and any(
-        isinstance(n, ast.Attribute) and n.attr == "parameters" for n in ast.walk(node.test)
-    ):  # `"use_v1" in signature(f).parameters`: what depends on it is for other versions
-        inner = replace(scope, tolerant=True)
+    elif isinstance(node, ast.If) and any(map(asks_for_version, every(node.test))):
+        inner = replace(scope, tolerant=True, guarded=True)
         yield from ((child, inner) for child in (*node.body, *node.orelse))
         yield node.test, scope
     elif isinstance(node, ast.Try):
@@ -101,13 +100,28 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         yield from ((child, scope) for child in ast.iter_child_nodes(node))
 
 
+def asks_for_version(node: ast.AST) -> bool:
+    """Tell whether what depends on a node is for other versions: ``signature(f).parameters``, ``vllm.__version__``, ``vllm_version_is``."""
+    word = getattr(node, "attr", getattr(node, "id", ""))
+    named = word.lower()
+    return (
+        word in {"parameters", "__version__", "Version"}
+        or "vllm_version" in named
+        or "version_is" in named
+        or dotted(node) == "version.parse"
+    )
+
+
 def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
     caught = ast.dump(ast.Tuple(elts=[h.type for h in node.handlers if h.type is not None]))
     inner = replace(
         scope,
         guarded=scope.guarded or catches_import_errors(node),
-        # A bare ``except Exception`` is no sign that the code expects to be wrong itself.
-        tolerant=scope.tolerant or "AttributeError" in caught or "TypeError" in caught,
+        # A bare ``except Exception`` is no sign that the code expects to be wrong itself, unless it lets that be.
+        tolerant=scope.tolerant
+        or "AttributeError" in caught
+        or "TypeError" in caught
+        or any(_lets_be(node, handler) for handler in node.handlers),
         instead_of=(),
     )
     yield from ((child, inner) for child in node.body)
@@ -117,6 +131,23 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
         fallback = replace(scope, instead_of=imports)
     yield from ((child, fallback) for child in node.handlers)
     yield from ((child, scope) for child in (*node.orelse, *node.finalbody))
+
+
+def _lets_be(node: ast.Try, handler: ast.ExceptHandler) -> bool:
+    """Tell whether a handler of everything passes, or sets what the block was to set."""
+    if handler.type is not None and dotted(handler.type) not in {"Exception", "BaseException"}:
+        return False
+    passes = all(isinstance(one, ast.Pass | ast.Continue) for one in handler.body)
+    return passes or not _set_in(node.body).isdisjoint(_set_in(handler.body))
+
+
+def _set_in(body: list[ast.stmt]) -> set[str]:
+    """Return what some statements assign, unless they raise."""
+    nodes = [node for statement in body for node in every(statement)]
+    if any(isinstance(node, ast.Raise) for node in nodes):
+        return set()
+    targets = (t for node in nodes if isinstance(node, ast.Assign) for t in node.targets)
+    return {ast.unparse(target) for target in targets}
 
 
 def _inside(node: ast.AST, scope: CodeScope, name: str) -> CodeScope:

@@ -150,7 +150,7 @@ class World:
         if any(path.endswith((".so", ".pyd", ".pyi")) for path in beside):
             return _OPAQUE
         if _BUILT.search(dotted):
-            return Lookup(exists=None, why=f"{dotted} is made when vLLM is built")
+            return Lookup(exists=None, why=f"{dotted} is generated when vLLM is built")
         return _MISSING
 
     def _has(self, path: str, root: str) -> bool:
@@ -223,7 +223,7 @@ class World:
             if not only_looks_up:
                 why = why or f"{path} makes names in __getattr__"
         if module.dynamic:
-            why = why or f"{path} makes names at run time"
+            why = why or f"{path} creates names at run time"
         return Lookup(exists=None, why=why) if why else _MISSING
 
     def _follow(self, path: str, binding: Binding, depth: int) -> tuple[Symbol, ...]:
@@ -260,14 +260,15 @@ class World:
         return answer
 
     def member(self, of: Symbol, name: str, depth: int = 0) -> Lookup:
-        """Find an attribute of a module, or a class nested in a class."""
+        """Find an attribute of a module, or a class or method in a class."""
         if of.module:
             return self.lookup(of.module, name, depth)
         if of.external:
             return Lookup(exists=None, symbols=(Symbol(external=f"{of.external}.{name}"),))
-        if isinstance(of.binding, Class) and name in of.binding.nested:
-            inner = of.binding.nested[name]
-            return Lookup(exists=True, symbols=(Symbol(path=of.path, binding=inner),))
+        if isinstance(of.binding, Class):
+            inner = (of.binding.nested.get(name), *of.binding.methods.get(name, ()))
+            if symbols := tuple(Symbol(path=of.path, binding=one) for one in inner if one):
+                return Lookup(exists=True, symbols=symbols)
         return Lookup(exists=None, why="the value is not a module or class")
 
 

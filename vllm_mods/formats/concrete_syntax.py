@@ -123,7 +123,7 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
     # LibCST drops a form feed at the start of a statement: without the round trip to the byte,
     # line numbers are not to be trusted.
     if module.bytes != data:
-        raise UnparsableError("LibCST does not give this file back byte for byte")
+        raise UnparsableError("LibCST does not reproduce this file byte for byte")
     return tuple(sorted(named, key=lambda place: (place.start, -place.end)))
 
 
@@ -147,9 +147,9 @@ def _try_elsewhere(data: bytes) -> None:
             command, input=data, capture_output=True, timeout=limits.TRIAL_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise UnparsableError(f"LibCST has not read it after {limits.TRIAL_SECONDS}") from error
+        raise UnparsableError(f"LibCST did not parse it within {limits.TRIAL_SECONDS}") from error
     if done.returncode < 0:
-        raise UnparsableError("LibCST dies of it: it is nested too deeply")
+        raise UnparsableError("LibCST crashes on it: it is nested too deeply")
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ _PORT = 8000
 _SECOND = 1_000_000_000
 _SECRETS = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
 """Options whose value is a secret, each with the variable that does the same."""
-_GIVEN = "take it out, and give it when the container is started (--env-file FILE with {}=…)"
+_GIVEN = "remove it, and pass it when the container starts (--env-file FILE with {}=…)"
 # Python is where vLLM is, curl need not be; and a proxy of the environment is none for this.
 _ASK = (
     "import http.client as h{ssl}; c = h.{kind}({host!r}, {port}, timeout=5{context}); "
@@ -79,9 +79,8 @@ def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
         commented = any(line >= last for line, _ in script.comments)
         if not is_last or text.rstrip()[-1:] in "&|;)" or commented:
             raise UsageError(
-                f"the command of pairing `{pairing.name}` does not end with what serves, so an image cannot put "
-                "further arguments behind it",
-                hint="take out of the command what comes after `vllm serve …`",
+                f"the command of pairing `{pairing.name}` does not end with `vllm serve …`, so an image cannot append arguments to it",
+                hint="remove from the command everything after `vllm serve …`",
             )
         entrypoint = ("/bin/bash", "-c", f'{text} "$@"', "bash")
     options = options_of(serving.argv)
@@ -95,8 +94,7 @@ def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
 def problems(pairing: Pairing) -> tuple[str, ...]:
     """Return what no image may be made of, each with its key: secrets, and what contradicts the command."""
     faults = [
-        f"env.{name}: it looks like a secret, and an image shows its environment to everybody who has it: "
-        f"{_GIVEN.format(name)}"
+        f"env.{name}: it looks like a secret, and everybody who has the image can read its environment: {_GIVEN.format(name)}"
         for name in pairing.env
         if secrets.NAMED.match(name)
     ]
@@ -110,7 +108,7 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
     for option, variable in _SECRETS.items():
         value = options.get(option, "")
         if value.lower() not in {"", "true"} and not any(text in value for text in unknown):
-            faults.append(f"command: {option} has a secret: {_GIVEN.format(variable)}")
+            faults.append(f"command: {option} contains a secret: {_GIVEN.format(variable)}")
     faults += [
         f"command: {name}=… looks like a secret: {_GIVEN.format(name)}"
         for name, *_ in (*assigned, *words)
@@ -122,18 +120,19 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
     if model is None:
         if pairing.model not in serving.argv and "--config" not in options:
             faults.append(
-                f"model: is {pairing.model}, and the command names none: vllm serve {{model}}"
+                f"model: is {pairing.model}, but the command names no model: write vllm serve {{model}}"
             )
     elif model != pairing.model and not any(text in model for text in unknown):
         faults.append(
-            f"model: is {pairing.model}, and the command serves {model}: write {{model}} there"
+            f"model: is {pairing.model}, but the command serves {model}: write {{model}} there"
         )
     revision = options.get("--revision")
     if revision != pairing.revision and not any(text in str(revision) for text in unknown):
-        has = f"--revision {revision}" if revision else "no --revision: vLLM would load the newest"
+        has = (
+            f"--revision {revision}" if revision else "no --revision, so vLLM would load the newest"
+        )
         faults.append(
-            f"revision: is {pairing.revision or 'not given'}, and the command has {has}; "
-            "write --revision {revision} there"
+            f"revision: is {pairing.revision or 'not given'}, but the command has {has}; write --revision {revision} there"
         )
     return tuple(faults)
 

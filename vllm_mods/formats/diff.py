@@ -76,6 +76,6 @@ def _confirm(hunks: tuple[Hunk, ...], texts: list[bytes], where: str) -> None:
             raise DiffError(
                 where,
                 hunk.patch_line,
-                "this hunk can be read in two ways, so it is not read at all",
-                hint="please report it with the patch: the fault is not in it, but in vllm-mods",
+                "this hunk is ambiguous: it can be read in two ways",
+                hint="report this with the patch: the bug is in vllm-mods, not in the patch",
             )

@@ -21,23 +21,23 @@ def refuse_foreign(data: bytes, where: str) -> None:
         raise DiffError(
             where,
             1,
-            "the patch file is UTF-16, as PowerShell's `>` writes it",
-            hint=f"make it again with `git diff --output={where}`, which writes the bytes themselves",
+            "the patch file is encoded as UTF-16, which PowerShell's `>` writes",
+            hint=f"make it again with `git diff --output={where}`, which writes the original bytes",
         )
     if b"\x1b[" in data and (match := re.search(_COLOURED, data, re.MULTILINE)):
         raise DiffError(
             where,
             data.count(b"\n", 0, match.start()) + 1,
-            "the patch is coloured: terminal escape sequences stand in its lines",
+            "the patch contains terminal colour codes",
             hint=f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}",
         )
 
 
 def without_changes(data: bytes, where: str) -> DiffError:
     """Say what a file is in which no part of a unified diff was found."""
-    line, why = 1, "there is no change in this file: no '--- a/…' and '+++ b/…' lines"
+    line, why = 1, "this file contains no diff: it has no '--- a/…' and '+++ b/…' lines"
     for pattern, name in _OTHERS.items():
         if match := re.search(pattern, data, re.MULTILINE):
             line = data.count(b"\n", 0, match.start()) + 1
-            why = f"{name}: only unified diffs are read, since nothing else proves where a change belongs"
+            why = f"{name}: only unified diffs are supported; other forms do not prove where a change belongs"
     return DiffError(where, line, why, hint="make it again with `git diff` or `diff -u`")

@@ -71,8 +71,8 @@ def path(raw: bytes, *, prefix: bytes | None) -> str:
     parts = text.split("/")
     if text.startswith("/") or ".." in parts:
         raise BadName(
-            f"the path {text!r} leads out of the tree",
-            hint="paths in a patch are relative to the folder that holds vllm/",
+            f"the path {text!r} points outside the tree",
+            hint="paths in a patch are relative to the folder that contains vllm/",
         )
     if "" in parts or "." in parts or any(ord(char) < 32 for char in text):
         raise BadName(f"the path {text!r} is not a plain relative path")
@@ -87,9 +87,8 @@ def in_git_head(rest: bytes) -> str:
     first, second = rest[:half], rest[half + 1 :]
     if first[2:] != second[2:] or rest[half : half + 1] != b" ":
         raise BadName(
-            f"`diff --git {rest.decode(errors='replace')}` names two files, and no line says that one is "
-            "renamed to the other",
-            hint="make the patch with `git diff`, which says so when a file is renamed",
+            f"`diff --git {rest.decode(errors='replace')}` names two files, but no line says that one is renamed to the other",
+            hint="make the patch with `git diff`, which marks renamed files",
         )
     return path(first, prefix=b"a/")
 
@@ -100,7 +99,7 @@ def _unquoted(raw: bytes) -> bytes:
         if part[0] == b'"':
             return name
         if part[1] is not None:
-            raise BadName("an unknown escape in a quoted path")
+            raise BadName("a quoted path has an unknown escape sequence")
         # Python has C's escapes, and bytes that are none stay what they are in Latin-1.
         name += part[0].decode("unicode_escape").encode("latin-1")
-    raise BadName("a quoted path is not closed")
+    raise BadName("a quoted path has no closing quote")

@@ -13,14 +13,14 @@ _HUNK = re.compile(
     rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@(?: ?([^\r\n]*))?\r?\n?\Z"
 )
 _MODE = rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z"
-MANY = "make several mods of it"
+MANY = "split it into several mods"
 _INDEX = rb"index ([0-9A-Fa-f]{1,64})\.\.([0-9A-Fa-f]{1,64})(?: ([0-7]{6}))?\r?\Z"
 _OLD_NAMES = (b"--- a/", b'--- "a/', b"--- /dev/null")
 _NEW_NAMES = (b"+++ b/", b'+++ "b/', b"+++ /dev/null")
 _SIGNATURE = b"--"  # of a mail; `git format-patch` puts its version below
 _NO_NEWLINE = b"\\ "
 _BY_HAND = (
-    "a patch that was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
+    "if the patch was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
 )
 
 
@@ -87,10 +87,9 @@ class _DiffReader:
         self.no_binary(line)
         if line.startswith(b"@@"):
             raise self.fail(
-                "a hunk without line numbers"
+                "the hunk header has no line numbers"
                 if not _HUNK.match(line)
-                else "a hunk that belongs to no file: it has to follow a file's header, or that file's "
-                "hunk before it, without a line in between",
+                else "the hunk belongs to no file: it must directly follow a file header or another hunk of that file",
                 hint="make the patch again with `git diff`",
             )
 
@@ -99,8 +98,8 @@ class _DiffReader:
             line.startswith(b"Binary files ") and line.endswith(b" differ")
         ):
             raise self.fail(
-                "a binary change cannot be placed by its text",
-                hint="put the whole file into the mod's overlay instead",
+                "a binary change has no text to match",
+                hint="put the whole file into the mod's overlay",
             )
 
     # --- one file -----------------------------------------------------------
@@ -120,7 +119,7 @@ class _DiffReader:
                 names[words] = self.path(line[len(words) + 1 :], None)
             elif line.startswith((b"copy from ", b"copy to ")):
                 raise self.fail(
-                    "a copy: the patch holds only the difference from another file",
+                    "the file is a copy: the patch has only its differences from another file",
                     hint="make the patch with `git diff --no-renames`, or use an overlay",
                 )
             elif line.startswith(b"index "):
@@ -160,7 +159,7 @@ class _DiffReader:
         if line is not None and line.startswith(b"--- "):
             if not b"".join(self.lines[self.at + 1 : self.at + 2]).startswith(b"+++ "):
                 raise self.fail(
-                    "a '---' line behind a file's header, without a '+++' line below it",
+                    "a '---' line in a file's header has no '+++' line after it",
                     hint="make the patch again with `git diff`",
                 )
             old, new = self.side(b"--- ", b"a/"), self.side(b"+++ ", b"b/")
@@ -190,7 +189,7 @@ class _DiffReader:
             return
         path = f"{self.root}/{path}" if self.root else path
         if other := next((name for name in named if name != path), None):
-            why = f"the 'diff --git' line names {path}, and the '---'/'+++' lines {other}"
+            why = f"the 'diff --git' line names {path}, but the '---'/'+++' lines name {other}"
             raise self.fail(why, line=self.at, hint="make the patch again with `git diff`")
 
     def plain_file(self) -> FileDiff:
@@ -227,11 +226,11 @@ class _DiffReader:
             raise self.fail(
                 f"the two sides name different files ({file.old_path} and {file.new_path}) without a rename",
                 line=line,
-                hint="make the patch with `git diff`, which says so when a file is renamed",
+                hint="make the patch with `git diff`, which marks renamed files",
             )
         if not file.hunks and not renames and not created and not deleted and file.mode is None:
             raise self.fail(
-                "this part changes nothing: no hunk follows its head",
+                "no hunk follows the file header, so nothing changes",
                 line=line,
                 hint="make the patch again with `git diff`",
             )
@@ -268,7 +267,7 @@ class _DiffReader:
     def no_carriage_return(self, line: bytes) -> None:
         if line.endswith(b"\r"):
             raise self.fail(
-                "the patch file itself has CRLF line endings, so the endings it asks for are not known",
+                "the patch file has CRLF line endings, so the line endings of the target are unknown",
                 hint=f"dos2unix {self.where}, or make it again with `git diff --output={self.where}`",
             )
 
@@ -319,7 +318,7 @@ class _DiffReader:
                 return
         if line.startswith((b"+", b"-", b" ", b"\\")) and not self.is_head(line):
             raise self.fail(
-                "a line beyond the hunk's stated counts; other tools drop it without a word",
+                "the hunk has more lines than its header states; other tools drop them silently",
                 hint=_BY_HAND,
             )
 
@@ -336,7 +335,7 @@ class _DiffReader:
             line = self.peek()
             if line is None:
                 raise self.fail(
-                    f"the patch ends inside a hunk: {olds} old and {news} new lines are missing",
+                    f"the patch ends in the middle of a hunk: {olds} old and {news} new lines are missing",
                     line=start + 1,
                 )
             kind = line[:1].decode("latin-1") or " "
@@ -344,22 +343,22 @@ class _DiffReader:
             text = line[1:] + b"\n"
             if kind not in " +-":
                 raise self.fail(
-                    f"the hunk states {olds} more old and {news} more new lines, but this line is none of them",
+                    f"the hunk header states {olds} more old and {news} more new lines, but this line is neither",
                     hint=_BY_HAND,
                 )
             if (kind != "+" and (olds == 0 or closed["-"])) or (
                 kind != "-" and (news == 0 or closed["+"])
             ):
-                raise self.fail("a line beyond the hunk's stated counts")
+                raise self.fail("the hunk has more lines than its header states")
             if self.at == len(self.lines) - 1 and self.unterminated:
-                raise self.fail("the patch is cut off: its last line has no line end")
+                raise self.fail("the patch is cut off: its last line has no newline")
             olds -= kind != "+"
             news -= kind != "-"
             self.at += 1
             if (self.peek() or b"").startswith(_NO_NEWLINE):
                 text = text[:-1]
                 if not text:
-                    raise self.fail("an empty line without a line end is no line")
+                    raise self.fail("an empty line without a newline is not a line")
                 closed["-"] |= kind != "+"
                 closed["+"] |= kind != "-"
                 self.at += 1

@@ -26,7 +26,7 @@ def file_diff(path: str, before: bytes | None, after: bytes | None, *, context: 
     if before == after:
         return b""
     if not _PLAIN.match(path):
-        raise ValueError(f"{path!r} is no plain path")
+        raise ValueError(f"{path!r} is not a plain path")
     body = b"".join(_hunks(line_diff.split(before or b""), line_diff.split(after or b""), context))
     head = [f"diff --git a/{path} b/{path}"]
     head += ["new file mode 100644"] if before is None else []

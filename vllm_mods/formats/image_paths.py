@@ -12,18 +12,18 @@ from vllm_mods.formats import tree_names
 _RULES = (
     (
         r"/(?:.*/)?\.wh\.[^/]*(?:/.*)?",
-        "is how a layer takes files away, and a mod's files only add",
+        "marks a deleted file in a layer, and a mod can only add files",
     ),
     (
         r"/(?:proc|sys|dev)(?:/.*)?|/etc/(?:hosts|hostname|resolv\.conf|mtab)|/\.dockerenv",
-        "is what an engine lays over when a container starts",
+        "is replaced by the engine when a container starts",
     ),
     (
         (
             r".*/lib(?:32|64|x32)?/python[\d.]*(?:/.*)?|.*/(?:site|dist)-packages(?:/.*)?"
             r"|.*/(?:(?:site|user)customize\.py|pyvenv\.cfg|[^/]*\.pth|[^/]*\.egg-link)"
         ),
-        "is among Python's own: patches, an overlay and `outside` are for its packages",
+        "is one of Python's own files: use patches, an overlay or `outside` for packages",
     ),
     (
         (
@@ -33,11 +33,11 @@ _RULES = (
             r"|/(?:root|home/[^/]+)/\.(?:ssh|bash\w*|profile|netrc|config|docker|zsh\w*|gitconfig)(?:/.*)?"
             r"|/var/spool/cron(?:/.*)?|/(?:usr/)?lib/systemd(?:/.*)?"
         ),
-        "decides who may do what, or what runs when something starts",
+        "controls permissions or what runs at startup",
     ),
     (
         r".*/(?:ld-[^/]*|lib(?:c|m|dl|rt|util|pthread|resolv|crypt|nss_[^/]*|pam[^/]*|gcc_s|stdc\+\+|python[^/]*))\.so[^/]*",
-        "is a part of what every program is run by",
+        "is a system file that every program needs",
     ),
 )
 
@@ -45,9 +45,9 @@ _RULES = (
 def objection(path: str) -> str | None:
     """Say why a mod may not have a file at a path in an image, None if it may."""
     if not path.startswith("/") or path.count("/") < 2 or not is_plain_path(path[1:]):
-        return "is no absolute path of a file in a folder"
+        return "is not the absolute path of a file in a folder"
     if "\\" in path or not path.isprintable():
-        return "is no path that everybody reads alike"
+        return "is a path that systems read differently"
     if tree_names.is_reserved(path):
-        return "is a name of what vllm-mods keeps itself"
+        return "is reserved for vllm-mods"
     return next((why for rule, why in _RULES if re.fullmatch(rule, path)), None)

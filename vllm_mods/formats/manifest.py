@@ -85,18 +85,20 @@ def _mod(top: Table) -> Mod:
         variants=variants,
     )
     if has_end(mod.vllm) and not mod.until:
-        top.problem("vllm", "it has an end: say why, until = '…'")
+        top.problem("vllm", "it has an upper bound: give the reason as until = '…'")
     if mod.until and not has_end(mod.vllm):
-        top.problem("until", "it says why the releases of `vllm` end, and `vllm` has no end")
+        top.problem(
+            "until", "it gives the reason for the upper bound of `vllm`, but `vllm` has none"
+        )
     if not variants and "variant" not in top.bad:
         top.problem("variant", "a mod needs at least one [[variant]]")
     for path in repeated(file.path for file in mod.files):
-        top.problem("files", f"two files are for {path}")
+        top.problem("files", f"two files have the path {path}")
     for name in repeated(variant.id for variant in variants if variant.id):
         top.problem("variant", f"two variants have the id {name!r}")
     for key in ("requires", "conflicts", "after"):
         if mod.name and mod.name in getattr(mod, key):
-            top.problem(key, "a mod cannot name itself")
+            top.problem(key, "a mod cannot name itself here")
     for section in sections:
         section.refuse_unknown()
     return mod
@@ -119,7 +121,7 @@ def _env(table: Table) -> tuple[tuple[str, str], ...]:
     if table.raw and not table.checked:
         from vllm_mods.base import secrets  # noqa: PLC0415  (as in ``schema``)
 
-        why = "looks like a secret, and a mod is passed on: give it when the container is started"
+        why = "looks like a secret, and mods are published: pass it when the container starts"
         for name in filter(secrets.NAMED.match, table.raw):
             table.problem(name, why)
     return tuple(table.variables().items())
@@ -150,7 +152,7 @@ def _when(table: Table) -> When:
     )
     if not (when.config or when.tensors) and not table.problems:
         table.problem(
-            "", "names no key of config.json and no tensor: every checkpoint would be meant"
+            "", "names no key of config.json and no tensor, so it would match every model"
         )
     return when
 
@@ -164,7 +166,7 @@ def _replacement(entry: Table) -> TextReplacement:
     old, new = (entry.text(key, required=True) for key in ("old", "new"))
     count = entry.get("count", int)
     if not old or old == new:
-        entry.problem("old", "expected text, and other text than `new`")
+        entry.problem("old", "expected text that differs from `new`")
     if count is not None and not 0 < count <= limits.HUNKS:
         entry.problem("count", f"expected a number from 1 to {limits.HUNKS}")
     return TextReplacement(entry.path("path", required=True), old, new, count or 1)
@@ -234,11 +236,11 @@ def _variant(table: Table) -> Variant:
         package_version=table.specifier("version") if package not in {"", "vllm"} else "",
     )
     if "version" in table.raw and not variant.package:
-        table.problem("version", "is that of another package: say which, `package`")
+        table.problem("version", "is the version of another package: name it as `package`")
     for unknown in sorted(set(optional) - set(patches)):
-        table.problem("optional", f"{unknown!r} is none of its patches")
+        table.problem("optional", f"{unknown!r} is not one of its patches")
     for path, platform in repeated((one.path, one.platform) for one in variant.binary):
-        table.problem("binary", f"two files are {path} for {platform}")
+        table.problem("binary", f"two files are named {path} for {platform}")
     brings = (patches, variant.overlay, variant.templates, variant.replace, variant.binary)
     if not any(brings) and not table.problems:
         table.problem("", "a variant needs patches, an overlay, replacements or templates")

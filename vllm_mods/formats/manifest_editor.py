@@ -34,7 +34,7 @@ def edit(data: bytes, where: str, change: Edit, *, hint: str) -> bytes:
     except (TOMLKitError, ValueError, TypeError, AttributeError, KeyError) as error:
         why = error
     raise Refused(
-        f"{where} is written in a way that cannot be edited here; nothing was changed", hint=hint
+        f"{where} is written in a form that vllm-mods cannot edit; nothing was changed", hint=hint
     ) from why
 
 

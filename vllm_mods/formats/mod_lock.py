@@ -19,7 +19,7 @@ from vllm_mods.formats.schema import decode, encode
 SCHEMA = 1
 _STATIC = "static"
 _VERDICTS = frozenset(Verdict)
-_Verdict = Annotated[str, lambda word: None if word in _VERDICTS else "is no verdict"]
+_Verdict = Annotated[str, lambda word: None if word in _VERDICTS else "is not a verdict"]
 
 
 class LockedHunk(NamedTuple):
@@ -112,7 +112,7 @@ def parse(data: bytes, where: str) -> Lock:
         raise ManifestError(
             where,
             (f"not a lock file: {error!r}",),
-            hint="it is generated: `vllm-mods matrix --update-lock` writes it anew",
+            hint="the file is generated: `vllm-mods matrix --update-lock` writes it again",
         ) from error
 
 

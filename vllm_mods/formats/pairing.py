@@ -99,7 +99,7 @@ def parse(data: bytes, where: str) -> Pairing:
             top.check_range("vllm", specifier(pairing.vllm))
         for key in ("mods", "templates"):
             for twice in repeated(getattr(pairing, key)):
-                top.problem(key, f"{twice!r} is named twice")
+                top.problem(key, f"{twice!r} is listed twice")
         for why in faults(pairing):
             top.problem("command", why)
         return pairing
@@ -136,7 +136,7 @@ def _unfilled(command: str, values: Mapping[str, Scalar]) -> tuple[str, ...]:
     faults = []
     for line, text in _braces(command):
         if not re.fullmatch(_PLACEHOLDER, text):
-            faults.append(f"line {line}: {text} is no placeholder; a brace itself is doubled")
+            faults.append(f"line {line}: {text} is not a placeholder; write a literal brace twice")
         elif text[1:-1] not in values:
             faults.append(f"line {line}: {text} has no default")
     return tuple(faults)
@@ -152,7 +152,7 @@ def rendered(pairing: Pairing) -> str:
     values = _parameters(pairing)
     if unfilled := _unfilled(pairing.command, values):
         raise UsageError(
-            f"the command of pairing `{pairing.name}` cannot be filled in: {'; '.join(unfilled)}",
+            f"the command of pairing `{pairing.name}` has placeholders without a value: {'; '.join(unfilled)}",
             hint="give it a value under [defaults]",
         )
     text = pairing.command.format(**values)
@@ -179,7 +179,7 @@ def serve_command(
         script = _script(pairing)
     except command_line.ShellError as error:
         raise UsageError(
-            f"the command of pairing `{pairing.name}` is not one that bash reads: {error}"
+            f"the command of pairing `{pairing.name}` cannot be read by bash: {error}"
         ) from error
     if not script.commands:
         raise UsageError(f"the command of pairing `{pairing.name}` is empty")
@@ -238,7 +238,7 @@ def advice(pairing: Pairing, version: str | None) -> str | None:
     """Return a note if a tree is not of the version that a pairing names. It is advice: the mods decide."""
     if pairing.vllm is None or in_range(version, specifier(pairing.vllm)):
         return None
-    return f"pairing {pairing.name} is for vLLM {pairing.vllm}; this tree is {version or 'of unknown version'}"
+    return f"pairing {pairing.name} is for vLLM {pairing.vllm}, but this tree is {version or 'of unknown version'}"
 
 
 def digest(pairing: Pairing) -> str:

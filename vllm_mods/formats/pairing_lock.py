@@ -219,7 +219,7 @@ def parse(data: bytes, where: str) -> PairingLock:
     if lock.layer_format != LAYER_FORMAT:
         raise _broken(where, [f"layer_format: {lock.layer_format}, and layers are {LAYER_FORMAT}"])
     if len(by_platform(lock)) <= len(lock.platforms):
-        raise _broken(where, ["platforms: one is there twice"])
+        raise _broken(where, ["platforms: one appears twice"])
     if leaks := secrets.problems({"command": lock.command}):
         raise _broken(where, leaks)
     return lock
@@ -310,5 +310,7 @@ def _short(text: str | None) -> str:
 
 def _broken(where: str, problems: Sequence[str]) -> ManifestError:
     return ManifestError(
-        where, tuple(problems), hint="it is generated: `vllm-mods lock PAIRING` writes it anew"
+        where,
+        tuple(problems),
+        hint="the file is generated: `vllm-mods lock PAIRING` writes it again",
     )

@@ -19,8 +19,7 @@ _FORMS = {
             rf"|[\w.]+@[A-Za-z0-9][\w.-]*:(?![-/])|file:///|\.{{0,2}}/(?!/)){_REST}"
         ),
         (
-            "https://HOST/PATH, ssh://HOST/PATH, user@HOST:PATH or a path (/…, ./…), without a user and a "
-            "password: git's credential helpers have them"
+            "https://HOST/PATH, ssh://HOST/PATH, user@HOST:PATH or a path (/…, ./…), without user and password: git gets these from its credential helpers"
         ),
     ),
     "package": (r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?\Z", "the name of a distribution"),
@@ -148,7 +147,11 @@ def source_of(table: Table) -> LibrarySource:
 def _library(table: Table) -> LibrarySource:
     name = table.name
     if not re.match(NAME, name) or name == BUNDLED:
-        why = "is the tool's own" if name == BUNDLED else "expected small letters, digits, . _ -"
+        why = (
+            "is reserved for vllm-mods"
+            if name == BUNDLED
+            else "expected small letters, digits, . _ -"
+        )
         table.problem("", why)
     return source_of(table)
 
@@ -156,10 +159,10 @@ def _library(table: Table) -> LibrarySource:
 def _target(table: Table) -> SyncTarget:
     pairing, place = table.get("pairing", str), table.get("path", str)
     if place is not None and ("\0" in place or not place):
-        table.problem("path", "is no path")
+        table.problem("path", "is not a path")
     target = SyncTarget(table.name, place, table.strings("mods"), pairing)
     if "mods" not in table.raw and pairing is None:
-        table.problem("", "names neither mods nor a pairing; mods = [] stands for none at all")
+        table.problem("", "names neither mods nor a pairing; write mods = [] for no mods")
     return target
 
 
@@ -175,7 +178,7 @@ def _policy(trust: Table, where: str) -> Policy:
     if not policy.pins and not policy.model_roots:
         trust.problem(
             "",
-            "names neither allowed_signers nor require_hashes nor model_roots: nobody could be trusted",
+            "names none of allowed_signers, require_hashes and model_roots, so nothing could be trusted",
         )
     trust.refuse_unknown()
     return policy

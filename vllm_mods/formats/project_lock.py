@@ -31,7 +31,7 @@ class LockedLibrary(NamedTuple):
 
 def parse(data: bytes, where: str) -> dict[str, LockedLibrary]:
     """Read a lock: the libraries by their names. Raises ``ManifestError`` with every problem."""
-    hint = "vllm-mods update  # makes it anew"
+    hint = "vllm-mods update  # writes it again"
     with reading(toml_of(data, where), where, SCHEMA, hint=hint) as top:
         return top.named("libraries", _library)
 

@@ -29,11 +29,11 @@ FILE, RECORD, BYTECODE, FOLDER = "file", "record", "bytecode", "folder"
 
 
 def _path(value: str) -> str | None:
-    return None if is_plain_path(value.removeprefix("/")) else f"{value!r} is no plain path"
+    return None if is_plain_path(value.removeprefix("/")) else f"{value!r} is not a plain path"
 
 
 _Path = Annotated[str, _path]
-_Sha256 = Annotated[str, matching(r"[0-9a-f]{64}\Z", "is no sha256")]
+_Sha256 = Annotated[str, matching(r"[0-9a-f]{64}\Z", "is not a sha256")]
 _Mode = Annotated[str, matching(r"[0-7]{4}\Z", "must be four octal digits, as in 0644")]
 _KINDS = (FILE, RECORD, BYTECODE, FOLDER)
 _Kind = Annotated[
@@ -143,16 +143,15 @@ def parse(data: bytes, where: str = RECEIPT) -> Receipt:
         raise _broken(where, [f"not JSON: {error}"]) from None
     if isinstance(raw, dict) and (schema := raw.pop("schema", None)) != SCHEMA:
         raise Refused(
-            f"{where}: written as schema {schema!r}, and this version of vllm-mods "
-            f"({__version__}) reads schema {SCHEMA}",
+            f"{where}: it has schema {schema!r}, but this version of vllm-mods ({__version__}) reads schema {SCHEMA}",
             hint=f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}",
         )
     try:
         read = decode(Receipt, raw, whole=True)
     except DecodeError as error:
         raise _broken(where, error.problems) from None
-    twice = [f"mods: {name} is there twice" for name in repeated(one.name for one in read.mods)]
-    twice += [f"files: {path} is there twice" for path in repeated(one.path for one in read.files)]
+    twice = [f"mods: {name} appears twice" for name in repeated(one.name for one in read.mods)]
+    twice += [f"files: {path} appears twice" for path in repeated(one.path for one in read.files)]
     if twice:
         raise _broken(where, twice)
     return read
@@ -161,6 +160,5 @@ def parse(data: bytes, where: str = RECEIPT) -> Receipt:
 def _broken(where: str, problems: Sequence[str]) -> Refused:
     return Refused(
         f"{where}: the receipt is damaged, {listed(problems)}",
-        hint="put the file back from a copy of this tree; or start over: remove the "
-        f"{STATE} folder and reinstall vLLM with `pip install --force-reinstall --no-deps`",
+        hint=f"restore the file from a copy of this tree; or start over: remove the {STATE} folder and reinstall vLLM with `pip install --force-reinstall --no-deps`",
     )

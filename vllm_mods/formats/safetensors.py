@@ -24,13 +24,13 @@ def header_length(data: bytes, size: int, where: str) -> int:
     length = int.from_bytes(data, "little")
     if len(data) != LENGTH or length > size - LENGTH:
         raise TreeError(
-            f"{where}: cut short, or no safetensors file",
+            f"{where}: cut off, or not a safetensors file",
             hint=_AGAIN,
         )
     if length > limits.SAFETENSORS_HEADER:
         raise TreeError(
-            f"{where}: its header has {length:,} bytes, and {limits.SAFETENSORS_HEADER} is the most",
-            hint="the format itself has that limit: the file is not what it says it is",
+            f"{where}: its header has {length:,} bytes; the limit is {limits.SAFETENSORS_HEADER}",
+            hint="the format has that limit, so this is not a safetensors file",
         )
     return length
 
@@ -49,7 +49,7 @@ def header(data: bytes, room: int, where: str) -> dict[str, Tensor]:
             } if all(type(edge) is int and edge >= 0 for edge in shape) and 0 <= start <= end:
                 if end > room:
                     raise TreeError(
-                        f"{where}: cut short: {room:,} bytes of weights are there, and {name} ends at {end:,}",
+                        f"{where}: cut off: {room:,} bytes of weights, but {name} ends at {end:,}",
                         hint=_AGAIN,
                     )
                 tensors[name] = Tensor(dtype, tuple(shape), end - start)
@@ -68,11 +68,11 @@ def files_of_index(data: bytes, where: str) -> tuple[str, ...]:
         raise TreeError(
             f"{where}: its weight_map names {wrong[0]!r}"
             if wrong
-            else f"{where}: no weight_map in it",
+            else f"{where}: it has no weight_map",
             hint="the index of a checkpoint names the safetensors files beside it",
         )
     if len(names) > limits.SHARDS:
-        raise TreeError(f"{where} names {len(names):,} files, and {limits.SHARDS} are the most")
+        raise TreeError(f"{where} names {len(names):,} files; the limit is {limits.SHARDS}")
     return tuple(sorted(names))
 
 

@@ -157,9 +157,9 @@ class Table:
         if text.startswith("/") or "\\" in text:
             self.problem(key, f"expected a relative path with '/', found {text!r}")
         elif ".." in text.split("/"):
-            self.problem(key, f"{text!r} leads out of its folder")
+            self.problem(key, f"{text!r} points outside its folder")
         elif "\0" in text:
-            self.problem(key, f"{text!r} is no path")
+            self.problem(key, f"{text!r} is not a path")
         return text
 
     def specifier(self, key: str) -> str:
@@ -193,7 +193,7 @@ class Table:
             if not self._matches(_VARIABLE, key):
                 self.problem(key, "is not the name of an environment variable")
             elif isinstance(value, str) and "\0" in value:
-                self.problem(key, "has a NUL, which no environment has")
+                self.problem(key, "contains a NUL, which no variable can have")
         return {key: value for key in self.raw if (value := self.get(key, str)) is not None}
 
     def table(self, key: str) -> Table:

@@ -67,7 +67,7 @@ def taken_over(pairing: Pairing, mods: Sequence[Mod]) -> TakenOver:
             problems.append(_conflict(f"command: {name}", wanted, f"{name} in the command"))
         flags.append(wanted[0])
     if problems:
-        hint = f"say in pairings/{pairing.name}.toml which one is meant: it stays"
+        hint = f"choose one in pairings/{pairing.name}.toml: that value is kept"
         raise ManifestError(f"pairing {pairing.name}", tuple(problems), hint=hint)
     words = tuple(word for one in flags for word in one.words)
     changed = _with_words(pairing, words) if words else None
@@ -117,17 +117,17 @@ def _same(name: str, other: str) -> bool:
 
 
 def _conflict(key: str, wanted: Sequence[_Brought], way: str) -> str:
-    values = " and ".join(f"`{', '.join(one.mods)}` brings {one.shown}" for one in wanted)
-    return f"{key}: {values}; the pairing has to say: {way}"
+    values = " and ".join(f"`{', '.join(one.mods)}` sets {one.shown}" for one in wanted)
+    return f"{key}: {values}; the pairing must choose: {way}"
 
 
 def _taken(value: _Brought) -> list[tuple[str, str]]:
-    return [(mod, f"brings {value.shown}, which the pairing takes over") for mod in value.mods]
+    return [(mod, f"sets {value.shown}, and the pairing uses it") for mod in value.mods]
 
 
 def _kept(wanted: Sequence[_Brought], own: str) -> list[tuple[str, str]]:
     return [
-        (mod, f"brings {one.shown}, and the pairing's own {own} stays")
+        (mod, f"sets {one.shown}, but the pairing keeps its own {own}")
         for one in wanted
         for mod in one.mods
         if one.shown != own

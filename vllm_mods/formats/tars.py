@@ -28,8 +28,7 @@ class Info(tarfile.TarInfo):
             raise tarfile.ReadError(f"{info.name!r} has {info.size} bytes")
         if ord(info.type) in _BEFORE and info.size > limits.TAR_HEADER:
             raise tarfile.ReadError(
-                f"the extended header of a member takes {info.size:,} bytes, and {limits.TAR_HEADER} "
-                "is the most"
+                f"the extended header of a member takes {info.size:,} bytes; the limit is {limits.TAR_HEADER}"
             )
         return info
 

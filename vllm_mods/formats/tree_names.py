@@ -26,7 +26,7 @@ def split(path: str, spec: str) -> list[str]:
     """
     parts = path.split("/")
     if not is_plain_path(path):
-        where = "is absolute" if path.startswith("/") else "does not stay inside the tree"
+        where = "is absolute" if path.startswith("/") else "points outside the tree"
         if path and "\0" not in path and ".." not in parts and not path.startswith("/"):
             where = "is not a plain relative path"
         raise TreeError(

@@ -46,7 +46,7 @@ def opened(file: BinaryIO) -> zipfile.ZipFile:
         at_mark = tail.rfind(mark)
         stated = int.from_bytes(tail[at_mark + at : at_mark + at + length], "little")
         if at_mark >= 0 and limits.ZIP_DIRECTORY < stated != 0xFFFFFFFF:
-            raise zipfile.BadZipFile(f"its directory takes {stated:,} bytes, too many to be true")
+            raise zipfile.BadZipFile(f"its directory takes {stated:,} bytes, which is impossible")
     return zipfile.ZipFile(file)
 
 
@@ -59,7 +59,7 @@ def files(archive: zipfile.ZipFile) -> tuple[ZipInfo, ...]:
         if not info.filename:
             raise zipfile.BadZipFile("an entry has no name")
         if info.header_offset < end:
-            raise zipfile.BadZipFile(f"{info.filename!r} shares bytes with {last or 'nothing'!r}")
+            raise zipfile.BadZipFile(f"{info.filename!r} overlaps {last or 'nothing'!r}")
         end = info.header_offset + _HEADER + info.compress_size
         last = info.filename
         if info.compress_size < 0 or end > archive.start_dir:
@@ -71,9 +71,7 @@ def content(archive: zipfile.ZipFile, info: ZipInfo, *, most: int | None = None)
     """Return what a file unpacks to. Raises one of ``BROKEN``, also for more than ``most`` bytes [``limits.UNPACKED_FILE``]."""
     largest = limits.UNPACKED_FILE if most is None else most
     if info.file_size > largest:
-        raise ValueError(
-            f"it unpacks to {info.file_size:,} bytes, and {int(largest):,} is the most"
-        )
+        raise ValueError(f"it unpacks to {info.file_size:,} bytes; the limit is {int(largest):,}")
     with archive.open(info) as file:
         # not read(): that unpacks all there is before it looks at the size that was stated
         data = file.read(info.file_size)

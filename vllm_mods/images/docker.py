@@ -57,7 +57,7 @@ def connect() -> APIClient:
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
         place = where.get("base_url") or "its default socket"
         raise TreeError(
-            f"no docker engine answers at {place}: {_reason(error)}", hint="docker version"
+            f"no docker engine responds at {place}: {_reason(error)}", hint="docker version"
         ) from error
 
 
@@ -207,14 +207,15 @@ class Container:
         if self._unsure:
             if path:
                 return None
-            raise TreeError(f"{self._what}: the container that was being read is gone", hint=_AGAIN)
+            raise TreeError(
+                f"{self._what}: the container was removed while it was being read", hint=_AGAIN
+            )
         stat = response.headers.get("X-Docker-Container-Path-Stat", "")
         try:
             return int(json.loads(base64.b64decode(stat))["mode"])
         except (ValueError, KeyError, TypeError) as error:
             raise TreeError(
-                f"{self._what}: /{path}: the engine answered {response.status_code} and does not "
-                "say what is there",
+                f"{self._what}: /{path}: the engine answered {response.status_code} without describing the file",
                 hint=_AGAIN,
             ) from error
 

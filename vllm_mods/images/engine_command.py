@@ -40,7 +40,7 @@ def run(
         )
     except subprocess.TimeoutExpired as error:
         raise TreeError(
-            f"{program} {arguments[0]} has not answered within {within}", hint=f"{program} info"
+            f"{program} {arguments[0]} did not answer within {within}", hint=f"{program} info"
         ) from error
     except OSError as error:
         raise TreeError(
@@ -63,5 +63,5 @@ def failure(program: str, what: str, done: EngineOutcome) -> TreeError:
     last = done.errors or f"exit code {done.code}"
     hint = f"{program} info"
     if "unshare" in last or "rootless" in last:
-        hint = "podman unshare vllm-mods …  # a rootless storage can be mounted in there only"
+        hint = "podman unshare vllm-mods …  # a rootless store can be mounted only in there"
     return TreeError(f"{program} {what}: {last}", hint=hint)

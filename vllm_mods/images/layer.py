@@ -89,7 +89,7 @@ def extract(source: Sizable, path: str, what: str) -> bytes:
         for member, place, archive in _members(streams.Forward(streams.unpacked(source)), what):
             if place == path and member.isreg():
                 return streams.content(archive, member)
-    raise TreeError(f"{what}: {path} was in it and is not any more", hint=_AGAIN)
+    raise TreeError(f"{what}: {path} was in it before, but not now", hint=_AGAIN)
 
 
 def load(cache: Cache, digest: str) -> Layer | None:
@@ -137,7 +137,7 @@ def _members(
 def _inside(name: str, what: str) -> str:
     parts = [part for part in name.split("/") if part not in {"", "."}]
     if ".." in parts:
-        raise TreeError(f"{what}: {name!r} leads out of the image", hint="do not use this image")
+        raise TreeError(f"{what}: {name!r} points outside the image", hint="do not use this image")
     return "/".join(parts)
 
 
@@ -231,9 +231,8 @@ class LayeredImage(Base):
             layer = load(self._cache, blob.digest) or self._read_layer(number)
             if layer.diff_id != blob.diff_id:
                 raise TreeError(
-                    f"{self._name(blob)}: it unpacks to {layer.diff_id}, and the configuration says "
-                    f"{blob.diff_id}: somebody has put another layer in its place",
-                    hint="do not use this image: get it again from where it was made",
+                    f"{self._name(blob)}: it unpacks to {layer.diff_id}, but the configuration says {blob.diff_id}: the layer was replaced",
+                    hint="do not use this image: get it again from its source",
                 )
             self._layers[number] = layer
         return self._layers[number]

@@ -22,14 +22,14 @@ def open_layout(text: str, how: Opening) -> Base:
             hint = (
                 f"skopeo copy docker-archive:{path} oci:FOLDER; or oci-archive:, if it is a layout"
             )
-        raise UsageError(f"{how.reference}: {path} is no folder", hint=hint)
+        raise UsageError(f"{how.reference}: {path} is not a folder", hint=hint)
     index = os.path.join(path, "index.json")
     try:
         with open(index, "rb") as file:
             data = limits.bounded(file, limits.DOCUMENT, index)
     except FileNotFoundError as error:
         raise UsageError(
-            f"{how.reference}: {path} is no OCI layout: there is no index.json in it",
+            f"{how.reference}: {path} is not an OCI layout: it has no index.json",
             hint=f"ls {path}",
         ) from error
     except OSError as error:
@@ -66,7 +66,7 @@ class LayoutFolder(NamedTuple):
             return io.FileIO(place)
         except FileNotFoundError as error:
             raise TreeError(
-                f"{self.path}: the blob {blob.digest} is not there", hint=_AGAIN
+                f"{self.path}: the blob {blob.digest} is missing", hint=_AGAIN
             ) from error
         except OSError as error:
             raise TreeError(f"{place}: {error.strerror}", hint=f"ls -la {place}") from error

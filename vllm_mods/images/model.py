@@ -114,7 +114,7 @@ def settings(base: Base) -> dict[str, Any]:
         inner = json_of(base.config).get("config")
     except (ValueError, AttributeError) as error:
         raise TreeError(
-            f"{base.reference}: its configuration is no JSON object", hint="get the image again"
+            f"{base.reference}: its configuration is not a JSON object", hint="get the image again"
         ) from error
     return inner if isinstance(inner, dict) else {}
 
@@ -162,9 +162,8 @@ def resolve(base: Base, path: str) -> str:
         links += 1
         if links > limits.LINKS_FOLLOWED:
             raise TreeError(
-                f"{base.reference}: /{path.lstrip('/')} goes in a circle of symbolic links "
-                f"(/{place} points to {entry.target})",
-                hint="the image is broken there: rebuild it",
+                f"{base.reference}: /{path.lstrip('/')} is a loop of symbolic links (/{place} points to {entry.target})",
+                hint="the image is broken: rebuild it",
             )
         done = [] if entry.target.startswith("/") else [*done, *run[: end - 1]]
         rest = [*_parts(entry.target), *rest[end:]]

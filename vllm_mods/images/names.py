@@ -64,16 +64,16 @@ def parse(text: str) -> Name:
     if host == f"index.{HUB}":
         host = HUB
     wrong = (
-        f"{host!r} is no host" if not _is_host(host)
-        else f"{repository!r} is no repository" if not _REPOSITORY.match(repository)
-        else f"{tag!r} is no tag" if colon and not _TAG.match(tag)
-        else f"{digest!r} is no digest" if at and not _DIGEST.match(digest)
+        f"{host!r} is not a host name" if not _is_host(host)
+        else f"{repository!r} is not a repository name" if not _REPOSITORY.match(repository)
+        else f"{tag!r} is not a tag" if colon and not _TAG.match(tag)
+        else f"{digest!r} is not a digest" if at and not _DIGEST.match(digest)
         else None
     )  # fmt: skip
     if wrong:
         raise UsageError(
-            f"{text}: not the name of an image: {wrong}",
-            hint="HOST/NAME:TAG or HOST/NAME@sha256:…; capitals are for tags only",
+            f"{text}: not an image name: {wrong}",
+            hint="HOST/NAME:TAG or HOST/NAME@sha256:…; only tags may have capital letters",
         )
     return Name(host, repository, tag or "latest", digest or None)
 

@@ -84,10 +84,10 @@ class Choice(NamedTuple):
             if self.platform is None and self.note is not None:
                 others = ", ".join(name for _, name in images if name != taken)
                 self.note(
-                    f"{reference}: read for {taken}; it is there for {others} too (--platform)"
+                    f"{reference}: reading the image for {taken}; --platform selects another: {others}"
                 )
             return chosen
-        known = "".join(f"\n  {one.digest}  {name or 'says no platform'}" for one, name in images)
+        known = "".join(f"\n  {one.digest}  {name or 'names no platform'}" for one, name in images)
         first = next((name for _, name in images if name), None)
         raise UsageError(
             f"{reference}: {len(fitting)} of its {len(images)} images are for {wanted}{known}",
@@ -155,20 +155,20 @@ def pick(
 ) -> tuple[bytes, Descriptor]:
     """Return the manifest of one platform: the one described, or one of the index described."""
     if depth > limits.INDEXES:
-        raise TreeError(f"{reference}: an index in an index in an index, and so on", hint=_HINT)
+        raise TreeError(f"{reference}: the indexes are nested too deeply", hint=_HINT)
     data = document_of(store, top, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
     if top.media_type in (MANIFESTS if "manifests" in document else INDEXES):
         raise TreeError(
-            f"{reference}: what is described as {top.media_type} is none",
-            hint="do not use this image: what an engine makes of it depends on the engine",
+            f"{reference}: it is described as {top.media_type} but is not one",
+            hint="do not use this image: engines read it in different ways",
         )
     if "manifests" not in document:
         return data, top
     if both := {"config", "layers"} & document.keys():
         raise TreeError(
-            f"{reference}: its manifest is an index too: it has manifests and {' and '.join(sorted(both))}",
-            hint="do not use this image: what an engine makes of it depends on the engine",
+            f"{reference}: its manifest is also an index: it has manifests and {' and '.join(sorted(both))}",
+            hint="do not use this image: engines read it in different ways",
         )
     return pick(store, choice.of(document, reference), reference, choice, depth=depth + 1)
 
@@ -190,14 +190,14 @@ def entries_in(index: Index, what: str) -> tuple[IndexEntry, ...]:
 def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
     """Read a descriptor. Raises ``KeyError``, ``TypeError`` or ``ValueError``."""
     if not isinstance(raw, dict):
-        raise TypeError("a descriptor is an object")
+        raise TypeError("a descriptor must be an object")
     size = raw["size"]
     if type(size) is not int or size < 0:
-        raise ValueError(f"{size!r} is no size")
+        raise ValueError(f"{size!r} is not a size")
     blob = Descriptor(str(raw.get("mediaType", "")), str(raw["digest"]), size)
     algorithm, _, value = blob.digest.partition(":")
     if algorithm not in {"sha256", "sha512"} or not set(value) <= set("0123456789abcdef"):
-        raise ValueError(f"{blob.digest} is no digest")
+        raise ValueError(f"{blob.digest} is not a digest")
     return blob
 
 
@@ -222,7 +222,7 @@ def read_manifest(
 def document_of(store: BlobStore, blob: Descriptor, what: str) -> bytes:
     """Return a small blob whose digest is right. Raises ``TreeError``."""
     if blob.size > limits.DOCUMENT:
-        raise TreeError(f"{what}: {blob.size} bytes, which is too long for one", hint=_HINT)
+        raise TreeError(f"{what}: {blob.size} bytes, which is too long", hint=_HINT)
     with store.open(blob) as file:
         size = blob.size if blob.size >= 0 else None
         return streams.CheckedStream(file, blob.digest, size, what).read()
@@ -246,12 +246,12 @@ def diff_ids(config: bytes, reference: str) -> tuple[str, ...]:
         raw = parse(config, f"{reference}: its configuration", once=False)
         read = decode(_Config, raw, more=True)
     except DecodeError as error:
-        why = f"its configuration is not as OCI has it: {error}"
+        why = f"its configuration does not follow the OCI specification: {error}"
         raise TreeError(f"{reference}: {why}", hint=_HINT) from error
     if read.rootfs is None or read.rootfs.diff_ids is None:
         raise TreeError(
             f"{reference}: its configuration names no layers (rootfs.diff_ids)",
-            hint="that is no image of a file system: an OCI artifact, or one that a tool cut down",
+            hint="this is not a container image: it is another OCI artifact, or a tool removed its layers",
         )
     return read.rootfs.diff_ids
 
@@ -305,7 +305,7 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
         # one engine takes the first, another the last
         if len({blob.digest for blob in called}) > 1:
             raise UsageError(
-                f"{reference}: holds {len(called)} images called {tag}",
+                f"{reference}: it has {len(called)} images named {tag}",
                 hint="name one by its digest: …@sha256:…",
             )
         if called:
@@ -313,7 +313,7 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
         if tag.startswith("sha256:"):
             # In a nested index, then; its length is not known here, and its digest says enough.
             return Descriptor("", tag, -1)
-    what = f"holds no image called {tag}" if tag else f"holds {len(images)} images"
+    what = f"it has no image named {tag}" if tag else f"it has {len(images)} images"
     raise UsageError(
         f"{reference}: {what}" + (f"; there are: {', '.join(known)}" if known else ""),
         hint=f"name one: …:{known[0]}" if known else "name one by its digest: …@sha256:…",

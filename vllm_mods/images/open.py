@@ -106,10 +106,10 @@ def demand_platform(base: Base, platform: str) -> None:
     if not is_for(actual, platform):
         pull = engine_command.STORES.get(base.where, engine_command.DOCKER)
         raise UsageError(
-            f"{base.reference}: it is for {actual}, not for {platform}",
+            f"{base.reference}: it is for {actual}, not {platform}",
             hint=f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
             if base.where not in {"oci-layout", "registry"}
-            else "leave --platform out, or name the image for it",
+            else "leave --platform out, or name the image for that platform",
         )
 
 
@@ -118,9 +118,7 @@ def _open_local(name: str) -> Base:
     from vllm_mods.images import docker  # noqa: PLC0415
 
     if os.path.exists(name):
-        raise UsageError(
-            f"{name} is a file or a folder, not the name of an image", hint=f"oci:{name}"
-        )
+        raise UsageError(f"{name} is a file or a folder, not an image name", hint=f"oci:{name}")
     openers: tuple[Callable[..., Base], ...] = (docker.open_image, storage.StoredImage)
     lines = ""
     for opened in openers:
@@ -130,5 +128,5 @@ def _open_local(name: str) -> Base:
             lines += f"\n  {error.message}"
     raise TreeError(
         f"{name}: no engine on this machine has this image{lines}",
-        hint=f"docker pull {name}, or read it where it is: registry:{name}",
+        hint=f"docker pull {name}, or read it from its registry: registry:{name}",
     )

@@ -13,7 +13,7 @@ import requests
 import urllib3
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import TreeError, no_network
 from vllm_mods.base.hops import check_hop, is_local, place
 from vllm_mods.base.sessions import BROKEN, reason, session, until
 from vllm_mods.base.untrusted import number_of
@@ -35,7 +35,8 @@ def open_registry(text: str, how: oci.Opening, *, offline: bool = False) -> Base
     name = names.parse(text)
     if offline:
         raise TreeError(
-            f"{how.reference}: a registry cannot be asked offline", hint="leave --offline out"
+            f"{how.reference}: a registry cannot be read with --offline",
+            hint="run without --offline",
         )
     client = Client(name, os.environ)
     return oci.OciImage(client, client.manifest(how.reference), "registry", how)
@@ -67,8 +68,8 @@ class Client:
         for expected in (self.name.digest, stated):
             if expected and expected.startswith("sha256:") and expected != digest:
                 raise TreeError(
-                    f"{reference}: the manifest that came has the digest {digest}, not {expected}",
-                    hint="the registry or a proxy sent something else: try again",
+                    f"{reference}: the registry sent a manifest with the digest {digest}, not {expected}",
+                    hint="the registry or a proxy sent another file: try again",
                 )
         self._manifest = digest, data
         return Descriptor(kind, digest, len(data))
@@ -153,7 +154,7 @@ class Client:
             return None
         except TreeError as error:
             raise TreeError(
-                f"{self.name}: it wants the login elsewhere: {error.message}",
+                f"{self.name}: it requests the login at another host: {error.message}",
                 hint="ask whoever runs the registry",
             ) from error
         asked = {
@@ -190,7 +191,7 @@ class Client:
         answer = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
         denied = response.status_code in {401, 403}
         if method != "GET":
-            answer += ": it does not let you write there" if denied else ""
+            answer += ": you may not write there" if denied else ""
             hint = f"docker login {host}" if denied else "try again later"
             return TreeError(f"{self.name}: {answer}; no tag was moved", hint=hint)
         if denied:
@@ -202,20 +203,19 @@ class Client:
                 "has no such image" if path.startswith("manifests") else f"does not have its {path}"
             )
             return TreeError(
-                f"{self.name}: {host} {what}; or it is private, and hidden without a login",
+                f"{self.name}: {host} {what}, or it is private and needs a login",
                 hint=f"check the name and the tag; docker login {host}",
             )
         return TreeError(f"{self.name}: {answer}", hint="try again later")
 
     def _unreachable(self, error: Exception) -> TreeError:
         host = self.name.host
-        hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # is it there?"
+        what = no_network(host, reason(error))
+        hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # does it answer? oci:FOLDER and images of an engine need no network"
         if isinstance(error, requests.exceptions.SSLError):
-            hint = (
-                "REQUESTS_CA_BUNDLE=FILE for a registry with certificates of its own; "
-                f"{PLAIN_HTTP}={host} for one without TLS"
-            )
-        return TreeError(f"{self.name}: {host} cannot be asked: {reason(error)}", hint=hint)
+            what = f"cannot connect to {host}: {reason(error)}"
+            hint = f"set REQUESTS_CA_BUNDLE=FILE for a registry with its own certificates, or {PLAIN_HTTP}={host} for one without TLS"
+        return TreeError(f"{self.name}: {what}", hint=hint)
 
 
 def is_plain(host: str, environ: Mapping[str, str]) -> bool:
@@ -290,13 +290,12 @@ class _Resuming(io.RawIOBase):
             try:
                 data: bytes = self._response.raw.read(wanted, decode_content=False)
                 if not data and wanted and self._length is not None and self._done < self._length:
-                    raise urllib3.exceptions.ProtocolError("the answer ended early")
+                    raise urllib3.exceptions.ProtocolError("the answer was cut off")
             except (*BROKEN, requests.exceptions.RequestException, OSError) as error:
                 if attempt + 1 == _TRIES:
                     raise TreeError(
-                        f"{self._client.name}: {self._path} broke off after {self._done} bytes, "
-                        f"{_TRIES} times",
-                        hint="try again: layers that came whole are kept",
+                        f"{self._client.name}: {self._path} was interrupted after {self._done} bytes, {_TRIES} times",
+                        hint="try again: complete layers are kept",
                     ) from error
                 self._resume()
             else:

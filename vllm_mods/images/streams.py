@@ -46,8 +46,8 @@ class CheckedStream:
         self._algorithm, _, self._expected = digest.partition(":")
         if self._algorithm not in {"sha256", "sha512"}:
             raise TreeError(
-                f"{what}: its digest is of a kind not known here: {digest}",
-                hint="vllm-mods reads images whose digests are sha256 or sha512",
+                f"{what}: its digest has an unsupported kind: {digest}",
+                hint="vllm-mods supports the digests sha256 and sha512",
             )
         self._hash = hashlib.new(self._algorithm)
         self._size = size
@@ -75,7 +75,7 @@ class CheckedStream:
             self._on_read(self._done)
         if at_end and self._hash.hexdigest() != self._expected:
             raise TreeError(
-                f"{self._what}: its bytes are not those of {self._algorithm}:{self._expected}",
+                f"{self._what}: its contents do not match {self._algorithm}:{self._expected}",
                 hint="the copy is damaged: get the image again",
             )
         return data
@@ -146,7 +146,7 @@ class Forward(io.RawIOBase):
         """Return ``size`` bytes, fewer only at the end."""
         # tarfile reads a member's extended header in one piece: one of gigabytes must not get there
         if not 0 <= size <= limits.LAYER_HEADER:
-            raise ValueError(f"a header of {size} bytes, which no layer has")
+            raise ValueError(f"a header of {size} bytes, which is too long")
         parts = []
         while size and (data := self._some(size)):
             parts.append(data)

@@ -66,12 +66,12 @@ def home(library: str, settings: Sequence[tuple[str, str]] = ()) -> LibraryHome:
     place = git_process.run(library, (*words, "--absolute-git-dir"), environ)
     if place.why:
         raise UsageError(
-            f"{library} is in no git repository, and what is kept up goes into branches of one",
+            f"{library} is not in a git repository; `keep` writes branches of one",
             hint=f"git init {library} && git -C {library} add -A && git -C {library} commit",
         )
     top = git_process.run(library, (*words, "--show-toplevel"), environ)
     if top.why:
-        raise UsageError(f"{library}: its repository has no working tree", hint="git clone it")
+        raise UsageError(f"{library}: its git repository has no working tree", hint="git clone it")
     path = os.path.relpath(os.path.realpath(library), os.path.realpath(top.text))
     repository = Repository(top.text, library, git_dir=place.text, settings=settings)
     return LibraryHome(repository, path)
@@ -118,15 +118,15 @@ def laid_out(home: LibraryHome, commit: str) -> Iterator[str]:
     entries = files(home, commit)
     if not entries:
         raise Refused(
-            f"{commit[:12]} has no {home.path}: the library is not in that commit",
+            f"{commit[:12]} has no {home.path}: the commit does not contain the library",
             hint=f"git log --stat -- {home.path}",
         )
     own = [path for path in entries if path.split("/")[0] in catalog.PARTS]
     for path in own:
         if not entries[path][0].startswith(b"100"):
             raise Refused(
-                f"{home.prefix}{path} is a link or a submodule: it is not kept up",
-                hint=f"put the files themselves in its place, then git add {home.prefix}{path}",
+                f"{home.prefix}{path} is a link or a submodule, which `keep` does not read",
+                hint=f"replace it by the files themselves, then git add {home.prefix}{path}",
             )
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as scratch:
         _check_filters(home, commit, own, scratch)
@@ -159,8 +159,7 @@ def _check_filters(home: LibraryHome, commit: str, paths: list[str], scratch: st
     for path, value in zip(rows[::3], rows[2::3], strict=False):
         if value not in _NO_FILTER:
             raise Refused(
-                f"{os.fsdecode(path)} goes through the filter {value.decode(errors='replace')!r} of "
-                "git: what the commit has is not what the mod has",
+                f"{os.fsdecode(path)} goes through the git filter {value.decode(errors='replace')!r}, so the commit and the mod have different bytes",
                 hint="exclude it in .gitattributes: patches/** -filter",
             )
 

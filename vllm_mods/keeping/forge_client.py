@@ -18,14 +18,14 @@ from vllm_mods.keeping.proposing import PullRequest, RequestText
 _PAGE_SIZE = 100
 _RETRIES = 2
 _MOST_QUOTED = 300
-_AGAIN = "then run the same command again: what is done already is not done twice"
+_AGAIN = "then run the same command again: finished requests are not repeated"
 _LIMITED = 429
 _REFUSALS = {
     301: "the repository has moved: git remote set-url",
     401: "{token} is not known there",
     403: "{token} does not allow that",
     404: "no such repository, or it is hidden from {token}",
-    _LIMITED: "no more requests are taken for now (rate limit)",
+    _LIMITED: "the rate limit is reached for now",
 }
 
 
@@ -51,12 +51,14 @@ class ForgeClient:
             query = {"state": "all", self._forge.page_size: _PAGE_SIZE, "page": page}
             records = self._ask("GET", self._repository.requests, params=query)
             if not isinstance(records, list):
-                raise self._refused("the answer is no list", "")
+                raise self._refused("the answer is not a list", "")
             if not records:
                 return tuple(sorted(listed.values(), reverse=True))
             own = (record for record in records if _value(record, head) == _value(record, base))
             listed |= {request.number: request for request in map(self._read, own)}
-        raise self._refused(f"more than {limits.REQUESTS}, the most of {limits.REQUESTS.what}", "")
+        raise self._refused(
+            f"more than {limits.REQUESTS}, the limit for {limits.REQUESTS.what}", ""
+        )
 
     def open(self, branch: str, base: str, text: RequestText) -> PullRequest:
         """Open a request to merge a branch into another one."""
@@ -75,7 +77,7 @@ class ForgeClient:
         keys = (*self._forge.read[:3], "title", self._forge.sent[2])
         number, *rest = (_value(record, key) for key in keys)
         if not isinstance(number, int):
-            raise self._refused("the answer is no pull request", "")
+            raise self._refused("the answer is not a pull request", "")
         url, branch, title, body = (str(value or "") for value in rest)
         state = "closed" if _value(record, "state") == "closed" else "open"
         state = "merged" if _value(record, "merged_at") else state
@@ -89,7 +91,7 @@ class ForgeClient:
                 data = response.raw.read(limits.ANSWER)
         except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
             raise Unreachable(
-                f"{place(url)} cannot be asked for pull requests: {reason(error)}",
+                f"{place(url)} does not answer about pull requests: {reason(error)}",
                 hint=f"curl -sS https://{place(url)}  # does it answer? {_AGAIN}",
             ) from error
         status = response.status_code

@@ -79,14 +79,14 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
     parts, shown = urlsplit(url), redact(url)
     if parts.scheme not in {"https", "http", "ssh"} or not parts.hostname:
         raise UsageError(
-            f"the remote {shown} is no repository at a forge, and pull requests are opened at one",
+            f"the remote {shown} is not a repository at a forge; pull requests need one",
             hint="git remote -v  # name the one at GitHub, GitLab, Gitea or Forgejo with --remote",
         )
     forge, root = _server(url, environ)
     server = urlsplit(root)
     if "http" in {parts.scheme, server.scheme} and not is_local(parts.hostname):
         raise UsageError(
-            f"{shown} is asked with a token, and that takes https",
+            f"{shown} is used with a token, which needs https",
             hint=f"git remote set-url NAME https://{parts.hostname}{parts.path}",
         )
     variable = next((name for name in forge.tokens if environ.get(name)), None)
@@ -98,7 +98,7 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
         )
     if not re.fullmatch("[!-~]+", environ[variable].strip()):
         raise UsageError(
-            f"{variable} is no token: blanks or other characters are in it that none has",
+            f"{variable} is not a token: it contains blanks or other invalid characters",
             hint=f"export {variable}=TOKEN",
         )
     name = parts.path.strip("/").removesuffix(".git").removeprefix(f"{server.path[1:]}/")
@@ -124,6 +124,6 @@ def _server(url: str, environ: Mapping[str, str]) -> tuple[Forge, str]:
             ):
                 return forge, root
     raise UsageError(
-        f"{redact(url)}: nothing says what forge {host} is, or that a token is for it",
+        f"{redact(url)}: unknown forge: no variable names {host} and the token for it",
         hint=f"export GITHUB_SERVER_URL=https://{host}  # of GitLab CI_SERVER_URL, of Gitea and Forgejo GITEA_SERVER_URL",
     )

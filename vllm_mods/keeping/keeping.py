@@ -101,7 +101,7 @@ def _keep_on_branch(
     """Bring a mod, as it is in the commit ``at``, up to one release, on a branch of that release's name."""
     name = kept.branch
     if not branches.is_name(home, name):
-        why = f"no branch can be called {name}: give the mod another name"
+        why = f"no branch can be named {name}: rename the mod"
         return kept._replace(left=(why,))
     tip = branches.tip(home, f"refs/heads/{name}")
     if tip is not None and not branches.is_outdated(home, at, tip, kept.mod):
@@ -117,7 +117,7 @@ def _keep_on_branch(
         if kept.did in {"fits", "stuck"}:
             return kept
         if tip is not None and not branches.is_own(home, at, tip):
-            merge = f"the mod has changed since {name} began, and somebody's commits are on it: merge or rebase it"
+            merge = f"the mod has changed since {name} began, and the branch has commits of others: merge or rebase it"
             return _leave(home, tip, kept)._replace(left=(merge,))
         commit = branches.commit(home, name, at, folder, message(kept), again=tip is not None)
         return kept._replace(commit=commit)
@@ -126,7 +126,7 @@ def _keep_on_branch(
 def _leave(home: LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
     """Return what becomes of a release whose branch is left alone."""
     if _unfinished(home, tip, kept.mod):
-        wait = f"the port on {kept.branch} is not finished, and the releases after it wait for that"
+        wait = f"the port on {kept.branch} is not finished; later releases wait for it"
         return kept._replace(did="waits", left=(wait,), commit=tip)
     return kept._replace(did="there", commit=tip)
 
@@ -185,9 +185,9 @@ def _end(mod: Mod, kept: KeptRelease, ways: Ways) -> KeptRelease:
             )
         else:
             gone.append(
-                f"variant `{variant.id}` ({variant.vllm}) is for no release that lacks the change: it can go"
+                f"variant `{variant.id}` ({variant.vllm}) is for no release that lacks the change: it can be removed"
             )
-    reason = f"vLLM {version} has every change itself: the range ends before it"
+    reason = f"vLLM {version} already has every change, so the range ends before it"
     if manifest == mod.manifest:
         return kept._replace(left=tuple(gone))
     port_writing.write_files(mod, {mod_folder.MANIFEST: manifest})
@@ -201,7 +201,7 @@ def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways)
     if not versions.in_range(kept.release, ",".join(left_out)):
         return kept  # by whoever wrote the range
     files = {mod_folder.MANIFEST: mod.manifest}
-    by_rule: tuple[str, ...] = ("no line of it changes",)
+    by_rule: tuple[str, ...] = ("it changes no line",)
     if not planned.in_range:
         wide, more = _widen_range(mod, planned.variant, kept.release, ways)
         by_rule += more
@@ -247,7 +247,7 @@ def _widen_range(
         if not between.verdict.ok or between.variant is None or between.variant.id != variant.id:
             wide.append(f"!={version}")
             reasons.append(
-                f"vLLM {version} is left out of the range: the variant does not go in there"
+                f"vLLM {version} is excluded from the range: the variant does not apply there"
             )
     return ",".join(wide), tuple(reasons)
 

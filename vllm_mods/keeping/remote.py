@@ -46,7 +46,7 @@ def find_url(home: LibraryHome, name: str | None) -> str:
     if name not in names:
         remotes = f"has the remotes {', '.join(names)}" if names else "has no remote"
         raise UsageError(
-            f"{home.repository.folder} {remotes}: where are pull requests to be opened?",
+            f"{home.repository.folder} {remotes}; pull requests need exactly one",
             hint=f"--remote {names[0]}" if names else "git remote add origin URL",
         )
     return home.run(f"{name} cannot be read", "remote", "get-url", "--push", name).decode().strip()
@@ -66,7 +66,7 @@ def open_remote(library: str, url: str, token: str) -> Remote:
     what = "the remote cannot be read"
     if home.run(what, "rev-parse", "--is-shallow-repository").strip() == b"true":
         raise Refused(
-            f"{library} is a shallow clone: what is on its branches cannot be told",
+            f"{library} is a shallow clone, so the commits of its branches are unknown",
             hint="git fetch --unshallow  # in CI: fetch-depth: 0, GIT_DEPTH: 0",
         )
     listed = home.run(what, "ls-remote", "--symref", "--", url, "HEAD", _BRANCHES).decode()
@@ -81,7 +81,7 @@ def open_remote(library: str, url: str, token: str) -> Remote:
     remote = Remote(home, url, base, refs["HEAD"], tips)
     if not remote.has("HEAD"):
         raise Refused(
-            f"HEAD of {library} has commits that {base} of the remote lacks: each request would have them",
-            hint=f"git checkout {base}  # and push first what is to be there",
+            f"HEAD of {library} has commits that {base} of the remote lacks, and each request would contain them",
+            hint=f"git checkout {base}  # first push the commits that belong there",
         )
     return remote

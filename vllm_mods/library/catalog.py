@@ -87,7 +87,7 @@ class Library:
                 first, second, *_ = places.values()
                 raise UsageError(
                     f"two libraries have a {kind} named `{name}`: {first} and {second}",
-                    hint=f"rename one of them: it, and `name` in its {kind}.toml",
+                    hint=f"rename one of them, and change `name` in its {kind}.toml",
                 )
             by_name |= {
                 f"{owner}/{name}": place
@@ -120,7 +120,7 @@ class Library:
             if listed is not None and path.startswith(f"{root}/"):
                 from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
 
-                hint = "vllm-mods sync --fetch  # has the project's libraries anew"
+                hint = "vllm-mods sync --fetch  # fetches the project's libraries again"
                 checksums.check(root, path, data, listed, hint=hint)
         return data
 
@@ -185,7 +185,7 @@ class Library:
         pairing = parse_pairing(self.read(file) or b"", file)
         if pairing.name != name.rpartition("/")[2]:
             raise ManifestError(
-                file, (f"name: {pairing.name!r} is not the name of its file, {name!r}",)
+                file, (f"name: {pairing.name!r} must be the name of its file, {name!r}",)
             )
         home = _root(file)
         self._homes[pairing.name] = home if self._homes.get(pairing.name, home) == home else ""
@@ -221,8 +221,8 @@ class Library:
                     break
             else:
                 raise UsageError(
-                    f"no mod brings the template `{template}` that pairing `{pairing.name}` names",
-                    hint="`vllm-mods list` shows the mods",
+                    f"pairing `{pairing.name}` names the template `{template}`, which no mod has",
+                    hint="`vllm-mods list` lists the mods",
                 )
         return tuple(names)
 
@@ -247,8 +247,8 @@ class Library:
         names = sorted({*known, *(self._index("pairing") if kind == "mod" else ())})
         if several := [one for one in names if one.endswith(f"/{name}")]:
             return UsageError(
-                f"`{name}` is a {kind} of several libraries: {', '.join(several)}",
-                hint=f"say which one: {several[0]}",
+                f"several libraries have a {kind} named `{name}`: {', '.join(several)}",
+                hint=f"name one, such as {several[0]}",
             )
         begun = [one for one in names if name and one.startswith(name)]
         near = begun or difflib.get_close_matches(name, names, 1)
@@ -276,15 +276,15 @@ class Library:
             if mine in chosen:
                 two = " and ".join(map(self.name_of, (chosen[mine], self.load(name))))
                 raise UsageError(
-                    f"{two} are mods of one name, and a tree holds one of them",
-                    hint="name one of them, and none that requires the other",
+                    f"{two} have the same name, and a tree can hold only one of them",
+                    hint="name only one of them, and no mod that requires the other",
                 )
             if folder in pending:
                 circle = " → ".join(
                     map(os.path.basename, (*pending[pending.index(folder) :], folder))
                 )
                 raise UsageError(
-                    f"mods require each other in a circle: {circle}", hint="take one `requires` out"
+                    f"mods require each other in a cycle: {circle}", hint="remove one `requires`"
                 )
             pending.append(folder)
             mod = self.load(name)
@@ -339,13 +339,13 @@ def check_library(folder: str) -> None:
     if not os.path.isdir(folder):
         raise UsageError(
             f"the library {folder} is not a folder",
-            hint="`--library DIR` takes a folder that holds patches/",
+            hint="`--library DIR` needs a folder that contains patches/",
         )
     if not any(os.path.isdir(os.path.join(folder, part)) for part in PARTS):
-        hint = "a library holds patches/<mod>/mod.toml"
+        hint = "a library has patches/<mod>/mod.toml"
         if MANIFEST in os.listdir(folder):
             name = os.path.basename(os.path.abspath(folder))
-            hint = f"this is one mod; a library holds it as patches/{name}/{MANIFEST}"
+            hint = f"this is one mod; a library has it as patches/{name}/{MANIFEST}"
         raise UsageError(f"the library {folder} has no {', '.join(PARTS)}", hint=hint)
 
 

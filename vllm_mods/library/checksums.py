@@ -40,8 +40,8 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
     data = _bytes(own, library)
     if digests and sha256(data) not in digests:
         raise Refused(
-            f"{own} is not the list that is required: its hash is sha256:{sha256(data)}",
-            hint="take that hash only if you know why the library has changed",
+            f"{own} is not the required list: its hash is sha256:{sha256(data)}",
+            hint="accept that hash only if you know why the library has changed",
         )
     if signers is not None:
         signature = f"{own}.sig"
@@ -49,8 +49,8 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
         _bytes(signers)
         if why := ssh_signatures.why_not(data, signature, signers, NAMESPACE):
             raise Refused(
-                f"{signature} is no good signature of {own} by anybody in {signers}: {why}",
-                hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {own}  # whose it is",
+                f"{signature} is not a valid signature of {own} by a signer in {signers}: {why}",
+                hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {own}  # shows who signed it",
             )
     own_sums = parse(data, own)
     # With a list from elsewhere too, what both say is what counts.
@@ -64,7 +64,7 @@ def parse(data: bytes, where: str) -> dict[str, str]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise UsageError(
-                f"{where}:{number}: {line[:80]!r} is no line of a list of hashes",
+                f"{where}:{number}: {line[:80]!r} is not a line of a hash list",
                 hint=f"cd LIBRARY && find patches templates pairings -type f | sort | xargs sha256sum > {SUMS}",
             )
         digest, path = match.groups()
@@ -87,15 +87,15 @@ def check(
     if wanted == actual:
         return
     if wanted is None:
-        what = "is in no list of hashes"
+        what = "is in no hash list"
     elif actual is None:
-        what = "is gone, and the list of hashes has it"
+        what = "is missing, but is in the hash list"
     else:
-        what = f"has the hash sha256:{actual}, and the list says {wanted}"
+        what = f"has the hash sha256:{actual}, but the list says {wanted}"
     raise Refused(
         f"{path} {what}; nothing was changed",
         hint=hint
-        or f"(cd {library} && sha256sum --check {SUMS})  # or take the library anew from where it came",
+        or f"(cd {library} && sha256sum --check {SUMS})  # or get the library again from its source",
     )
 
 
@@ -103,7 +103,7 @@ def _bytes(path: str, inside: str | None = None) -> bytes:
     data = reading.read(path, inside)
     if data is None:
         raise UsageError(
-            f"{path}: {os.strerror(errno.ENOENT)}, so nothing says what the library may hold",
-            hint="docs/security.md says how a library is pinned and signed",
+            f"{path}: {os.strerror(errno.ENOENT)}, so the expected contents of the library are unknown",
+            hint="docs/security.md explains how to pin and sign a library",
         )
     return data

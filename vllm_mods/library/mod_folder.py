@@ -37,7 +37,7 @@ def data_root() -> str:
         if os.path.isdir(os.path.join(root, "patches")):
             return root
     raise UsageError(
-        f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches is there",
+        f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches exists",
         hint="the installation is incomplete; install vllm-mods again",
     )
 
@@ -61,7 +61,7 @@ def load_mod(
     where = os.path.join(folder, MANIFEST)
     raw = read(where)
     if raw is None:
-        raise UsageError(f"there is no {MANIFEST} in {folder}")
+        raise UsageError(f"{folder} has no {MANIFEST}")
     locked = read(os.path.join(folder, LOCK))
     table = mod_lock.manifest_of(locked, sha256(raw)) if locked is not None else None
     stated = (
@@ -72,7 +72,7 @@ def load_mod(
     files = _Files(folder, roots, read)
     own_name = os.path.basename(os.path.abspath(folder))
     if stated.name != own_name:
-        files.problems.append(f"name: {stated.name!r} is not the name of its folder, {own_name!r}")
+        files.problems.append(f"name: {stated.name!r} must be the name of its folder, {own_name!r}")
     variants = tuple(files.variant(f"variant[{i}]", one) for i, one in enumerate(stated.variants))
     images = files.filled("files", stated.files, ".source")
     if files.problems:
@@ -128,12 +128,12 @@ class _Files:
         if not data or not isinstance(stated, FetchedFile | BinaryFile):
             return data
         if sha256(data) != stated.sha256:
-            why = f"the sha256 of {name} is {sha256(data)}, and not {stated.sha256}"
+            why = f"the sha256 of {name} is {sha256(data)}, not {stated.sha256}"
             self.problems.append(f"{at}: {why}")
         if isinstance(stated, BinaryFile):
             platform = platforms.of_code(data)
-            what = f"machine code for {platform}" if platform else "no machine code that is known"
-            why = f"{row}.platform: {name} is {what}, and not for {stated.platform}"
+            what = f"machine code for {platform}" if platform else "unknown machine code"
+            why = f"{row}.platform: {name} is {what}, but should be for {stated.platform}"
             self.problems += [why] if platform != stated.platform else []
         return data
 
@@ -145,7 +145,7 @@ class _Files:
             self.problems.append(f"{at}: {error.where} {error.problems[0]}")
             return b""
         if data is None:
-            self.problems.append(f"{at}: there is no file {path}")
+            self.problems.append(f"{at}: no such file: {path}")
             return b""
         self.digests[name] = sha256(data)
         return data
@@ -159,7 +159,7 @@ class _Files:
         existing = [path for path in dict.fromkeys(tried) if self._read(path) is not None]
         if len(existing) > 1 and existing[0] not in tried[: 2 if folders[1:2] == [own] else 1]:
             self.problems.append(
-                f"{at}: two libraries have a template {name!r}: {existing[0]} and {existing[1]}"
+                f"{at}: two libraries have a template named {name!r}: {existing[0]} and {existing[1]}"
             )
         path, source = existing[0] if existing else tried[-1], f"templates/{name}/{TEMPLATE}"
         data = self.take(at, source, path)
@@ -170,5 +170,5 @@ class _Files:
             data = self._there[path] = self.read(path)
             size = sum(len(one) for one in self._there.values() if one is not None)
             if data and size > limits.MOD_BYTES:
-                raise ManifestError(path, (f"is too much: a mod has at most {limits.MOD_BYTES}",))
+                raise ManifestError(path, (f"is too big: the limit is {limits.MOD_BYTES}",))
         return self._there[path]

@@ -46,7 +46,7 @@ def unpack(data: bytes, where: str, name: str) -> Mod:
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(
-            f"{where}: not a mod as this tool keeps it: {error!r}; nothing was changed",
-            hint="`vllm-mods revert` without a name needs no such file",
+            f"{where}: not a stored mod: {error!r}; nothing was changed",
+            hint="`vllm-mods revert` without a mod name does not need this file",
         ) from error
     return mod_folder.load_mod(name, read=files.get)

@@ -35,13 +35,13 @@ def find() -> "ProjectFile | None":
         projects = [one for one in map(read, places) if one is not None]
         if len(projects) > 1:
             raise UsageError(
-                f"{places[0]} and [tool.vllm-mods] of {places[1]} are two files of one project",
+                f"{places[0]} and [tool.vllm-mods] of {places[1]} are two settings files of one project",
                 hint="keep one of them",
             )
         for project_here in projects:
             if folder != here and os.stat(project_here.where).st_uid not in {os.geteuid(), 0}:
                 raise UsageError(
-                    f"{project_here.where}, above the current folder, is somebody else's",
+                    f"{project_here.where}, in a parent folder, belongs to another user",
                     hint=f"{CONFIG}={project_here.where} vllm-mods …  # if you trust it",
                 )
             return project_here
@@ -54,10 +54,10 @@ def read(where: str, *, must: bool = False) -> "ProjectFile | None":
         if not os.path.lexists(where):
             return None
         if not os.path.isfile(where):  # a pipe that nobody named would be waited for
-            raise UsageError(f"{where} is no regular file", hint=f"ls -l {where}")
+            raise UsageError(f"{where} is not a regular file", hint=f"ls -l {where}")
     data = reading.read(where, None)
     if data is None:
-        raise UsageError(f"{where}: there is no such file", hint=f"unset {CONFIG}, or name one")
+        raise UsageError(f"{where}: no such file", hint=f"unset {CONFIG}, or name one")
     if where.endswith(PYPROJECT) and b"vllm-mods" not in data:
         return None
     from vllm_mods.formats import project  # noqa: PLC0415  (where there is one)

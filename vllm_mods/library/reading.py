@@ -79,7 +79,7 @@ def _opened(path: str, inside: str) -> int:
     """Open a file, each folder in the one above it."""
     parts = [part for part in path[len(inside) :].split("/") if part not in {"", "."}]
     if ".." in parts or not parts:
-        raise ManifestError(path, (f"leads out of {inside}",))
+        raise ManifestError(path, (f"points outside {inside}",))
     at = os.open(inside, _FOLDER)
     for n, part in enumerate(parts, 1):
         try:
@@ -111,9 +111,9 @@ def _content(path: str, file: BinaryIO, *, any_kind: bool) -> bytes:
 
 
 def _refusal(path: str, kind: int) -> ManifestError:
-    what = _KINDS.get(kind, "no regular file")
+    what = _KINDS.get(kind, "not a regular file")
     return ManifestError(
         path,
-        (f"is {what}: what a library holds is read from files of its own, through no link",),
-        hint=f"ls -l {path}  # put the file itself there",
+        (f"is {what}: vllm-mods reads only regular files of a library and follows no links",),
+        hint=f"ls -l {path}  # replace it by the file itself",
     )

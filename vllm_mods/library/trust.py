@@ -28,9 +28,8 @@ def demand(mods: Iterable[Mod]) -> None:
         for mod in mods:
             if not mod.directory:
                 raise Refused(
-                    f"{rules[0].where} does not let this in: {mod.name} comes from no library (a tree "
-                    "has kept it, say), so nobody vouches for it",
-                    hint=f"vllm-mods apply {mod.name} --library DIR  # the library that it came from",
+                    f"{rules[0].where} does not allow this: {mod.name} comes from no library, so nothing proves its origin",
+                    hint=f"vllm-mods apply {mod.name} --library DIR  # the library that has it",
                 )
             for root, path, data in _files(mod):
                 libraries.setdefault(root, {})[path] = data
@@ -52,7 +51,7 @@ def demand_model(folder: str) -> None:
         roots = [os.path.realpath(os.path.join(beside, root)) for root in policy.model_roots]
         if roots and not any(os.path.commonpath((root, folder)) == root for root in roots):
             raise Refused(
-                f"{policy.where} does not let this in: {folder} lies below none of its model_roots",
+                f"{policy.where} does not allow this: {folder} is in none of its model_roots",
                 hint=f"--model-folder {roots[0]}/…",
             )
 
@@ -66,7 +65,7 @@ def policies() -> "tuple[Policy, ...]":
     machine, project = project_file.read(OF_THE_MACHINE), project_file.find()
     if machine is not None and (machine.libraries or machine.targets):
         raise ManifestError(
-            machine.where, ("libraries and targets are a project's, not a machine's",)
+            machine.where, ("libraries and targets belong to a project, not to a machine",)
         )
     return tuple(one.policy for one in (machine, project) if one is not None and one.policy)
 
@@ -90,7 +89,7 @@ def _check(rules: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes
                     checksums.check(root, path, data, listed)
             except (Refused, UsageError) as error:
                 raise Refused(
-                    f"{policy.where} does not let this in: {error.message}", hint=error.hint
+                    f"{policy.where} does not allow this: {error.message}", hint=error.hint
                 ) from error
 
 

@@ -32,12 +32,12 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
         for name in files:
             if not is_plain_path(name):
                 raise Refused(
-                    f"{name!r} leads out of {root}: nothing was written", hint=f"ls {root}"
+                    f"{name!r} points outside {root}; nothing was written", hint=f"ls {root}"
                 )
         for name in sorted(new):
             if os.path.lexists(os.path.join(root, name)):
                 raise Refused(
-                    f"{root}/{name} is there already: nothing was written",
+                    f"{root}/{name} already exists; nothing was written",
                     hint=f"ls -l {root}/{name}",
                 )
         ready = os.path.join(root, READY)
@@ -57,7 +57,8 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
     parent, name = os.path.split(os.path.abspath(place))
     if os.path.lexists(place):
         raise Refused(
-            f"{place} is there already: nothing was written", hint=f"rm -r {place}, or another name"
+            f"{place} already exists; nothing was written",
+            hint=f"rm -r {place}, or choose another name",
         )
     staged = os.path.join(parent, f".{name}.new")
     with refusing_to_write(place):
@@ -134,8 +135,8 @@ def _check_own(place: str) -> None:
 
 def _not_ours(place: str) -> Refused:
     return Refused(
-        f"{place} was not left by this tool: nothing was written",
-        hint=f"ls -ld {place}  # whose is it?",
+        f"{place} was not created by vllm-mods; nothing was written",
+        hint=f"ls -ld {place}  # who created it?",
     )
 
 
@@ -147,8 +148,8 @@ def _alone(place: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            why = f"another vllm-mods writes into {place}: nothing was written"
-            raise Refused(why, hint="wait until it is done") from error
+            why = f"another vllm-mods is writing to {place}; nothing was written"
+            raise Refused(why, hint="wait until it has finished") from error
         except OSError:
             pass  # a file system without locks
         yield

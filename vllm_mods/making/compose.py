@@ -126,10 +126,10 @@ def difference(old: Tree, new: Tree) -> ModEffect:
         if before == after:
             continue
         if ".dist-info/" in path or ".egg-info/" in path:
-            why = "it describes the distribution, and is kept true by itself"
+            why = "it describes the distribution, and `apply` updates it"
             notes.append(f"left out {path}: {why}")
         elif path in _BUILT:
-            notes.append(f"left out {path}: the build writes it, for each release another")
+            notes.append(f"left out {path}: the build generates it, differently for each release")
         else:
             changes.append(FileChange(path=path, before=before, after=after))
     return ModEffect(tuple(changes), notes=tuple(notes))
@@ -152,12 +152,14 @@ def compose(
     very changes; ``UsageError`` for a name that is none, or a range that nothing tells.
     """
     if not re.fullmatch(NAME, wanted.name):
-        raise UsageError(f"{wanted.name!r} is no name for a mod", hint=NAME_IN_WORDS)
+        raise UsageError(f"{wanted.name!r} is not a valid name for a mod", hint=NAME_IN_WORDS)
     if not (effect.changes or effect.templates):
-        raise Refused("nothing was changed, so there is no mod", hint="vllm-mods new --help")
+        raise Refused(
+            "nothing was changed, so there is nothing to make a mod of", hint="vllm-mods new --help"
+        )
     if wanted.vllm is None and tree.version is None:
         raise UsageError(
-            f"{tree.spec} does not say its version, so nothing says what the mod is for",
+            f"{tree.spec} does not state its version, so the range of the mod is unknown",
             hint="--vllm SPEC, such as --vllm '==0.21.0'",
         )
 
@@ -205,8 +207,8 @@ def _parts(
     for change in whole:
         if change.after is None:
             raise Refused(
-                f"{change.path} is no text and is removed, which a mod cannot do",
-                hint="leave the file, or do without it in another way",
+                f"{change.path} is a binary file, and a mod cannot remove one",
+                hint="keep the file, or disable it in another way",
             )
         source = f"overlay/{change.path}"
         files[source] = change.after
@@ -240,8 +242,8 @@ def _diff(change: FileChange, context: int) -> bytes:
     try:
         return diff_writer.file_diff(change.path, change.before, change.after, context=context)
     except ValueError as error:
-        why = f"{error}: no patch can name it"
-        raise Refused(why, hint="give the file another name") from error
+        why = f"{error}, so no patch can name it"
+        raise Refused(why, hint="rename the file") from error
 
 
 def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
@@ -250,16 +252,14 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
         raise Refused(
-            f"the mod would be {planned.verdict} on the tree that it was made from; nothing was written"
-            f"{why}",
-            hint="mend what is named, and make it again",
+            f"the mod would be `{planned.verdict}` on the tree that it was made from; nothing was written{why}",
+            hint="fix this, then make the mod again",
         )
     planned_bytes = {change.path: change.after for change in planned.changes}
     meant = {change.path: change.after for change in changes}
     if {path: data for path, data in planned_bytes.items() if path in meant} != meant:
         raise Refused(
-            "the patches that were made give other bytes than the changes they are made of; nothing was "
-            "written",
+            "the new patches do not reproduce the changes; nothing was written",
             hint="this is a bug in vllm-mods: report it with the changed files",
         )
 
@@ -273,7 +273,11 @@ def written(
     """
     summary = wanted.summary or f"Changes to {version}"
     named = {"schema": 1, "name": wanted.name, "version": "0.1.0", "summary": summary}
-    terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
+    terms = (
+        []
+        if wanted.license
+        else ["# The licence was not given: state the terms for passing it on."]
+    )
     beyond = sorted({path for parts in variants for path in parts.outside})
     stated = {"license": wanted.license or UNSTATED} | ({"outside": beyond} if beyond else {})
     rows = [*toml_writer.rows(named), *terms, *toml_writer.rows(stated)]
@@ -286,8 +290,8 @@ def written(
     except UnicodeEncodeError as error:
         line = error.object[error.object.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
         raise Refused(
-            f"a path is not UTF-8, so that no mod.toml can name it: {line!a}",
-            hint="give the file another name",
+            f"a path is not UTF-8, so mod.toml cannot name it: {line!a}",
+            hint="rename the file",
         ) from error
 
 
@@ -336,11 +340,11 @@ def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
     if wanted.summary is None:
         yield "summary: what the mod is for"
     if wanted.license is None:
-        yield "license: under which terms the changes may be passed on"
+        yield "license: the licence of the changes"
     if wanted.vllm is None:
         else_where = f"where else than on {version}" if version else "on which versions"
-        yield f"vllm: {else_where} it goes in (`vllm-mods matrix` says)"
-    yield "evidence: the log line that shows that its code ran"
+        yield f"vllm: {else_where} it applies (`vllm-mods matrix` shows this)"
+    yield "evidence: a log line that shows that its code ran"
 
 
 def _as_patch(change: FileChange) -> bool:

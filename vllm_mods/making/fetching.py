@@ -40,13 +40,13 @@ def check(url: str) -> None:
     parts = urlsplit(url)
     why = ""
     if parts.scheme != "https":
-        why = "only https is taken: anybody on the way could change what comes"
+        why = "only https is allowed: anybody on the network could change the data"
     elif parts.username is not None or parts.password is not None:
-        why = "it has a login in it, and a mod is passed on"
+        why = "it contains a login, and mods are published"
     elif not parts.hostname or _is_address(parts.hostname):
-        why = "it names this machine, or a machine by its address"
+        why = "it names this machine, or a machine by its IP address"
     if why:
-        raise UsageError(f"{redact(url)}: {why}", hint="keep a copy of it in the mod's folder")
+        raise UsageError(f"{redact(url)}: {why}", hint="put a copy of it into the mod's folder")
 
 
 def _is_address(host: str) -> bool:
@@ -93,7 +93,8 @@ def _download(url: str) -> bytes:
     def check_size(done: int, _total: int | None) -> None:
         if done > limits.MOD_BYTES:
             raise UsageError(
-                f"{redact(url)}: more than {limits.MOD_BYTES}", hint="a copy in the mod's folder"
+                f"{redact(url)}: more than {limits.MOD_BYTES}",
+                hint="put a copy into the mod's folder",
             )
 
     with tempfile.TemporaryFile() as file:

@@ -47,12 +47,14 @@ def read(path: str) -> ModSource:
     if not is_folder and os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(f"{path} is neither a folder nor a zip", hint=f"ls -l {path}")
     name = os.path.basename(os.path.abspath(path))
-    own = f"is {path} the mod's own folder?"
+    own = f"is {path} really the folder of the mod?"
     files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
     if SCRIPT not in files and MANIFEST not in files:
         hint = "ls"
         if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
-            hint = f"{path} holds {below[0]}: pack the mod's files, and not the folder around them"
+            hint = (
+                f"{path} contains {below[0]}: pack the mod's files without the folder around them"
+            )
         elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
             hint = f"vllm-mods new NAME --from-diff {path}/{patches[0]} --tree TREE"
         elif "Dockerfile" in files:
@@ -66,7 +68,7 @@ def read_working_folder(folder: str) -> dict[str, bytes]:
 
     Raises ``UsageError`` for one that cannot be read, or holds more than a mod does.
     """
-    hint = "run it from a folder that holds what it needs, and nothing else"
+    hint = "run it from a folder that contains only what it needs"
     return _files_in(folder, hint, needs_all=False)
 
 
@@ -81,10 +83,10 @@ def _files_in(path: str, hint: str, *, needs_all: bool) -> dict[str, bytes]:
             if not needs_all and (place.endswith(".pyc") or not is_plain):
                 continue
             if not is_plain:
-                what = "a symbolic link" if stat.S_ISLNK(info.st_mode) else "no regular file"
+                what = "a symbolic link" if stat.S_ISLNK(info.st_mode) else "not a regular file"
                 raise UsageError(
-                    f"{place} is {what}, which does not travel with a mod",
-                    hint=f"put the file itself there: cp --remove-destination $(readlink -f {place}) {place}",
+                    f"{place} is {what}, which a mod cannot contain",
+                    hint=f"replace it by the file itself: cp --remove-destination $(readlink -f {place}) {place}",
                 )
             size += info.st_size
             _check_size(path, len(files) + 1, size, hint)
@@ -106,7 +108,7 @@ def _zipped(path: str, hint: str) -> dict[str, bytes]:
                 _check_entry(path, info)
                 if info.filename in files:
                     raise UsageError(
-                        f"{path}: two entries are called {info.filename}", hint=f"unzip -l {path}"
+                        f"{path}: two entries are named {info.filename}", hint=f"unzip -l {path}"
                     )
                 files[info.filename] = zips.content(archive, info)
             return files
@@ -119,12 +121,12 @@ def _check_entry(path: str, info: zipfile.ZipInfo) -> None:
     parts = name.split("/")
     if name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0]:
         raise UsageError(
-            f"{path}: the entry {name!r} would be unpacked outside of the mod's folder",
-            hint="ask whoever made the zip; nothing of it was written",
+            f"{path}: the entry {name!r} would be unpacked outside the mod's folder",
+            hint="ask the author of the zip; nothing was written",
         )
     if stat.S_IFMT(info.external_attr >> 16) not in {0, stat.S_IFREG}:
         raise UsageError(
-            f"{path}: the entry {name!r} is a link or a device, which does not travel with a mod",
+            f"{path}: the entry {name!r} is a link or a device, which a mod cannot contain",
             hint="pack the file itself: zip without -y",
         )
 
@@ -132,8 +134,7 @@ def _check_entry(path: str, info: zipfile.ZipInfo) -> None:
 def _check_size(path: str, files: int, size: int, hint: str) -> None:
     if files > limits.MOD_FILES or size > limits.MOD_BYTES:
         raise UsageError(
-            f"{path} holds {files:,} files or more, {size >> 20} MiB unpacked: a mod has at most "
-            f"{limits.MOD_FILES} and {limits.MOD_BYTES}",
+            f"{path} has {files:,} files or more, {size >> 20} MiB unpacked: a mod can have at most {limits.MOD_FILES} and {limits.MOD_BYTES}",
             hint=hint,
         )
 
@@ -174,7 +175,7 @@ def exported_mod(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | N
     own = {path.removeprefix(start): data for path, data in files.items() if path.startswith(start)}
     if not own:
         raise UsageError(
-            f"this folder puts in `{name[1]}`, which comes with vllm-mods",
+            f"this folder applies `{name[1]}`, which is bundled with vllm-mods",
             hint=f"vllm-mods show {name[1]}",
         )
     return mod_folder.load_files(name[1], own), own

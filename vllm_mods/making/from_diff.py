@@ -51,8 +51,8 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
             path = _new_path(part, where, meant)
             if tree.read(path) is not None:
                 raise Refused(
-                    f"{where}:{part.line}: {part.new} is new, and {tree.spec} has {path} already",
-                    hint="--tree TREE, one without it",
+                    f"{where}:{part.line}: {part.new} is new, but {tree.spec} already has {path}",
+                    hint="--tree TREE names one without it",
                 )
             after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
             file_changes.append(FileChange(path=path, before=None, after=after))
@@ -68,8 +68,8 @@ def is_of(data: bytes, where: str, tree: Tree) -> bool:
     """
     expecting = [part for part in _parts(data, where) if any(hunk.old for hunk in part.file.hunks)]
     if not expecting:
-        why = "no line of it was in a file before, so that no release can be told by it"
-        raise DiffError(where, 1, why, hint="--tree TREE, the one it was made on")
+        why = "it adds only new files, so the release cannot be found from it"
+        raise DiffError(where, 1, why, hint="--tree TREE names the vLLM that it was made on")
     paths = sorted(tree.paths("vllm"))
     return all(
         any(
@@ -93,15 +93,19 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
     """Take a diff apart. Raises ``DiffError`` for what is none, and where files are renamed or copied."""
     if len(data) > limits.PATCH:
         why = f"it has more than {limits.PATCH}"
-        raise DiffError(where, 1, why, hint="leave out what is not of vllm/, or make several mods")
+        raise DiffError(
+            where, 1, why, hint="remove files outside vllm/, or split it into several mods"
+        )
     diff_forms.refuse_foreign(data, where)
     data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
     if moved := re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE):
         line = data.count(b"\n", 0, moved.start()) + 1
-        why = "a file is renamed or copied here"
+        why = "the diff renames or copies a file"
         raise DiffError(where, line, why, hint="make the diff with `git diff --no-renames`")
     if b"GIT binary patch" in data or re.search(rb"^Binary files ", data, re.MULTILINE):
-        raise DiffError(where, 1, "a binary change has no text", hint="--from-trees OLD NEW")
+        raise DiffError(
+            where, 1, "a binary change has no text to match", hint="--from-trees OLD NEW"
+        )
     at = 0
     while match := _HEADER.search(data, at):
         end = _NEXT.search(data, match.end())
@@ -146,7 +150,8 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
     at = f"{where}:{part.line}: {part.old}"
     if not candidates:
         raise Refused(
-            f"{at}: {tree.spec} has no such file", hint="--tree TREE, the one it was made on"
+            f"{at}: {tree.spec} has no such file",
+            hint="--tree TREE names the vLLM that it was made on",
         )
     if not fitting:
         named = ", ".join(candidates[:4])
@@ -155,21 +160,21 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
         has_text = any(all(b"".join(one.old) in text for one in hunks) for text in texts.values())
         has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
         if has_text and not is_in:
-            none = "no line of context stands around its changes"
+            none = "its changes have no context lines"
             why = f"its text is in {named}, not at its lines" if has_context else none
             raise Refused(
                 f"{at}: {why}, so nothing proves where they belong",
-                hint="--tree TREE, the one it was made on; or make it again with three lines of it: "
-                "git diff -U3, or diff -u",
+                hint="--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
             )
         raise Refused(
-            f"{at}: its text is not in {named}" + (" (or it is in already)" if is_in else ""),
-            hint="--tree TREE, the one it was made on",
+            f"{at}: its text is not in {named}"
+            + (" (or the change is already applied)" if is_in else ""),
+            hint="--tree TREE names the vLLM that it was made on",
         )
     named = ", ".join(fitting[:4])
     raise Refused(
-        f"{at} may mean any of {len(fitting)} files: {named}",
-        hint="write the whole path into the diff",
+        f"{at} could be any of {len(fitting)} files: {named}",
+        hint="write the full path into the diff",
     )
 
 
@@ -200,9 +205,9 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
     if len(paths) == 1:
         return paths.pop()
     places = ", ".join(sorted(paths))
-    what = f"it may go to {places}" if places else "nothing in the diff says where"
+    what = f"it could go to {places}" if places else "the diff does not say where"
     raise Refused(
-        f"{where}:{part.line}: {part.new} is new, and {what}", hint="write its whole path: vllm/…"
+        f"{where}:{part.line}: {part.new} is new, and {what}", hint="write its full path: vllm/…"
     )
 
 

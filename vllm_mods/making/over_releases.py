@@ -45,8 +45,8 @@ def make(
     if not effects:
         reasons = (f"\n  {version}: {text}" for version, text in reversed(why.items()))
         raise Refused(
-            f"on none of {len(why)} releases does the script make a mod:{''.join(reasons)}",
-            hint="--vllm SPEC, the releases that it was written for",
+            f"the script makes a mod on none of {len(why)} releases:{''.join(reasons)}",
+            hint="--vllm SPEC names the releases that it was written for",
         )
     return _Maker(wanted, releases, effects, tell).make(why)
 
@@ -68,8 +68,8 @@ class _Maker:
         while True:
             if not proven:
                 raise Refused(
-                    "no variant makes the changes of the script where it was made",
-                    hint="--tree TREE, one release that it was written for",
+                    "no variant reproduces the changes of the script on its own release",
+                    hint="--tree TREE names a release that it was written for",
                 )
             variants = proven
             mod, files = self.join(variants)
@@ -86,7 +86,7 @@ class _Maker:
                 break
         files |= lock_entries.first(mod, ((plans[one], tree) for one, tree in self.trees.items()))
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
-        unmade = "no variant makes the changes of the script there"
+        unmade = "no variant reproduces the changes of the script there"
         whys = {version: why.get(version, unmade) for version in plans if version not in ids}
         rows = (
             ReleaseRow(version, ids.get(version), planned.verdict.value, whys.get(version))

@@ -24,11 +24,11 @@ HOME = "/root"
 TEMPORARY = "/tmp"  # noqa: S108  (as it is called in the container)
 _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
-_FETCH_OR_KEEP = "--fetch takes URLs once; or keep a copy of what it fetches in the mod's folder"
+_FETCH_OR_KEEP = "--fetch allows downloads, each URL once; or put the files into the mod's folder"
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
-_EDIT_TREE = "--tree TREE, the vLLM that it was written for"
+_EDIT_TREE = "--tree TREE names the vLLM that it was written for"
 
 
 class Limits(NamedTuple):
@@ -71,9 +71,9 @@ def container_of(tree: Tree) -> ImageInEngine:
     """Return where the image of a tree can be run. Raises ``UsageError`` for one that no engine here has."""
     base = tree.base if isinstance(tree, ImageTree) else None
     if base is None or base.where not in engine_command.STORES:
-        where = "" if base is None else f": it lies in {base.where}"
+        where = "" if base is None else f": it is in {base.where}"
         raise UsageError(
-            f"{tree.spec} is no image of a container engine{where}",
+            f"{tree.spec} is not an image of a container engine{where}",
             hint="docker pull IMAGE, and --image IMAGE",
         )
     return ImageInEngine(engine_command.STORES[base.where], base.reference)
@@ -106,7 +106,7 @@ class _RecordedRun(NamedTuple):
         effect, steps, output = self.run_once(argv, fetched)
         if not (effect.changes or effect.templates):
             raise Refused(
-                f"the command ended with 0 and changed nothing in vLLM{last_lines(output)}",
+                f"the command succeeded but changed nothing in vLLM{last_lines(output)}",
                 hint=_EDIT_TREE,
             )
         if not 0 < len(steps) <= _OPTIONAL_STEPS:
@@ -200,25 +200,25 @@ class _RecordedRun(NamedTuple):
             raise _lacking(
                 f"the command failed with exit code {ran.code}; nothing was written{last}"
                 f"{_listed(seen.lacked)}{output}",
-                f"it had no network; if that is why: {_FETCH_OR_KEEP}",
+                f"the command had no network; if it needs one: {_FETCH_OR_KEEP}",
                 seen,
             )
         if rejects := [path for path in ran.written if path.endswith(".rej")]:
             named = ", ".join(path.removeprefix(f"{self.site}/") for path in rejects)
             raise Refused(
-                f"a patch went in by half: {named}; nothing was written{output}", hint=_EDIT_TREE
+                f"a patch was only partly applied: {named}; nothing was written{output}",
+                hint=_EDIT_TREE,
             )
         if seen.lacked or ran.unreached:
-            lines = _listed(seen.lacked) or "\n  something in it reached for the network"
+            lines = _listed(seen.lacked) or "\n  the command tried to use the network"
             raise _lacking(
-                f"it was not given what it asked for, so that what it does is not known; nothing was written{lines}",
+                f"the sandbox refused some of its requests, so its effect is unknown; nothing was written{lines}",
                 _FETCH_OR_KEEP,
                 seen,
             )
         if seen.failed:
             raise Refused(
-                "a step failed and the command went on, so that it did not do all that it is for; nothing was "
-                f"written{_listed(seen.failed)}{output}",
+                f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}",
                 hint=_EDIT_TREE,
             )
 
@@ -229,8 +229,8 @@ class _RecordedRun(NamedTuple):
         inner = {path for path in every if path.startswith(f"{self.site}/")}
         if links := [path[start:] for path in ran.odd if path in inner]:
             raise Refused(
-                f"{links[0]} became a link, or no file at all, and a mod has plain files only",
-                hint="have the command copy the file itself",
+                f"{links[0]} became a link or a special file, and a mod can contain only regular files",
+                hint="change the command to copy the file itself",
             )
         after: dict[str, bytes | None] = {path[start:]: ran.written.get(path) for path in inner}
         changes = tuple(
@@ -243,12 +243,12 @@ class _RecordedRun(NamedTuple):
         other = [one.path for one in changes if sources.get(one.path, read(one.path)) != one.before]
         if other:
             raise Refused(
-                f"{', '.join(other)}: the sdist that the command ran on has other bytes than {self.tree.spec}",
+                f"{', '.join(other)}: the sdist that the command ran on differs from {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
             )
         templates, lost = self._elsewhere({**ran.written, **dict.fromkeys(ran.odd)})
         named = (
-            f"{name}={value} ends with the script: the mod brings it to a pairing, as its [env]"
+            f"{name}={value} is set only while the script runs; to keep it, state it under [env] of the mod"
             for name, value in seen.exported
         )
         skipped = (
@@ -311,6 +311,6 @@ def _whole_of(tree: Tree) -> Tree:
     if tree.releases is not None:
         return tree.releases.whole(tree.spec.removeprefix("pypi:"))
     raise UsageError(
-        f"{tree.spec} is read in parts, and a command needs all of it",
+        f"{tree.spec} is read in parts, but the command needs the whole wheel",
         hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
     )

@@ -61,7 +61,7 @@ class SandboxJob(NamedTuple):
 class Ran(NamedTuple):
     """What a command did: its exit code, the end of what it printed, and the files that it left, by absolute path.
 
-    ``odd`` are links and whatever else is no regular file; ``unreached`` says that it tried to reach a network
+    ``odd`` are links and whatever else is not a regular file; ``unreached`` says that it tried to reach a network
     that it had not got.
     """
 
@@ -96,11 +96,11 @@ def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
         why = lines[-1] if lines else "it ended before the command did"
         if container is None:
             raise Refused(
-                f"a command is run only where it cannot touch this machine, and bubblewrap does not start here: {why}",
+                f"the command needs a sandbox, and bubblewrap does not start here: {why}",
                 hint="--image REF runs it in a container; or run it on a copy yourself, and vllm-mods new NAME --from-trees OLD NEW",
             )
         raise Refused(
-            f"{container.engine} does not run a command in {container.image}: {why}",
+            f"{container.engine} cannot run a command in {container.image}: {why}",
             hint=f"{container.engine} run --rm --entrypoint python3 {container.image} --version",
         )
     return _read(json.loads(head), contents, job)
@@ -193,7 +193,7 @@ def _checked(path: str, job: SandboxJob) -> str:
         return path
     raise Refused(
         f"{path!r} is not among the folders that it may write to",
-        hint="ask whoever made it; nothing was written",
+        hint="ask its author; nothing was written",
     )
 
 
@@ -205,7 +205,7 @@ def _bubblewrap(job: SandboxJob) -> list[str]:
     program = shutil.which("bwrap")
     if program is None:
         raise Refused(
-            "there is no bubblewrap (bwrap) here, and without a sandbox no command is run",
+            "bubblewrap (bwrap) is not installed, and the command runs only in a sandbox",
             hint="apt-get install bubblewrap; or in a container: --image REF",
         )
     python = _system_python() or f"{sys.base_prefix}/bin/python3"

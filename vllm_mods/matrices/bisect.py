@@ -103,14 +103,14 @@ def over_commits(mods: Sequence[Mod], repository: Repository, good: str, bad: st
     commits = repository.line(since, until)
     if not commits:
         raise UsageError(
-            f"{repository.spec}: {bad} has no commit that {good} has not",
+            f"{repository.spec}: {bad} has no commits beyond {good}",
             hint="name two revisions"
             if since == until
             else f"--good is the older one: --good {bad} --bad {good}",
         )
     if not commits[0].parents:
         raise UsageError(
-            f"{repository.spec}: {good} and {bad} have no history in common here",
+            f"{repository.spec}: {good} and {bad} have no common history in this clone",
             hint=f"git -C {repository.folder} fetch --unshallow",
         )
     fork = commits[0].parents[0]
@@ -118,9 +118,7 @@ def over_commits(mods: Sequence[Mod], repository: Repository, good: str, bad: st
     outcome = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repository.tree)
     if outcome.after is not None and outcome.after.point.commit is None:
         raise UsageError(
-            f"{repository.spec}: the verdict is `{outcome.good.planned.verdict}` at {good} and "
-            f"`{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} parted from it: it "
-            f"changed on {good}'s side",
+            f"{repository.spec}: the verdict is `{outcome.good.planned.verdict}` at {good} and `{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} branched off: it changed on the side of {good}",
             hint=f"--good {fork[:12]} --bad {good}",
         )
     return outcome

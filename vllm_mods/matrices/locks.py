@@ -13,7 +13,7 @@ from vllm_mods.matrices.cell import CellProblem
 from vllm_mods.matrices.run import Computed
 from vllm_mods.planning import lock_entries
 
-_UPDATE = "`vllm-mods matrix --update-lock` writes it anew"
+_UPDATE = "`vllm-mods matrix --update-lock` writes it again"
 
 
 def lock_from(mod: Mod, computed: Iterable[Computed], written: Iterable[WrittenFor] = ()) -> Lock:
@@ -55,7 +55,7 @@ def update(mod: Mod, computed: Sequence[Computed], written: Sequence[WrittenFor]
     try:
         before = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
     except ManifestError:
-        return Updated(lock_from(mod, computed, written), why="was no lock file")
+        return Updated(lock_from(mod, computed, written), why="was not a lock file")
     fresh = lock_from(mod, computed, (*before.written, *written))
     looked_at = {one.version or "unknown" for one in computed}
     if before.digest != mod.digest:
@@ -82,7 +82,7 @@ def update(mod: Mod, computed: Sequence[Computed], written: Sequence[WrittenFor]
         others=tuple(sorted(others, key=lambda other: (versions.sort_key(other[0]), other))),
     )
     kept = _labels(whole) - looked_at
-    why = "had them in one entry with releases that are otherwise now"
+    why = "had them in one entry with releases whose results differ now"
     return Updated(whole, _in_order(kept), _in_order(lost - kept), why if lost - kept else None)
 
 
@@ -170,7 +170,7 @@ def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
         return
     differing = _differing(_only(committed, seen), _only(_lift(fresh, committed), seen))
     if differing:
-        what = f"what these releases are now ({', '.join(differing)})"
+        what = f"the current results of these releases ({', '.join(differing)})"
         yield _stale(mod, f"mod.lock does not say {what}:")
 
 
@@ -191,7 +191,7 @@ def _worse(
             continue
         before, now = _good(committed, result.version), _good(fresh, result.version)
         if now < before:
-            message = f"{mod.name} went in there by mod.lock, and now it is `{answer.verdict}`"
+            message = f"by mod.lock {mod.name} applied there; now it is `{answer.verdict}`"
             yield CellProblem(FindingCode.WORSE_THAN_BASELINE, mod.name, result.spec, message)
 
 

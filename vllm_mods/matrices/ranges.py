@@ -23,7 +23,7 @@ def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
     yield from filter(None, (_of_cell(mod, cell) for cell in known))
     meant = [cell for cell in known if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):
-        message = f"every release that {mod.name} is meant for carries its change itself: it can go"
+        message = f"every release in the range of {mod.name} already has its change: the mod can be removed"
         yield CellProblem(FindingCode.NEEDLESS, mod.name, None, message)
 
 
@@ -34,25 +34,16 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
     level = Level.ERROR
     if not cell.verdict.ok and named:
         code = FindingCode.RANGE_TOO_WIDE
-        message = f"a range of {mod.name} names {where}, where it is `{cell.verdict}`"
+        message = f"a range of {mod.name} includes {where}, where the mod is `{cell.verdict}`"
     elif not cell.verdict.ok and is_wanted(mod, cell):
         code = FindingCode.NEEDS_PORT
-        message = (
-            f"no variant of {mod.name} goes into {where}: `port` it, or let `vllm` in its mod.toml end "
-            "before that, with the reason in `until`"
-        )
+        message = f"no variant of {mod.name} applies to {where}: port the mod, or end `vllm` in its mod.toml before that release and give the reason as `until`"
     elif cell.verdict.writes and named and not cell.in_range:
         code = FindingCode.RANGE_TOO_WIDE
-        message = (
-            f"on {where} variant `{cell.variant}` of {mod.name} fits, and the range of another "
-            "variant names that version"
-        )
+        message = f"on {where} variant `{cell.variant}` of {mod.name} fits, but the range of another variant includes that version"
     elif cell.verdict.writes and not named and not cell.meant:
         code, level = FindingCode.RANGE_TOO_NARROW, Level.NOTE
-        message = (
-            f"no range of {mod.name} names {where}, where its variant `{cell.variant}` fits: "
-            "widen the range, if it behaves there too"
-        )
+        message = f"variant `{cell.variant}` of {mod.name} fits {where}, which no range includes: widen the range if the mod also works there"
     else:
         return None
     return CellProblem(code, mod.name, cell.tree, message, level)

@@ -18,10 +18,7 @@ from multiprocessing import connection
 
 from vllm_mods.matrices.work import Setting, Task, TaskOutcome, Workshop, dead
 
-_DIED = (
-    "the process that computed it was killed, twice: its memory may not have been enough "
-    "(`dmesg` says so), and `--jobs 1` takes the least"
-)
+_DIED = "its process was killed twice, perhaps for lack of memory (see `dmesg`); `--jobs 1` needs the least"
 # So few are done before processes are ready to do them.
 _FEW = 2
 _workshop: Workshop | None = None

@@ -221,12 +221,12 @@ class Workshop:
 
 def second_reading(planned: ModPlan) -> ModPlan:
     """Return a plan as it is, or unreadable where LibCST finds other scopes in a file of it than ``ast``."""
-    differ = "the two readers of Python find other classes and functions in what"
+    differ = "the two parsers of Python find different classes and functions in the file that"
     findings = [
         Finding(FindingCode.SCOPES_DIFFER, f"{change.path}: {differ} {what}", path=change.path)
         for change in planned.changes
         if change.path.endswith((".py", ".pyi"))
-        for data, what in ((change.before, "is there"), (change.after, "the mod makes of it"))
+        for data, what in ((change.before, "the tree has"), (change.after, "the mod produces"))
         if data is not None
         and _places(scopes.read_scopes, data) != _places(scopes.read_strictly, data)
     ]

@@ -21,22 +21,24 @@ def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
         if not target.data:
             return (1,)
         if hunk.old_start == 0:
-            return Lost(FindingCode.EDGE, "it fills an empty file, and this one has lines", written)
+            return Lost(
+                FindingCode.EDGE, "the hunk is for an empty file, and this file has lines", written
+            )
         message = "the hunk has no context lines, so nothing proves where it belongs"
         return Lost(FindingCode.UNPROVABLE, message, written)
     lines = matches(target.data, hunk.old)
     if not lines or len(lines) > limits.PLACES:
-        many = f"its text stands in more than {limits.PLACES}"
+        many = f"its text matches in more than {limits.PLACES}"
         code = FindingCode.AMBIGUOUS if lines else FindingCode.ABSENT
-        message = many if lines else "its text is not there"
+        message = many if lines else "its text is not in the file"
         return Lost(code, message, written, lines)
     held = tuple(line for line in lines if at_edges(hunk, target, line))
     if held:
         return held
     where = ", ".join(f"line {line}" for line in lines[:5])
-    message = f"it was written for the first line of the file, and its text is at {where}"
+    message = f"it was written for the start of the file, but its text is at {where}"
     if belongs_at_end(hunk):
-        message = f"nothing follows its change, so it belongs at the end of the file: its text is at {where}, and more follows"
+        message = f"it was written for the end of the file, but its text is at {where}, and more lines follow"
     return Lost(FindingCode.EDGE, message, written, lines)
 
 
@@ -88,7 +90,7 @@ def in_order(
     for i in placed:
         if not left[i]:
             at = ", ".join(f"line {line}" for line in options[i][:5])
-            message = f"its text stands at {at}, and the hunks before and behind it in the patch do not leave it that place"
+            message = f"its text is at {at}, which contradicts the order of the hunks in the patch"
             lost[i] = Lost(FindingCode.ORDER, message, written_in(hunks[i]), options[i])
     return left
 

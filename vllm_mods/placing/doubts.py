@@ -185,13 +185,13 @@ def fault(hunk: Hunk, target: Target, line: int) -> str | None:
     for number, text in enumerate(hunk.old, line):
         shown = definition_in(text)
         if shown and number not in target.heads:
-            return f"`{shown}` is text in a string at line {number}, and no definition"
+            return f"`{shown}` is text in a string at line {number}, not a definition"
     for kind, _ in hunk.lines:
         if kind != " ":
             # a line that is removed, and those around one that is added
             first, last = line - (kind == "+"), line
             for scope in target.scopes.definitions:
                 if not scope.live and scope.start <= first and last <= scope.end:
-                    return f"its text stands in the `{scope.name}` of line {scope.head}, whose name a later statement binds again"
+                    return f"its text is in the `{scope.name}` of line {scope.head}, which a later statement replaces"
         line += kind != "+"
     return None

@@ -29,7 +29,7 @@ def place_through(
         wrong = next((i for i, line in enumerate(here) if line != carried[i].line), None)
         if wrong is None:
             return carried
-        message = f"its text stands at line {here[wrong]}, and what other mods have changed leads to line {carried[wrong].line}"
+        message = f"its text is at line {here[wrong]}, but after the changes of other mods it belongs at line {carried[wrong].line}"
         lost = Lost(FindingCode.ELSEWHERE, message, carried[wrong].scope or None)
         return (*answers[:wrong], lost, *answers[wrong + 1 :])
     strong = all(place.proof in {"file", "scope", "stated"} for place in carried)

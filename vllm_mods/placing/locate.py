@@ -44,7 +44,7 @@ _NEAR = 40
 """How many lines an upstream change may well have put in above; what stands further away was not there for that."""
 _NEAR_ALIKE = 12
 """The same of what only resembles it: the patched text itself must then have come to stand at the very line, too."""
-_BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
+_BOTH = "the file has both the old and the new text of the hunk, so it is unknown whether the hunk is applied"
 
 
 Written = Mapping[int, tuple[str, ...]]
@@ -87,12 +87,12 @@ def _hold(
     around = enclosure.texts_at(hunk, target, answer.line)
     if around == chains:
         return answer
-    message = f"its text stands at line {answer.line}, in {_quote(around)}, and it was written in {_quote(chains)}"
+    message = f"its text is at line {answer.line}, in {_quote(around)}, but it was written in {_quote(chains)}"
     return Lost(FindingCode.ELSEWHERE, message, " | ".join(chains) or None, (answer.line,))
 
 
 def _quote(chains: tuple[str, ...]) -> str:
-    return " and ".join(f"`{chain}`" if chain else "the module itself" for chain in chains)
+    return " and ".join(f"`{chain}`" if chain else "module level" for chain in chains)
 
 
 class _Rival(NamedTuple):
@@ -172,7 +172,7 @@ class _Placing:
             where = (
                 f"for the part below `{hunk.section}`" if not fits else f"in {_quote(known or ())}"
             )
-            message = f"its text stands at {places}, but it was written {where}"
+            message = f"its text is at {places}, but it was written {where}"
             scope = " | ".join(known) if known else written_in(hunk)
             self.lost[i] = Lost(FindingCode.ELSEWHERE, message, scope, fits or lines)
         return wanted
@@ -244,7 +244,7 @@ class _Placing:
         own = range(line, line + len(hunk.old))
         if (belongs_at_end(hunk) or belongs_at_start(hunk)) and identity.homes == ((),):
             return  # the end of the file is a place of its own
-        for side, expected in ((hunk, "it"), (hunk.reversed(), "what it leaves")):
+        for side, expected in ((hunk, "it"), (hunk.reversed(), "the new text")):
             for match in look_alikes(side.old, self.target, own):
                 chains = enclosure.chains_like(side, self.target, match)
                 texts, homes = enclosure.texts(chains), tuple(map(enclosure.home_of, chains))
@@ -264,10 +264,7 @@ class _Placing:
     def look_alike(self, hunk: Hunk, rival: _Rival) -> Lost:
         scope = scope_of(hunk, self.target, rival.own)
         here = _quote(enclosure.texts_at(hunk, self.target, rival.own))
-        message = (
-            f"its text stands at line {rival.own}, in {here}, and line {rival.line}, in {_quote(rival.chains)}, "
-            f"has {rival.score:.0%} of {rival.side}: nothing tells which of the two it was written for"
-        )
+        message = f"its text is at line {rival.own}, in {here}, but line {rival.line}, in {_quote(rival.chains)}, has {rival.score:.0%} of {rival.side}: it could be either"
         return Lost(FindingCode.LOOK_ALIKE, message, scope or None, (rival.own, rival.line))
 
     def hold_stated(self, proven: Mapping[int, Located]) -> bool:
@@ -316,13 +313,15 @@ class _Placing:
         if proven is None and self.rivals.get(i):
             return self.look_alike(hunk, max(self.rivals[i], key=lambda rival: rival.score))
         if proven is None and len(left) == 1:
-            message = f"its text stands at line {left[0]} only, and the patch does not name what it was written in"
+            message = f"its text is only at line {left[0]}, which is an offset, and the patch does not name the class or function"
             only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
             against = self.doubt(hunk, only, stated=False) or (FindingCode.UNPROVABLE, message)
             return Lost(*against, written_in(hunk), left)
         if proven is None:
             places = _list(self.target, hunk, left)
-            message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
+            message = (
+                f"its text matches in {len(left)} places, and nothing tells them apart: {places}"
+            )
             return Lost(FindingCode.AMBIGUOUS, message, written_in(hunk), left)
         why = self.doubt(hunk, proven, stated=stated)
         return Lost(*why, proven.scope or None, (proven.line,)) if why else proven
@@ -333,7 +332,7 @@ class _Placing:
         if fault := doubts.fault(hunk, self.target, line):
             return FindingCode.ELSEWHERE, fault
         if not (stated or hunk.section) and self.target.in_string(line, line + len(hunk.old) - 1):
-            message = f"its text stands in a string at line {line}, and nothing says that it was written for one"
+            message = f"its text is in a string at line {line}, and nothing shows that it was written for one"
             return FindingCode.ELSEWHERE, message
         if self.back:
             either = doubts.is_left(hunk, self.file, self.target, line)

@@ -49,7 +49,7 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
         if have != want:
             number = max(line, 0) + 1
             return Near(number, _difference(number, have, want), max(start, 0) + 1)
-    return Near(start + 1, f"line {start + 1} differs in its line end only", start + 1)
+    return Near(start + 1, f"line {start + 1} differs only in its line ending", start + 1)
 
 
 def _alike(wanted: Sequence[bytes], stretch: Sequence[bytes], first: int) -> Near | None:
@@ -74,7 +74,7 @@ def _alike(wanted: Sequence[bytes], stretch: Sequence[bytes], first: int) -> Nea
 
 def _difference(line: int, have: bytes | None, want: bytes) -> str:
     shown = "the end of the file" if have is None else f"`{_clip(have)}`"
-    return f"line {line} is {shown}, and the patch has `{_clip(want)}`"
+    return f"line {line} is {shown}, but the patch has `{_clip(want)}`"
 
 
 def _clip(line: bytes) -> str:

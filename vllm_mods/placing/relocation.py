@@ -39,10 +39,13 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     top = path.split("/", 1)[0]
     if looked != others:
         likeliest = f"the {len(looked)} likeliest of {len(others)} files"
-        return FindingCode.SCOPE_GONE, f"it is not in {likeliest}; no others were read"
+        return FindingCode.SCOPE_GONE, f"it is not in {likeliest}; no other files were read"
     if named:
-        return FindingCode.SCOPE_GONE, f"no file of {top}/ defines it, and {named} still names it"
-    why = "names it any more, so what called it is gone too"
+        return (
+            FindingCode.SCOPE_GONE,
+            f"no file of {top}/ defines it, but {named} still uses the name",
+        )
+    why = "uses the name, so its callers are gone too"
     return FindingCode.SUPERSEDED, f"superseded: no file of {top}/ ({len(looked)}) {why}"
 
 

@@ -73,8 +73,7 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
     if entry.digest != mod.digest:
         finding = Finding(
             code=FindingCode.OTHER_VERSION,
-            message=f"the receipt says that {entry.name} {entry.version} is in (digest {entry.digest[:12]}), "
-            f"and this is {mod.version} (digest {mod.digest[:12]}); revert that one first",
+            message=f"the receipt says that {entry.name} {entry.version} is applied (digest {entry.digest[:12]}), but this is {mod.version} (digest {mod.digest[:12]}); revert that version first",
         )
         return context.plan_of(mod, variant, Verdict.CONFLICT, finding)
     final = {file.path: file.after for file in receipt.files}
@@ -85,7 +84,9 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
     ]
     if not edited:
         return context.plan_of(mod, variant, Verdict.APPLIED)
-    message = f"the receipt says that this mod is in, but {', '.join(edited)} was changed since"
+    message = (
+        f"the receipt says that this mod is applied, but {', '.join(edited)} was changed since"
+    )
     finding = Finding(FindingCode.CHANGED_SINCE, message, path=edited[0])
     return context.plan_of(mod, variant, Verdict.PARTIAL, finding)
 
@@ -93,12 +94,9 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
 def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     """Build the plan of a mod that is in without a receipt: by hand, or by the release itself."""
     if _is_released(context, mod, variant):
-        message = f"this release carries the change itself: {mod.name} is not needed on it"
+        message = f"this release already has the change: {mod.name} is not needed"
         return context.plan_of(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
-    message = (
-        "every change is in, and no receipt says that this tool put it in; "
-        f"which releases have it themselves: `vllm-mods matrix {mod.name}`"
-    )
+    message = f"every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}` shows which releases have the change themselves"
     return context.plan_of(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 

@@ -144,31 +144,25 @@ class PlanContext:
         notes = [
             note(
                 FindingCode.IMAGE_ONLY,
-                f"{path} is outside of Python's packages: only an image gets it",
+                f"{path} is outside Python's packages: only an image can hold it",
             )
             for path in (file.path for file in mod.files)
         ]
         if variant.package:
             package = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
-            notes.append(note(FindingCode.PACKAGE, f"beside this vLLM is {package}"))
+            notes.append(note(FindingCode.PACKAGE, f"{package} is installed beside this vLLM"))
         if self._is_for_package(variant) is False:
-            message = (
-                f"variant `{variant.id}` is for {variant.package} {variant.package_version}, and "
-                f"{self.package(variant.package)} has the source that it was written for"
-            )
+            message = f"variant `{variant.id}` is for {variant.package} {variant.package_version}, but {self.package(variant.package)} has the source that it was written for"
             notes.append(note(FindingCode.VERSION_RANGE, message))
         if not self.is_for_vllm(mod, variant):
-            message = (
-                f"variant `{variant.id}` ({variant.vllm}) is not meant for this version, "
-                "but its source is what the variant was written for"
-            )
+            message = f"variant `{variant.id}` ({variant.vllm}) does not cover this version, but the source is what it was written for"
             notes.append(note(FindingCode.VERSION_RANGE, message))
         return notes
 
     def leftovers(self, paths: Iterable[str]) -> list[Finding]:
         """Point at what GNU patch leaves behind when it stops half-way."""
         places = [f"{path}{suffix}" for path in paths for suffix in (".rej", ".orig")]
-        why = "is there: a `patch` run stopped half-way here once"
+        why = "exists: a run of `patch` stopped half-way"
         return [
             note(FindingCode.LEFTOVER, f"{path} {why}", path=path)
             for path in places

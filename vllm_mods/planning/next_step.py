@@ -10,9 +10,7 @@ from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.library.mod_folder import data_root
 
-_INDEX_LINE = (
-    "make the patch again with `git diff`: its `index` line tells which file it was made for"
-)
+_INDEX_LINE = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
 _UNTOLD = frozenset({"look-alike", "ambiguous"})
 _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
@@ -39,10 +37,10 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif "changed-since" in codes:
         advice = f"vllm-mods revert --discard-edits {mod_plan.mod.name} --target {target}  # then apply again"
     elif FindingCode.UNDECLARED in codes:
-        advice = f"{_command('show', mod_plan)}  # read what it does; {mod_plan.mod.directory}/mod.toml has to say it"
+        advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
         packages = shlex.join(mod_plan.variant.python)
-        advice = f"pip install {packages}  # beside that vLLM, then again"
+        advice = f"pip install {packages}  # in the environment of that vLLM, then try again"
     elif _TOGETHER & codes or "two-variants" in codes:
         advice = _command("show", mod_plan)
     elif mod_plan.verdict is Verdict.UNFIT:
@@ -67,9 +65,9 @@ def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
     place, name = os.path.split(mod_plan.mod.directory)
     if not name:
         patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
-        return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # the release it was made for; `port` goes on from there"
+        return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # VERSION is the release it was made for; then `port` it"
     if os.path.basename(place) != "patches":
-        return f"move it to LIBRARY/patches/{name}  # `--library LIBRARY` names it to `port`, `show` and `apply`"
+        return f"move it to LIBRARY/patches/{name}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"
     return None
 
 
@@ -103,13 +101,15 @@ def _base(mod_plan: ModPlan, plan: Plan) -> str | None:
 def _port(mod_plan: ModPlan, plan: Plan) -> str:
     """Return how to port a mod; where that cannot be, how to look at it."""
     variants = (mod_plan.variant,) if mod_plan.variant else mod_plan.mod.variants
-    if plan.version is None or not any(variant.patches for variant in variants):
+    patched = [variant for variant in variants if variant.patches]
+    if plan.version is None or not patched:
         return _command("show", mod_plan)
     words = ["vllm-mods port", mod_plan.mod.name, f"--to {shlex.quote(plan.spec)}"]
-    start = None if mod_plan.variant is None else _START.search(mod_plan.variant.vllm)
+    start = _START.search(patched[-1].vllm)
     stale = any(found.code == "stale-lock" for found in mod_plan.findings)
-    if start and (mod_plan.mod.lock is None or stale):
-        words.append(f"--from pypi:{start[1]}")  # port takes it from mod.lock, where there is one
+    if mod_plan.mod.lock is None or stale:  # else port takes it from there
+        words += () if mod_plan.variant else (f"--variant {patched[-1].id}",)
+        words.append(f"--from pypi:{start[1]}" if start else "--from TREE")
     words.append(_library(mod_plan) or "--output ported")
     return " ".join(words)
 

@@ -27,20 +27,17 @@ def judge(plan: ModPlan, workspace: str) -> ModPlan:
     if secret:
         from vllm_mods.formats.toml_writer import value  # noqa: PLC0415  (for what is refused)
 
-        message = (
-            f"{_describe(secret)} outside of vllm/, and mod.toml does not say so; if it is meant: "
-            f"outside = {value((*plan.mod.outside, *secret))}"
-        )
+        message = f"{_describe(secret)} outside vllm/, which mod.toml does not declare; if that is intended: outside = {value((*plan.mod.outside, *secret))}"
         return refuse(
             plan, Verdict.CONFLICT, Finding(FindingCode.UNDECLARED, message, path=secret[0])
         )
     if not paths:
         return plan
-    message = f"{_describe(paths)} outside of vllm/, as mod.toml says"
+    message = f"{_describe(paths)} outside vllm/, as mod.toml declares"
     return add_notes(plan, note(FindingCode.OUTSIDE, message, path=paths[0]))
 
 
 def _describe(paths: Sequence[str]) -> str:
     starts = [path for path in paths if re.fullmatch(_STARTS, path)]
-    run = f" (Python runs or offers {', '.join(starts)} whenever it starts)" if starts else ""
+    run = f" (Python loads {', '.join(starts)} at every start)" if starts else ""
     return f"it changes {', '.join(paths)}{run}"

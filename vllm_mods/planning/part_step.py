@@ -89,9 +89,7 @@ class PatchingStep:
         elif part.diff is not None:
             self.run(part.diff.reversed(), back=True)
         elif self.view.read(part.path) != part.whole:
-            self.fail(
-                FindingCode.TEXT, f"{part.path} is not as {part.source} has it", path=part.path
-            )
+            self.fail(FindingCode.TEXT, f"{part.path} differs from {part.source}", path=part.path)
         else:
             self.view.lay([FileChange(part.path, part.whole, None)])
         return self.findings
@@ -102,14 +100,14 @@ class PatchingStep:
         before = self.view.read(path)
         if before is None:
             if not self.reports_absent_package(path):
-                self.fail(FindingCode.FILE_GONE, f"there is no {path}", path=path)
+                self.fail(FindingCode.FILE_GONE, f"{path} does not exist", path=path)
             return
         old = other.old.encode()
         places = [match.start() for match in re.finditer(re.escape(old), before)] if old else []
         lines = [before.count(b"\n", 0, at) + 1 for at in places]
         if len(places) != other.times:
             times = f"{len(places)} times" if places else "nowhere"
-            message = f"{path}: {source}: its text stands {times} in it, and is for {other.times}"
+            message = f"{path}: {source}: its text appears {times}, not {other.times}"
             code = FindingCode.AMBIGUOUS if len(places) > other.times else FindingCode.TEXT
             self.fail(code, message, path=path, line=lines[0] if lines else None)
             return
@@ -124,9 +122,11 @@ class PatchingStep:
         part = self.part
         before = self.view.read(part.path)
         if before is not None and (before == part.whole or sha256(before) not in part.replaces):
-            other = f"other bytes than {part.source}; it is never replaced unseen"
+            other = (
+                f"different contents from {part.source}; vllm-mods does not replace an unknown file"
+            )
             bytes_ = "the same bytes" if before == part.whole else other
-            message = f"{part.path} is there already, with {bytes_}"
+            message = f"{part.path} already exists, with {bytes_}"
             self.fail(FindingCode.FILE_THERE, message, path=part.path)
             return
         mode = NEW_FILE_MODE if before is None else None
@@ -143,13 +143,13 @@ class PatchingStep:
             return
         renamed = file.new_path not in (None, file.old_path)
         if renamed and self.view.read(file.new_path or "") is not None:
-            new = f"{file.new_path} is there already"
+            new = f"{file.new_path} already exists"
             message = f"{new}, so {file.old_path} cannot be renamed to it"
             self.fail(FindingCode.FILE_THERE, message, path=file.new_path)
             return
         if file.new_path is None:
             if b"".join(file.hunks[0].old if file.hunks else ()) != before:
-                message = f"the patch deletes {file.old_path}, but its content is another"
+                message = f"the patch deletes {file.old_path}, but its contents differ"
                 self.fail(FindingCode.TEXT, message, path=file.old_path, line=1)
                 return
             self.view.lay([FileChange(file.old_path, before, None)])
@@ -167,7 +167,7 @@ class PatchingStep:
         assert file.new_path is not None  # noqa: S101  (the reader refuses two /dev/null)
         content = b"".join(file.hunks[0].new) if file.hunks else b""
         if self.view.read(file.new_path) is not None:
-            message = f"{file.new_path} is there already, and the patch creates it"
+            message = f"{file.new_path} already exists, but the patch creates it"
             self.fail(FindingCode.FILE_THERE, message, path=file.new_path)
             return
         mode = file.mode if file.mode is not None else NEW_FILE_MODE
@@ -193,9 +193,7 @@ class PatchingStep:
                 placed.append((spot.line, hunk))
                 self.hunks.append(placed_hunk(self.part, hunk, *spot))
         except UnparsableError as error:
-            message = (
-                f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}"
-            )
+            message = f"{path} cannot be parsed as Python, so nothing proves where a hunk belongs: {error}"
             self.fail(FindingCode.UNPARSABLE, message, path=path)
         return None if self.findings else splice(target.lines, placed)
 
@@ -231,12 +229,14 @@ class PatchingStep:
             from vllm_mods.placing import relocation  # noqa: PLC0415
 
             reason, where = relocation.search(self.view, gone, path)
-            self.fail(reason, f"{label}: there is no `{gone}` in it any more; {where}", **place)
+            self.fail(reason, f"{label}: `{gone}` is no longer in the file; {where}", **place)
             return
         from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
 
         near = nearest(hunk, target, spot.scope)
-        line, words = near[:2] if near is not None else (None, "nothing like its text is there")
+        line, words = (
+            near[:2] if near is not None else (None, "nothing in the file resembles its text")
+        )
         self.fail(FindingCode.TEXT, f"{label}: {words}", line=line, **place)
 
     def reports_absent_package(self, path: str) -> bool:
@@ -244,10 +244,7 @@ class PatchingStep:
         package = path.partition("/")[0]
         if package == "vllm" or any(True for _ in self.view.paths(package)):
             return False
-        message = (
-            f"{path} is of the package {package}, which this tree does not hold: whether it goes in, "
-            "a tree says that has it, such as an installed one, or --with NAME==VERSION"
-        )
+        message = f"{path} belongs to the package {package}, which this tree does not have: check an installed tree, or add --with NAME==VERSION"
         self.fail(FindingCode.NOT_IN_TREE, message, path=path)
         return True
 
@@ -262,7 +259,7 @@ class PatchingStep:
         names = tuple(named)[: limits.EXPLAINED]
         looked = names if self.explain else ()
         results = [relocation.search(self.view, name, path) for name in looked]
-        message = "; ".join([f"there is no {path}", *(words for _, words in results)])
+        message = "; ".join([f"{path} does not exist", *(words for _, words in results)])
         gone = bool(results) and all(code == "superseded" for code, _ in results)
         scope = next(iter(names), None)
         code = FindingCode.SUPERSEDED if gone else FindingCode.FILE_GONE

@@ -148,7 +148,7 @@ def forward(
     more = notes(hunks, changes)
     for left in optional:
         if left.message:
-            message = f"{left.patch} is optional and not put in ({left.verdict}): {left.message}"
+            message = f"{left.patch} is optional and was left out ({left.verdict}): {left.message}"
             more.append(note(FindingCode.OPTIONAL, message))
     return plan._replace(
         verdict=as_placed(hunks),
@@ -259,17 +259,14 @@ def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Fi
     for change in changes:
         if change.mode is not None and change.before == change.after:
             gets = f"{change.path} gets the mode {change.mode:04o}"
-            message = f"{gets}, whatever it has: a tree does not tell"
+            message = f"{gets}; its present mode is unknown, because trees do not record modes"
             notes.append(note(FindingCode.MODE, message, path=change.path))
     for hunk in hunks:
         place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}
         if hunk.offset:
-            message = f"hunk {hunk.number} lands at line {hunk.line}, {hunk.offset:+d} from where it was written"
+            message = f"hunk {hunk.number}: applies at line {hunk.line}, offset {hunk.offset:+d}"
             notes.append(note(FindingCode.OFFSET, message, **place))
         if hunk.proof == "unique" and hunk.path.endswith(".py"):
-            message = (
-                f"hunk {hunk.number} matches once in the file; "
-                "the patch does not name all that it was written in"
-            )
+            message = f"hunk {hunk.number}: only one match in the file; the patch does not name every enclosing class and function"
             notes.append(note(FindingCode.UNIQUE_ONLY, message, **place))
     return notes

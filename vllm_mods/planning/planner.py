@@ -131,10 +131,7 @@ class _Planner(NamedTuple):
                 plan = outside.judge(plan, self.context.workspace)
             plan = requirements.judge(plan, self.context.tree)
             if mod.name in stale:
-                message = (
-                    f"mod.lock was made from another state of {mod.name}, so it vouches for nothing: "
-                    "`vllm-mods matrix --update-lock` makes it anew"
-                )
+                message = f"mod.lock was made from another state of {mod.name}, so it proves nothing: `vllm-mods matrix --update-lock` writes it again"
                 plan = add_notes(plan, note(FindingCode.STALE_LOCK, message))
             if plan.verdict.writes:
                 self.context.view.lay(plan.changes)
@@ -256,8 +253,8 @@ def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
         if mod.name in pending:
             circle = " → ".join((*pending[pending.index(mod.name) :], mod.name))
             raise UsageError(
-                f"mods wait for each other in a circle: {circle}",
-                hint="take one `requires` or `after` out of their manifests",
+                f"mods wait for each other in a cycle: {circle}",
+                hint="remove one `requires` or `after` from their manifests",
             )
         pending.append(mod.name)
         for name in (*mod.requires, *mod.after):
@@ -284,16 +281,18 @@ def _objections(
     """
     for other in mods:
         if other.name != mod.name and (other.name in mod.conflicts or mod.name in other.conflicts):
-            message = f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`"
+            message = f"{mod.name} and {other.name} cannot be combined: the manifest of one lists the other under `conflicts`"
             yield Finding(FindingCode.CONFLICTING_MOD, message)
     asked = {other.name for other in mods}
     for name, others in applied.items():
         if name not in asked and (name in mod.conflicts or mod.name in others):
-            message = f"{mod.name} does not go together with {name}, which is in"
+            message = f"{mod.name} cannot be combined with {name}, which is applied"
             yield Finding(FindingCode.CONFLICTING_MOD, message)
     for name in mod.requires:
         if name in done and not done[name].verdict.ok:
-            message = f"{mod.name} requires {name}, which does not go in (`{done[name].verdict}`)"
+            message = f"{mod.name} requires {name}, which does not apply (`{done[name].verdict}`)"
             yield Finding(FindingCode.REQUIRED_MOD, message)
         elif name not in done and name not in applied:
-            yield Finding(FindingCode.REQUIRED_MOD, f"{mod.name} requires {name}, which is not in")
+            yield Finding(
+                FindingCode.REQUIRED_MOD, f"{mod.name} requires {name}, which is not applied"
+            )

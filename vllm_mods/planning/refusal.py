@@ -33,7 +33,7 @@ def unreadable(mod: Mod, error: TreeError) -> ModPlan:
 def undecided(mod: Mod, good: Sequence[Variant]) -> ModPlan:
     """Return the plan of a mod of which several variants go in."""
     named = " and ".join(f"`{one.id}` ({one.meant})" for one in good)
-    message = f"the variants {named} both fit, with different results, and nothing says which one is meant"
+    message = f"the variants {named} both fit but give different results, and nothing selects one"
     return refused(mod, Verdict.UNSUPPORTED, Finding(FindingCode.TWO_VARIANTS, message))
 
 
@@ -48,9 +48,7 @@ def unless_reserved(plan: ModPlan, workspace: str) -> ModPlan:
     ]
     if not paths:
         return plan
-    reason = (
-        "is a name of what vllm-mods itself keeps in a tree: no mod may write, rename or delete it"
-    )
+    reason = "is reserved for vllm-mods: no mod may write, rename or delete it"
     findings = (Finding(FindingCode.RESERVED, f"{path} {reason}", path=path) for path in paths)
     return refused(plan.mod, Verdict.CONFLICT, *findings)
 
@@ -62,7 +60,7 @@ def nothing_fits(
     version = context.tree.version
     ranges = ", ".join(f"`{variant.id}` ({variant.meant})" for variant in mod.variants)
     if not failed:
-        message = f"no variant is meant for this version: there are {ranges}"
+        message = f"no variant covers this version; the variants are {ranges}"
         return refused(mod, Verdict.UNSUPPORTED, Finding(FindingCode.NO_VARIANT, message))
     meant = [tried for tried in failed if tried.variant in inside]
     # A variant that goes in and does not work says more than that it was not meant for the tree.
@@ -77,7 +75,7 @@ def nothing_fits(
             return best_half
     (variant,) = context.nearest(mod)[:1]
     best = next(tried for tried in failed if tried.variant == variant)
-    message = f"no variant is meant for this version, and none fits its source: there are {ranges}"
+    message = f"no variant covers this version, and none fits its source; the variants are {ranges}"
     finding = Finding(FindingCode.NO_VARIANT, message)
     return context.plan_of(mod, best.variant, Verdict.UNSUPPORTED, finding, *best.findings)
 
@@ -95,14 +93,14 @@ def _by_part(context: PlanContext, tried: ModPlan) -> ModPlan | None:
     goes_in = rest.verdict.ok
     labels = ", ".join(_labels(inside, states))
     if context.as_released(variant, mod):
-        message = f"the release carries {labels} already"
-        message += "; the rest goes in: it needs a variant of its own" if goes_in else ""
+        message = f"the release already has {labels}"
+        message += "; the rest applies: this release needs its own variant" if goes_in else ""
         level = Level.ERROR if goes_in else Level.NOTE
         finding = Finding(FindingCode.CARRIED, message, path=inside[0].path, level=level)
         verdict = Verdict.CONFLICT if goes_in else rest.verdict
     else:
         outside = _labels([one for one in states if one.state != "carried"], states)
-        message = f"in already: {labels}; not in: {', '.join(outside)}"
+        message = f"already applied: {labels}; not applied: {', '.join(outside)}"
         finding = Finding(FindingCode.HALF_APPLIED, message, path=inside[0].path)
         verdict = Verdict.PARTIAL
     errors = () if goes_in else rest.findings

@@ -49,7 +49,7 @@ def _on_platform(plan: ModPlan, tree: Tree) -> ModPlan:
     lacking = [path for path in paths if path not in matching]
     if not lacking:
         return plan
-    why = f"this vLLM is for {platform}" if platform else "nothing in this tree says what it is for"
+    why = f"this vLLM is for {platform}" if platform else "this tree does not state its platform"
     message = f"{', '.join(lacking)}: built for {', '.join(named)}, and {why}"
     if platform is None and len(named) == 1:
         return add_notes(plan, note(FindingCode.PLATFORM, message))
@@ -72,13 +72,14 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
         wrong = need and version and not need.specifier.contains(version, prereleases=True)
         if wrong and installed:
             yield Finding(
-                FindingCode.PYTHON_CONFLICT, f"{needed}, and {name} {installed} is beside this vLLM"
+                FindingCode.PYTHON_CONFLICT,
+                f"{needed}, but {name} {installed} is installed beside this vLLM",
             )
         elif wrong:
             released = f"this vLLM is released with {name}=={pinned}"
-            where = "where that is installed the mod is refused"
+            where = "the mod is refused where that version is installed"
             yield note(FindingCode.PYTHON_PIN, f"{needed}, and {released}: {where}")
         elif version is None:
             yield note(
-                FindingCode.PYTHON_REQUIREMENT, f"{needed}, which this tool does not install"
+                FindingCode.PYTHON_REQUIREMENT, f"{needed}, which vllm-mods does not install"
             )

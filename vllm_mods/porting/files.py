@@ -49,7 +49,7 @@ def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
         if not gone or names - gone:
             return done  # whole, or partly in the file that it was in
     else:
-        message = f"the target has no {path}, and nothing says what became of it"
+        message = f"the target has no {path}, and its new place is unknown"
         problem = Finding(FindingCode.FILE_GONE, message, scope="")
         done = FilePort(path, path, None, Ported(None, [], (problem,)))
     home = follow.home(tree, path, change.before, sorted(names), base) if names else None
@@ -73,7 +73,7 @@ def _whole(change: FileChange, data: bytes | None) -> FilePort:
     else:
         code = FindingCode.BOTH_ADD if change.before is None else FindingCode.REMOVED
         what = "makes" if change.before is None else "removes"
-        message = f"the mod {what} {path}, and the target has it with other bytes"
+        message = f"the mod {what} {path}, but the target has it with different contents"
         ported = Ported(None, [], (Finding(code, message, scope=""),))
     return FilePort(path, path, data, ported)
 

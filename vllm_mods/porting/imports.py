@@ -61,7 +61,7 @@ def follow(
         edited.append(cut._replace(after=data))
         for move in moves if data != cut.after else ():
             name, old = move.alias.name, _module(cut.path, move.node)
-            notes[f"{name} of {old} is {name} of {move.module} by now, and nowhere else"] = None
+            notes[f"{name} of {old} is now {name} of {move.module}, its only definition"] = None
     return Repair(tuple(edited), tuple(notes))
 
 

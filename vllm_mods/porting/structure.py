@@ -73,7 +73,7 @@ class _Merger:
         if any(isinstance(one, Clash) for one in merged):
             self.problem(FindingCode.CLASH, scope, "the target changed the same lines")
         elif self.twice(base, ours, theirs, merged):
-            why = "the target has these lines already, at another place: nothing is added twice"
+            why = "the target already has these lines at another place; `port` does not add them twice"
             self.problem(FindingCode.TWICE, scope, why)
         in_base, in_ours, in_theirs = sides = base.marked, ours.marked, theirs.marked
         self.lost(sides, scope)
@@ -102,7 +102,7 @@ class _Merger:
             assert only is not None  # noqa: S101  (the line came from one of them)
             return [tuple(only.flat())]
         if not _same(ours, theirs):
-            why = "the mod and the target both add it, each in its own way"
+            why = "the mod and the target both add it, with different contents"
             self.problem(FindingCode.BOTH_ADD, outline.within(scope, ours.name), why)
             return [Clash(tuple(ours.flat()), (), tuple(theirs.flat()))]
         return [tuple(theirs.flat())]
@@ -116,15 +116,15 @@ class _Merger:
             if ours is None:
                 if theirs is not None and not _same(old, theirs):
                     self.problem(
-                        FindingCode.REMOVED, name, "the mod removes it, and the target changed it"
+                        FindingCode.REMOVED, name, "the mod removes it, but the target changed it"
                     )
             elif not _same(old, ours):
                 count = sum(other.name == old.name for other in in_theirs.values())
                 before = sum(other.name == old.name for other in in_base.values())
                 if not count:
-                    self.problem(FindingCode.GONE, name, "the target has not got it any more")
+                    self.problem(FindingCode.GONE, name, "the target no longer has it")
                 elif count != before or theirs is None:
-                    message = f"the target has {count} of that name, the base {before}"
+                    message = f"the target has {count} with that name, the base has {before}"
                     self.problem(FindingCode.AMBIGUOUS, name, message)
 
     def twice(

@@ -43,7 +43,7 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
     problems = tuple(
         Finding(
             FindingCode.SKIPS,
-            f"line {one.line}, the mod's, leaves before what the target does there since: {', '.join(one.names)}",
+            f"line {one.line} of the mod leaves the function before the target's new code: {', '.join(one.names)}",
             scope=one.scope,
         )
         for one in independence.skipped(*sides, done.text)
@@ -83,7 +83,7 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
         ):
             return done._replace(text=by_statement, proof="statements")
         return done._replace(stretches=worst.stretches, problems=worst.problems)
-    message = "a merge of the whole file and one by scopes do not give the same bytes"
+    message = "a merge of the whole file and a merge by scope give different results"
     problem = Finding(FindingCode.DISAGREE, message, scope=", ".join(merges[0].touched))
     first, second = by_scope
     both = _both(first or b"", (second if by_text is None else by_text) or b"")
@@ -110,7 +110,7 @@ def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:
         return Ported(text, whole, proof="file")
     code, message = FindingCode.CLASH, "the target changed the same lines"
     if text is not None:
-        why = "it cannot be read as Python, and " if python else ""
+        why = "it cannot be parsed as Python, and " if python else ""
         code = FindingCode.DISAGREE
-        message = f"{why}two ways to merge it do not give the same bytes"
+        message = f"{why}two ways to merge it give different results"
     return Ported(None, whole, (Finding(code, message, scope=""),))

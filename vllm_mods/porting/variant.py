@@ -36,9 +36,8 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
         raise Refused(
-            f"variant `{variant.id}` of {mod.name} is to be ported from vLLM {tree.version}, and does not "
-            f"go in there: {planned.verdict}{why}",
-            hint=f"vllm-mods port {mod.name} --from TREE …  # one that it was written for",
+            f"variant `{variant.id}` of {mod.name} cannot be ported from vLLM {tree.version}, because it does not apply there: {planned.verdict}{why}",
+            hint=f"vllm-mods port {mod.name} --from TREE  # a vLLM that it was written for",
         )
     patched = {path for patch in variant.patches for path in diff.paths_of(patch, patch.source)}
     return tuple(change for change in planned.changes if change.path in patched)
@@ -80,9 +79,8 @@ def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Release
     known = recorded(lock_entries.current(mod), variant)
     if not known:
         raise UsageError(
-            f"nothing records what variant `{variant.id}` of {mod.name} was written for: mod.lock is "
-            "missing, stale, or does not have it",
-            hint=f"vllm-mods port {mod.name} --from TREE …, or first vllm-mods matrix --update-lock",
+            f"the release that variant `{variant.id}` of {mod.name} was written for is unknown: mod.lock is missing, stale, or has no entry for it",
+            hint=f"vllm-mods port {mod.name} --from TREE  # where it applies; `vllm-mods matrix {mod.name} --update-lock` records it",
         )
     best = versions.nearest(version, known, 1)[0] if version is not None else known[-1]
     return releases.open(best)
@@ -114,9 +112,8 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
     hashes = {change.path: sha256(change.before) for change in changes}
     if known and not any(hashes.items() <= state.items() for state in known):
         raise Refused(
-            f"{tree.spec} calls itself {tree.version}, and its {', '.join(sorted(hashes))} are not what "
-            f"mod.lock of {mod.name} has for that release: nothing was written",
-            hint="--from the tree that the variant was written for",
+            f"{tree.spec} states version {tree.version}, but its {', '.join(sorted(hashes))} differ from the entry for that release in mod.lock of {mod.name}; nothing was written",
+            hint="--from TREE names the tree that the variant was written for",
         )
 
 

@@ -78,7 +78,7 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
     job, mod = outcome.job, outcome.job.mod
     if earlier := _begun(mod):
         raise Refused(
-            f"{earlier[0]} is there: an earlier port is not finished; nothing was written",
+            f"{earlier[0]} exists: an earlier port is not finished; nothing was written",
             hint=f"vllm-mods port {mod.name} --continue, or --abort",
         )
     target = job.target.spec  # in another folder too
@@ -165,7 +165,7 @@ def unfinished(mod: Mod) -> Unfinished:
         return decode(Unfinished, {**raw, "folder": folder})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{folder} is no port that can go on: {error!r}", hint=f"rm -r {folder}"
+            f"{folder} is not a port that can be continued: {error!r}", hint=f"rm -r {folder}"
         ) from error
 
 
@@ -180,8 +180,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
     Raises ``Refused`` with every place that is left to do.
     """
     left = [
-        f"{os.path.join(work.folder, name)}: put it where it belongs now, or decide that it is not "
-        "needed; then delete this file"
+        f"{os.path.join(work.folder, name)}: move the change to its new place, or drop it; then delete this file"
         for name in work.patches
         if os.path.lexists(os.path.join(work.folder, name))
     ]
@@ -194,7 +193,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
             left.append(f"{work.edited(path)} is gone")
             continue
         left += [
-            f"{work.edited(path)}:{n}: a conflict marker"
+            f"{work.edited(path)}:{n}: an unresolved conflict marker"
             for n, line in enumerate(line_diff.split(data), 1)
             if line.startswith(_MARKERS)
         ]
@@ -210,7 +209,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
 
 
 def remove(work: Unfinished) -> None:
-    """Do away with an unfinished port."""
+    """Remove an unfinished port."""
     try:
         shutil.rmtree(work.folder)
     except OSError as error:

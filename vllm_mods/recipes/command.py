@@ -57,7 +57,7 @@ def _line(findings: RecipeFindings, line: int) -> int | None:
 def _check_marks(findings: RecipeFindings, command: str) -> None:
     for number, row in enumerate(command.split("\n"), 1):
         if mark := _TYPOGRAPHIC.search(row):
-            why = f"{mark[0]} is a typographic mark: write two hyphens, or a plain quote"
+            why = f"{mark[0]} is a typographic character: write two hyphens, or a plain quote"
             findings.error(FindingCode.DASH, "command", why, _line(findings, number))
 
 
@@ -80,16 +80,16 @@ def check(findings: RecipeFindings, pairing: Pairing) -> None:
     for i, command in enumerate(script.commands):
         line = _line(findings, command.line)
         if i > serving:
-            why = "is a command of its own, run when vLLM has ended"
+            why = "is a separate command that runs after vLLM has ended"
             cut = _why_cut(command, script)
             findings.error(
                 FindingCode.CUT_OFF, "command", f"`{_short(command)}` {why}: {cut}", line
             )
         elif i < serving:
-            why = "runs before the server; a pairing does nothing of the kind"
+            why = "runs before the server, which a pairing cannot do"
             findings.error(FindingCode.NOT_DONE, "command", f"`{_short(command)}` {why}", line)
     for unknown in script.unknown:
-        why = f"`{unknown.text}` is filled in by the shell that serves"
+        why = f"`{unknown.text}` is filled in by the shell of the server"
         findings.note(FindingCode.SHELL, "command", why, _line(findings, unknown.line))
 
 
@@ -100,13 +100,13 @@ def with_model(findings: RecipeFindings, pairing: Pairing) -> Pairing:
     if argv[1:2] == ("serve",) and len(argv) > 2 and not argv[2].startswith("-"):
         named.insert(0, argv[2])
     if not pairing.model and not named:
-        findings.problem("model", "is required: the command names none either")
+        findings.problem("model", "is required, and the command does not name one either")
     elif not pairing.model:
-        findings.note(FindingCode.MODEL, "model", f"is {named[0]}, as the command has it")
+        findings.note(FindingCode.MODEL, "model", f"is {named[0]}, taken from the command")
         return pairing._replace(model=named[0])
     elif named and named[0] != pairing.model:
         findings.note(
-            FindingCode.MODEL, "model", f"is {pairing.model}; the command serves {named[0]}"
+            FindingCode.MODEL, "model", f"is {pairing.model}, but the command serves {named[0]}"
         )
     return pairing
 
@@ -120,4 +120,4 @@ def _why_cut(command: command_line.WordedCommand, script: command_line.CommandSc
     before = [line for line, _ in script.comments if line < command.line]
     if before and before[-1] == command.line - 1:
         return "a comment ends the command before it"
-    return "no backslash ends the line before it"
+    return "the line before it does not end with a backslash"

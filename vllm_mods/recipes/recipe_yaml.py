@@ -151,11 +151,11 @@ class _RecipeReader(command.RecipeFindings):
         if not self.problems:
             pairing = command.with_model(self, pairing)
         if version not in {"1", ""}:
-            why = f"is {version!r}, and it is read as version 1"
+            why = f"is {version!r}; it is read as version 1"
             self.error(FindingCode.RECIPE_VERSION, "recipe_version", why)
         if title and not re.match(NAME, pairing.name):
             self.problem(
-                "name", f"{pairing.name!r} cannot be the name of a pairing; give one with --name"
+                "name", f"{pairing.name!r} cannot be the name of a pairing; choose one with --name"
             )
         return pairing
 
@@ -205,10 +205,12 @@ class _RecipeReader(command.RecipeFindings):
         name = self.paths.get(path) or self.paths.get(base) or slug(base)
         ours = _LAUNCHERS.get(name)
         if name not in self.known and ours is not None and ours in self.known:
-            self.note(FindingCode.LAUNCHER_MOD, at, f"{path}: the mod `{ours}` stands for it here")
+            self.note(
+                FindingCode.LAUNCHER_MOD, at, f"{path}: the pairing uses the mod `{ours}` for it"
+            )
             return ours
         if name not in self.known:
-            which = f"it is kept, and `--mod {path}=NAME` says which it is"
+            which = f"the path is kept; `--mod {path}=NAME` names a mod for it"
             self.error(FindingCode.UNKNOWN_MOD, at, f"{path}: there is no mod `{name}`; {which}")
         return name
 
@@ -231,11 +233,11 @@ class _RecipeReader(command.RecipeFindings):
         for key, value in self._mapping("defaults").items():
             at = f"defaults.{key}"
             if value is None:
-                self.note(FindingCode.EMPTY, at, "is empty and left out")
+                self.note(FindingCode.EMPTY, at, "is empty and was left out")
             elif isinstance(value, _SCALARS):
                 defaults[key] = value
             elif isinstance(value, (dict, list)):
-                why = "is no single value: a launcher would write it as Python; quote it"
+                why = "is not a single value: a launcher would write it as Python; quote it"
                 self.problem(at, why)
             else:
                 defaults[key] = str(value)  # a date, as a launcher writes it
@@ -246,17 +248,17 @@ class _RecipeReader(command.RecipeFindings):
         for key, value in self._mapping("env").items():
             at = f"env.{key}"
             if value is None or isinstance(value, (dict, list)):
-                why = "is no single value: a launcher would export it as Python; quote it"
+                why = "is not a single value: a launcher would export it as Python; quote it"
                 self.problem(at, why)
                 continue
             variables[key] = str(value)
             if isinstance(value, bool):
-                why = f"is {value}, as launchers export it; quote it for another case"
+                why = f"is {value}, the way launchers export it; quote it to keep the case"
                 self.note(FindingCode.ENV_BOOL, at, why)
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
                 self.problem(at, "is not the name of an environment variable")
             elif re.search(r"[$`\"\\]", variables[key]):
-                why = "is changed by the shell of a launcher, and taken as it is here"
+                why = "is expanded by the shell of a launcher; here it is taken literally"
                 self.error(FindingCode.ENV_SHELL, at, f"{variables[key]!r} {why}")
         return variables
 
@@ -277,10 +279,10 @@ class _RecipeReader(command.RecipeFindings):
         others = {key: value for key, value in self.raw.items() if key not in _READ}
         for key, value in others.items():
             if key in _UNDONE or (key == "runtime" and not str(value).startswith("vllm")):
-                why = "is kept, and a pairing does nothing of the kind: see to it yourself"
+                why = "is kept, but a pairing cannot do this: do it yourself"
                 self.error(FindingCode.NOT_DONE, key, why)
             else:
-                self.note(FindingCode.KEPT, key, "is kept for launchers; it has no meaning here")
+                self.note(FindingCode.KEPT, key, "is kept for launchers; vllm-mods does not use it")
         return {key: _without_none(value) for key, value in others.items() if value is not None}
 
     def check_written(self, pairing: Pairing) -> None:

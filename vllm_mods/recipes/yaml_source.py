@@ -46,7 +46,7 @@ class _Loader(yaml.SafeLoader):
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError) as error:
-            why = f"{node.value!r} is no {node.tag.rpartition(':')[2]}; quote it if it is text"
+            why = f"{node.value!r} is not a {node.tag.rpartition(':')[2]}; quote it if it is text"
             raise yaml.MarkedYAMLError(problem=why, problem_mark=node.start_mark) from error
 
 
@@ -112,7 +112,7 @@ def _lines(text: str, root: yaml.MappingNode) -> Iterator[tuple[str, int]]:
         if count > limits.RECIPE_VALUES:
             raise YamlError(1, f"not a recipe: it has more than {limits.RECIPE_VALUES}")
         if node.tag.removeprefix("tag:yaml.org,2002:") not in _PLAIN[type(node)]:
-            raise YamlError(line, f"{node.tag} is no plain value")
+            raise YamlError(line, f"{node.tag} is not a plain value")
         inside: list[tuple[str, yaml.Node]] = []
         if isinstance(node, yaml.SequenceNode):
             inside = [(f"{at}[{i}]", inner) for i, inner in enumerate(node.value)]
@@ -122,7 +122,7 @@ def _lines(text: str, root: yaml.MappingNode) -> Iterator[tuple[str, int]]:
                 yield path, key_line
                 inside.append((path, inner))
         elif re.search(_HALF, node.value):
-            raise YamlError(line, "half of a character, which no text can hold")
+            raise YamlError(line, "half of a surrogate pair, which text cannot contain")
         pending += [(path, inner, depth + 1) for path, inner in inside]
 
 
@@ -136,6 +136,6 @@ def _keys(text: str, at: str, node: yaml.MappingNode) -> Iterator[tuple[str, yam
             raise YamlError(line, f"a key must be text, and quoted if it looks like more: {shown}")
         path = f"{at}.{key.value}" if at else key.value
         if path in first:
-            raise YamlError(line, f"{path} is in line {first[path]} already")
+            raise YamlError(line, f"{path} is already in line {first[path]}")
         first[path] = line
         yield path, inner, line

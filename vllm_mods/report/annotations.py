@@ -45,7 +45,9 @@ def of_check(result: CheckResult) -> Iterator[Remark]:
             level = Level.NOTE if verdict.ok else finding.level
             remarks.append((level, finding.code, message))
         if mod.name in wrong:
-            remarks.append((Level.ERROR, "model", f"it is not for this model: {wrong[mod.name]}"))
+            remarks.append(
+                (Level.ERROR, "model", f"the mod is not meant for this model: {wrong[mod.name]}")
+            )
         for level, code, message in remarks:
             yield Remark(level, _file(mod), f"{mod.name} {mod.version}", code, message)
 

@@ -40,7 +40,7 @@ def _point(judged: Judged) -> dict[str, Any]:
 
 def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[str]:
     mod = outcome.good.planned.mod
-    touching = f"{outcome.touching:,} of them touch a file in question"
+    touching = f"{outcome.touching:,} of them touch a file that the verdict depends on"
     lines = [
         f"{mod.name} {mod.version}",
         f"  {good}: {_verdict(outcome.good, paint)}",
@@ -51,7 +51,7 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
     commit = after and after.point.commit
     if before is None or after is None or commit is None:
         reasons = _reasons(outcome.good.planned.findings)
-        return [*lines, "the verdict is the same at both ends", *reasons]
+        return [*lines, "the verdict is the same at both revisions", *reasons]
     lines.append(f"it changes at {commit.sha[:12]}, {commit.date[:10]}: {commit.subject}")
     if commit.pull_request is not None:
         lines.append(f"  pull request: #{commit.pull_request}")
@@ -61,8 +61,7 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
     lines += _reasons(outcome.findings, notes=after.planned.verdict.ok)
     if len(commit.parents) > 1:
         lines.append(
-            "  it is a merge; for the commit in what it merged: "
-            f"--good {commit.sha[:12]}^1 --bad {commit.sha[:12]}^2"
+            f"  this is a merge; to find the commit inside it: --good {commit.sha[:12]}^1 --bad {commit.sha[:12]}^2"
         )
     if after.planned.verdict is not outcome.bad.planned.verdict:
         lines.append(f"  later it changes again, to `{outcome.bad.planned.verdict}` at {bad}")

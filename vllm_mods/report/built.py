@@ -103,11 +103,11 @@ def upgrade(result: Upgraded) -> Reply:
         "differences": result.differences,
     }
     if result.written is None:
-        return Reply(answer, f"{lock.pairing} is on {lock.base.ref} as it is now: nothing moved")
+        return Reply(answer, f"{lock.pairing} is up to date with {lock.base.ref}: nothing changed")
     lines = [
         f"{lock.pairing}: vLLM {before.vllm.version} → {lock.vllm.version}, now {result.now.tag} on {lock.base.ref}",
         *_mod_lines(lock),
-        "what moved:",
+        "what changed:",
         *(f"  {one}" for one in result.differences),
         result.written.message,
         *_image_lines(result.images),

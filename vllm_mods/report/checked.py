@@ -51,7 +51,7 @@ def diff(result: CheckResult, paint: Paint) -> Reply:
     }
     files = [_counted(path, diff) for path, diff in diffs.items()]
     whole = b"".join(diffs.values()).decode("utf-8", "surrogateescape")
-    stderr = () if whole else ("note: nothing would change: all is in already",)
+    stderr = () if whole else ("note: nothing would change: everything is already applied",)
     return Reply({**answer, "files": files}, whole, stderr=stderr, is_file=True)
 
 

@@ -25,8 +25,8 @@ def fit_data(fit: ModelFit) -> dict[str, Any]:
 
 def fit_text(fit: ModelFit) -> str:
     """Say which mods are not for a model, or that all are."""
-    wrong = [f"  {mod.name} is not for it: {mod.why}" for mod in fit.mods if not mod.meant]
-    return "\n".join([f"model {_name(fit)}", *(wrong or ["  what the mods are for"])])
+    wrong = [f"  {mod.name} is not meant for it: {mod.why}" for mod in fit.mods if not mod.meant]
+    return "\n".join([f"model {_name(fit)}", *(wrong or ["  what the mods are meant for"])])
 
 
 def suggested(result: Suggested, paint: Paint) -> Reply:
@@ -35,8 +35,8 @@ def suggested(result: Suggested, paint: Paint) -> Reply:
     facts = suggestion.facts
     lines = [_name(checkpoint), *_facts(facts)]
     if not checkpoint.tensors:
-        lines.append("  no safetensors in it: what its layers are is not known")
-    lines += ["", "mods" if suggestion.mods else "mods         none is for it"]
+        lines.append("  no safetensors in it, so its layers are unknown")
+    lines += ["", "mods" if suggestion.mods else "mods         none is meant for it"]
     for fit in suggestion.mods:
         lines.append(f"  {fit.name}")
         lines += [f"    without it vLLM fails: {fit.fails}"] * bool(fit.fails)
@@ -46,12 +46,12 @@ def suggested(result: Suggested, paint: Paint) -> Reply:
         lines += ["chat template", f"  {names[0]}{others}"]
         flags = [" ".join(result.flags)] * bool(result.flags)
         lines += [f"    {line}" for line in (*flags, *result.clients)]
-    lines.append("pairings" if suggestion.pairings else "pairings     there are none")
+    lines.append("pairings" if suggestion.pairings else "pairings     none")
     for each in suggestion.pairings:
-        same = "for this very model" if each.same else "written for another model of its kind"
+        same = "for this model" if each.same else "written for another model of this kind"
         lines.append(f"  {each.name}: {same if each.ok else each.why}")
     if suggestion.pairings and result.device is None:
-        lines.append(f"  nobody looked whether it has room: {NO_DEVICE}")
+        lines.append(f"  not checked whether a GPU has room: {NO_DEVICE}")
     if result.plan is not None:
         lines += ["", text.plan(result.plan, paint)]
     answer = {

@@ -35,7 +35,7 @@ def examined(diagnosis: Diagnosis) -> Reply:
             lines += [f"    hint: {trouble.hint}"] if trouble.hint else []
     if diagnosis.ok:
         whole = target is None or listed is not None
-        unsure = "nothing wrong was found, as far as it can be told"
+        unsure = "nothing wrong was found by the checks that could run"
         lines += ["", "nothing is wrong" if whole else unsure]
     return Reply(answer, "\n".join(lines), diagnosis.ok)
 
@@ -43,7 +43,7 @@ def examined(diagnosis: Diagnosis) -> Reply:
 def _target(target: Examined) -> list[str]:
     lines = ["", text.tree_name(target.version, target.tree.spec)]
     if target.listed is not None:
-        lines.append(f"  {len(target.listed.rows)} files, held against {target.listed.name}")
+        lines.append(f"  {len(target.listed.rows)} files, compared with {target.listed.name}")
     entries = target.receipt.mods if target.receipt else ()
-    lines += [f"  {one.name} {one.version} (variant {one.variant}) is in" for one in entries]
-    return lines if entries else [*lines, "  no mods are in"]
+    lines += [f"  {one.name} {one.version} (variant {one.variant}) is applied" for one in entries]
+    return lines if entries else [*lines, "  no mods are applied"]

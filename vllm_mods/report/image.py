@@ -23,10 +23,10 @@ def inspect(inspected: Inspection) -> Reply:
     if lock is not None:
         lines.append(f"  pairing {lock.pairing} for {lock.model}, lock {inspected.lock_digest}")
     for mod, edited in zip(mods, changed, strict=True):
-        state = "changed since" if edited else "as it was left"
-        lines.append(f"  {mod.name} {mod.version} (variant {mod.variant}): went in, {state}")
+        state = "changed since" if edited else "unchanged"
+        lines.append(f"  {mod.name} {mod.version} (variant {mod.variant}): applied, {state}")
     if inspected.receipt is None:
-        lines.append("  no mods are in")
+        lines.append("  no mods are applied")
     answer = {
         "schema": data.SCHEMA,
         "ok": inspected.ok,

@@ -19,8 +19,8 @@ def status(result: Status, target: str) -> Reply:
         standing = text.STANDING[result.standing(entry)]
         lines.append(f"  {entry.name} {entry.version} (variant {entry.variant}){standing}")
         lines += [f"    {file.path}" for file in entry.files]
-    lines += [] if result.receipt and result.receipt.mods else ["  no mods are in"]
-    lines += [f"  {name}: is not in" for name in result.absent]
+    lines += [] if result.receipt and result.receipt.mods else ["  no mods are applied"]
+    lines += [f"  {name}: is not applied" for name in result.absent]
     answer = {
         "tree": {"spec": target, "version": result.version},
         **data.fields(result, "ok", "unfinished"),
@@ -39,8 +39,8 @@ def verify(
     """Return whether files are as they were left; with the receipt and the packages of a ``node``."""
     lines = [text.tree_name(result.version, target), *text.located(result.findings)]
     if result.ok:
-        whole = f"  {text.counted(len(result.mods), 'mod')}, every file as it was left"
-        lines.append(whole if result.mods else "  no mods are in")
+        whole = f"  {text.counted(len(result.mods), 'mod')}, all files unchanged"
+        lines.append(whole if result.mods else "  no mods are applied")
     answer = {
         "tree": {"spec": target, "version": result.version},
         "ok": result.ok,
@@ -56,7 +56,10 @@ def verify(
 
 def revert(done: Reverted, target: str) -> Reply:
     """Return what was taken out of a tree."""
-    lines = [text.tree_name(done.version, target), *(f"  {name} is out" for name in done.reverted)]
+    lines = [
+        text.tree_name(done.version, target),
+        *(f"  {name} was reverted" for name in done.reverted),
+    ]
     answer = {
         "tree": {"spec": target, "version": done.version},
         "reverted": done.reverted,
@@ -71,17 +74,17 @@ def sync(result: Synced, *, check: bool, again: tuple[str, ...]) -> Reply:
     done = result.done
     lines = [text.tree_name(done.plan.version, done.target)]
     groups = {
-        "goes out" if check else "is out": done.out,
-        "goes in" if check else "is in": done.into,
-        "is another version" if check else "is renewed": done.renewed,
+        "to be reverted" if check else "reverted": done.out,
+        "to be applied" if check else "applied": done.into,
+        "to be updated" if check else "updated": done.renewed,
     }
     lines += [f"  {mod.name} {mod.version} {what}" for what, mods in groups.items() for mod in mods]
     if done.settled:
         names = ", ".join(f"{one.mod.name} {one.mod.version}" for one in done.plan.mods)
-        lines.append(f"it holds exactly what it should: {names or 'no mods'}")
+        lines.append(f"it has exactly the mods that it should have: {names or 'no mods'}")
     else:
         if not any((done.changed, *groups.values())):
-            lines.append("  the receipt has its mods in another order")
+            lines.append("  the receipt lists the mods in a different order")
         lines.append(text.done(done.changed, dry_run=check) if done.changed else "no file changes")
     ok = done.settled or not check
     moved = {name: getattr(done, name) for name in ("out", "into", "renewed")}

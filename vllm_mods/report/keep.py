@@ -10,11 +10,11 @@ from vllm_mods.report.matrix_grid import clean
 from vllm_mods.report.reply import Reply
 
 _TITLES = {
-    "recorded": "goes into vLLM {release} as it is",
-    "widened": "goes into vLLM {release} as it is",
+    "recorded": "applies to vLLM {release} unchanged",
+    "widened": "applies to vLLM {release} unchanged",
     "ported": "a variant for vLLM {release}",
-    "ended": "vLLM {release} carries it",
-    "left": "the port to vLLM {release}, to be finished",
+    "ended": "vLLM {release} already has the change",
+    "left": "the port to vLLM {release} is unfinished",
 }
 # What a forge acts on, in code too: words that close an issue; elsewhere: mentions, references, links, HTML, GitLab's commands.
 _CLOSING = re.compile(
@@ -41,7 +41,7 @@ def message(release: KeptRelease) -> str:
     table = f"| | vLLM {release.release} |\n| --- | --- |\n"
     parts = [title, f"{table}| before | {release.before} |\n| after | {release.after} |"]
     for head, lines in (
-        ("Decided by rule", release.told),
+        ("Decided by a rule", release.told),
         ("For a person to look at", release.left),
     ):
         rows = [f"* {inert(' '.join(text.split()))}" for text in lines]
@@ -92,7 +92,7 @@ def kept(library: str, outcomes: Sequence[KeptRelease | Proposal]) -> Reply:
         if isinstance(done, Proposal)
     ]
     answer = {"library": library, "branches": branches, "requests": requests}
-    words = None if branches else "no release is new to any mod: nothing to do"
+    words = None if branches else "no release is new for any mod: nothing to do"
     return Reply(answer, words, not any(release.left for release in releases))
 
 
@@ -103,11 +103,11 @@ def line(outcome: KeptRelease | Proposal, *, dry_run: bool = False) -> str:
         return f"{outcome.branch}: {text}{f', {outcome.request.url}' if outcome.request else ''}"
     words = {
         "fits": f"{outcome.before}: nothing to do",
-        "there": f"the branch {outcome.branch} is there already, and left alone",
+        "there": f"the branch {outcome.branch} already exists and was left alone",
         "stuck": "no port could be begun",
         "waits": "nothing was done",
     }
     done = f"{outcome.before} -> {outcome.after}, branch {outcome.branch}"
     rows = [f"{outcome.mod} {outcome.release}: {words.get(outcome.did, done)}"]
-    rows += [f"  left to you: {text}" for text in outcome.left]
+    rows += [f"  left for you: {text}" for text in outcome.left]
     return "\n".join(rows)

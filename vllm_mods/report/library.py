@@ -144,7 +144,7 @@ def _mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
     for name, mod in mods.items():
         ranges = "; ".join(joined(variant.vllm for variant in mod.variants))
         owner = library.owner(mod.directory)
-        whose = f"library {owner or root_of(mod)}" if owner != BUNDLED else "comes with vllm-mods"
+        whose = f"library {owner or root_of(mod)}" if owner != BUNDLED else "bundled with vllm-mods"
         mark = " [default]" if mod.default else ""
         rows += [(name, f"{mod.version}  {mod.summary}{mark}"), ("", f"vLLM {ranges}; {whose}")]
     return columns(rows)

@@ -12,7 +12,7 @@ from vllm_mods.report.text import MEANING, between, counted, label
 
 MEANINGS = {
     **{verdict.value: meaning for verdict, meaning in MEANING.items()},
-    "unknown": "nobody could look at it; the findings say why",
+    "unknown": "not computed; the findings give the reason",
 }
 """What the word of a cell means."""
 
@@ -176,10 +176,10 @@ def summary(of: Grid) -> str:
     meant = [cell for row in of.rows for cell in row.cells if cell.meant]
     bad = sum(is_wrong(cell) for cell in meant)
     if not meant:
-        return "No mod is meant for any of these trees."
+        return "No mod covers any of these trees."
     if not bad:
-        return f"Every mod goes in wherever it is meant to: {len(meant)} of {len(meant)} cells."
-    return f"{bad} of the {len(meant)} cells that are meant to work do not."
+        return f"Every mod applies wherever its range says so: {len(meant)} of {len(meant)} cells."
+    return f"{bad} of {len(meant)} cells that should work do not."
 
 
 def _finding_texts(cell: Cell) -> tuple[tuple[str, str], ...]:

@@ -18,15 +18,14 @@ def render(result: MatrixResult) -> str:
     problems = [f"* {_code(view.problem(of, one))}" for one in view.problems(result)]
     blocks += ["### Problems", "\n".join(problems)] if problems else []
     wrong = view.wrong(of)
-    blocks += ["### What does not fit"] if wrong else []
+    blocks += ["### What does not apply"] if wrong else []
     for run in wrong:
         blocks.append(f"{_code(run.first.mod)} on {_plain(run.trees)}: {_word(run.first)}")
         body = "\n".join(view.clean(str(finding)) for finding in run.first.findings)
         fence = "`" * max(3, _longest(body) + 1)
         blocks.append(f"{fence}text\n{body}\n{fence}")
     blocks.append(
-        f"<sub>vllm-mods {__version__}. Meant for that vLLM: ✓ goes in, or is in · ✗ does not go in · "
-        "? nobody could look. (In brackets): not meant for it.</sub>"
+        f"<sub>vllm-mods {__version__}. In the mod's range: ✓ applies, or is applied · ✗ does not apply · ? not computed. (In brackets): outside the range.</sub>"
     )
     return "\n\n".join(blocks) + "\n"
 

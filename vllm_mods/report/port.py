@@ -56,7 +56,7 @@ def _lines(result: PortResult) -> Iterator[str]:
         yield f"  followed: {move.old} is now {move.new} ({move.how})"
     yield from _how(outcome)
     if outcome.carried:
-        yield f"  vLLM {target} has every change already"
+        yield f"  vLLM {target} already has every change"
     if new is not None:
         yield f"variant {job.name} ({job.vllm}) {new.planned.verdict}"
         shown = {one for found in left.values() for one in found}
@@ -65,9 +65,9 @@ def _lines(result: PortResult) -> Iterator[str]:
     if result.wrote:
         yield from (f"wrote {path}" for path in result.wrote)
         again = f"vllm-mods matrix {job.mod.name} --update-lock{place}"
-        yield f"hint: {again}  # on every release that it names"
+        yield f"hint: {again}  # on every release in its range"
     elif new is not None:
-        yield "it would not work there as it is: the mod was left as it was"
+        yield "the port would not work there; the mod was not changed"
     if work is not None:
         yield from _left(
             work, left, place if library in job.roots else f" --output {shlex.quote(library)}"
@@ -78,16 +78,16 @@ def _lines(result: PortResult) -> Iterator[str]:
 
 def _how(outcome: PortOutcome) -> Iterator[str]:
     if outcome.steps and not outcome.left:
-        yield f"  step by step, over {', '.join(outcome.steps)}"
+        yield f"  release by release, over {', '.join(outcome.steps)}"
     elif outcome.steps:
         last = outcome.steps[-1]
-        where = "; what is left is from there on" if outcome.origin == last else ""
-        yield f"  step by step it needs no hand up to {last}{where}"
+        where = "; the remaining conflicts are after that release" if outcome.origin == last else ""
+        yield f"  release by release, the port is automatic up to {last}{where}"
     yield from (f"  repaired: {one}" for one in outcome.repaired)
 
 
 def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], option: str) -> Iterator[str]:
-    yield f"left to you, in {work.folder}:"
+    yield f"to edit by hand, in {work.folder}:"
     for path, errors in left.items():
         edited = work.edited(path)
         for finding in errors:
@@ -96,7 +96,7 @@ def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], option: str) 
             yield f"  {edited}"
     for name in work.patches:
         patch = os.path.join(work.folder, name)
-        yield f"  {patch}: has no place in the target; put it where it belongs, then delete it"
+        yield f"  {patch}: has no place in the target; move its changes there by hand, then delete it"
     yield f"hint: edit them, then vllm-mods port {work.mod} --continue{option}  # or --abort"
 
 
@@ -108,7 +108,7 @@ def _errors(path: str, new: NewVariant | None) -> list[Finding]:
 def _file(file: FilePort) -> Iterator[str]:
     where = file.path if file.new_path == file.path else f"{file.path} -> {file.new_path}"
     if file.carried:
-        yield f"  {where}: is so already"
+        yield f"  {where}: already has the change"
     elif file.ported.text is not None:
         how = {
             "file": "merged",
@@ -117,7 +117,7 @@ def _file(file: FilePort) -> Iterator[str]:
         }[file.ported.proof or "file"]
         yield f"  {where}: {how}"
     else:
-        yield f"  {where}: left to you"
+        yield f"  {where}: to edit by hand"
     for problem in file.ported.problems:
         scope = f"`{problem.scope}`" if problem.scope else "module level"
         yield f"    {scope}: {problem.message} [{problem.code}]"

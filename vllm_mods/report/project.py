@@ -20,9 +20,9 @@ def added(project: str, library: LibraryAdded) -> Reply:
     next_step = None
     if library.named:
         lines.append(f"`vllm-mods sync` will put in: {', '.join(library.named)}")
-        next_step = "vllm-mods sync --check  # whether the target holds it; nothing is written"
+        next_step = "vllm-mods sync --check  # shows what would change in the target"
     elif library.mods:
-        next_step = f"vllm-mods show {library.name}/{library.mods[0].name}; to have it in: mods of [targets.default], then vllm-mods sync"
+        next_step = f"vllm-mods show {library.name}/{library.mods[0].name}; to apply it: add it to mods of [targets.default], then vllm-mods sync"
     answer = {
         "project": project,
         "library": {"name": library.name, **_of_library(library.locked)},
@@ -35,12 +35,12 @@ def added(project: str, library: LibraryAdded) -> Reply:
 
 def removed(project: str, library: str, mods: Sequence[str]) -> Reply:
     """Return that a library is out of the file ``project``, and which of its mods targets no longer name."""
-    lines = [f"{library} is out of {project}"]
-    lines += [f"  no target names {mod} any more" for mod in mods]
+    lines = [f"{library} was removed from {project}"]
+    lines += [f"  no target names {mod} now" for mod in mods]
     return Reply(
         {"project": project, "removed": library, "no_longer_named": mods},
         "\n".join(lines),
-        next_step="vllm-mods sync  # takes its mods out of the target",
+        next_step="vllm-mods sync  # reverts its mods in the target",
     )
 
 
@@ -60,7 +60,9 @@ def updated(project: str, updates: Sequence[LibraryUpdate], *, dry_run: bool) ->
         for one in updates
     ]
     lines = [line for one in updates for line in _lines(one)]
-    next_step = "vllm-mods update  # takes it" if dry_run else "vllm-mods sync  # puts it in"
+    next_step = (
+        "vllm-mods update  # accepts the new version" if dry_run else "vllm-mods sync  # applies it"
+    )
     return Reply(
         {"project": project, "libraries": libraries, "dry_run": dry_run},
         "\n".join(lines) or "the project has no library",
@@ -102,7 +104,7 @@ def _lines(update: LibraryUpdate) -> list[str]:
     if not update.changed:
         return [f"{update.name}: {update.now.source}{_at(update.now)}: nothing is new"]
     if update.before is None:
-        lines = [f"{update.name}: {update.now.source}{_at(update.now)}: was not locked yet"]
+        lines = [f"{update.name}: {update.now.source}{_at(update.now)}: not locked before"]
         return lines + [line for mod in update.mods_now for line in _touching(mod)]
     lines = [f"{update.name}: {update.now.source}{_at(update.before)} →{_at(update.now)}"]
     for name, old, new in _changes(update):
@@ -113,7 +115,7 @@ def _lines(update: LibraryUpdate) -> list[str]:
             lines.append(f"  {name} {_version(old)} → {_version(new) or 'gone'}")
     if update.mods_before is None:
         lines.append(
-            "  what was locked is not on this machine, so nobody can say which of its mods changed"
+            "  the locked version is not on this machine, so the changes of its mods are unknown"
         )
     return lines
 

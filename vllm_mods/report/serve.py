@@ -14,9 +14,9 @@ from vllm_mods.serving.faults import ServeFault
 
 _MEANING = {
     RAN: "its code ran: {}",
-    OTHER: "other code did its work: {}",
-    SILENT: "no word of it in the log",
-    UNTOLD: "a log does not tell; {}",
+    OTHER: "other code ran instead: {}",
+    SILENT: "the log does not mention it",
+    UNTOLD: "a log cannot show it; {}",
 }
 
 
@@ -83,9 +83,9 @@ def evidence(server: ServerEvidence) -> Reply:
     lines = []
     if server.restarts:
         times = "once" if server.restarts == 1 else f"{server.restarts} times"
-        lines.append(f"the server was started again, {times}: this is of its last start")
+        lines.append(f"the server was restarted {times}; this is about its last start")
     if not server.ready:
-        lines.append("the server did not become ready: no record of vLLM's says that it serves")
+        lines.append("the server did not become ready: no log line of vLLM says that it serves")
     for seen in server.mods:
         words = " ".join((seen.text or "its manifest names no evidence").split())
         lines.append(f"{seen.name}: {_MEANING[seen.state].format(words[:200])}")

@@ -93,7 +93,7 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
 def rendered(template: Template, prompt: str, unread: Sequence[str]) -> Reply:
     """Return the prompt that a template made, and note arguments that it does not read."""
     notices = (
-        f"the template does not read `{name}`, and vLLM drops it without a word" for name in unread
+        f"the template does not read `{name}`, and vLLM drops it silently" for name in unread
     )
     answer = {"template": template.name, "prompt": prompt}
     return Reply(answer, prompt, stderr=notes(notices), is_file=True)
@@ -158,7 +158,7 @@ def _beside(
 
 def _kept(replay: Replayed | None) -> str:
     if replay is None:
-        return "not asked"
+        return "not tested"
     codes = [finding.code for finding in replay.findings]
     if "not-rendered" in codes:
         return "refused"
@@ -171,13 +171,13 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
     wrong = [outcome for outcome in result.outcomes if not outcome.ok]
     lines = [f"{result.template.name} {about.version if about else ''}".rstrip()]
     if result.outcomes:
-        how = f"{len(wrong)} not as they should be" if wrong else "all as they should be"
+        how = f"{len(wrong)} wrong" if wrong else "all as expected"
         lines.append(f"  {text.counted(len(result.outcomes), 'conversation')}, {how}")
     if result.replays:
         found_again = sum(replay.turns_kept for replay in result.replays)
         turns = sum(replay.turns for replay in result.replays)
         count = f"{found_again} of {turns} turns in {len(result.replays)} conversations"
-        lines.append(f"  the cache is found again for {count}")
+        lines.append(f"  the cache is hit for {count}")
     if result.answer is not None:
         lines.append(f"  content format {_formats(result.answer.formats)}")
         said_names = [kwarg.name for kwarg in about.kwargs] if about else result.answer.arguments
@@ -213,7 +213,7 @@ def _weights(result: TemplateChecked) -> str:
 
 def _formats(formats: Sequence[tuple[str, str]]) -> str:
     if len(formats) == 1:
-        return f"{formats[0][1]}, as every vLLM from {formats[0][0]} on takes it"
+        return f"{formats[0][1]}, in every vLLM from {formats[0][0]} on"
     return ", ".join(f"{name} from vLLM {since} on" for since, name in formats)
 
 
@@ -277,7 +277,7 @@ def _read_back(back: ReadBack) -> list[str]:
     """Return what parsers that were named read; or which of a release read all, and what others lose."""
     release = back.release
     if back.named:
-        lines = [f"  vLLM {release.version} reads its answers back"]
+        lines = [f"  vLLM {release.version} parses its answers"]
         for pair in back.pairs:
             lines.append(f"    {_parser_names(pair)}: {_counts(pair)}")
             lines += text.findings(pair.findings, "      ")
@@ -349,7 +349,7 @@ def clients(results: Sequence[TemplateClients]) -> Reply:
                 for line in columns((_release_span(row), _client_words(row)) for row in rows)
             ]
         if not result.rows:
-            lines.append("  nothing is known of its text: --target TREE asks a vLLM")
+            lines.append("  the table has no entry for its text: --target TREE asks a vLLM")
     answer = {
         "templates": [
             {"name": one.template.name, "rows": list(map(_client_row, one.rows))} for one in results

@@ -13,7 +13,7 @@ _LOSSES: dict[str, str] = {
     FindingCode.CONTENT_LOST: "loses",
     FindingCode.CACHE_LOST: "loses the cache of",
     FindingCode.WRITTEN_TWICE: "writes twice",
-    FindingCode.ROLES_ALIKE: "does not tell who speaks in",
+    FindingCode.ROLES_ALIKE: "does not mark who speaks in",
     FindingCode.ANSWER_NOT_BEGUN: "does not begin the answer in",
 }
 _LIMITS: dict[str, str] = {
@@ -33,7 +33,7 @@ def verdict(result: TemplateChecked) -> str:
     ]
     good = [f"works for {' and '.join(works)}"] if works else []
     if not result.replays:
-        good = ["it was asked about no chat"]
+        good = ["it was not tested with conversations"]
     codes = {finding.code for finding in result.findings}
     limits = [*_losses(result, Level.NOTE), *(_LIMITS[code] for code in _LIMITS if code in codes)]
     if result.replays and not any("reason" in one.conversation.name for one in result.replays):
@@ -46,14 +46,14 @@ def _faults(result: TemplateChecked) -> Iterator[str]:
     yield from _losses(result, Level.ERROR)
     wrong = sum(not outcome.ok for outcome in result.outcomes)
     if wrong:
-        yield f"{wrong} of {len(result.outcomes)} conversations are not as they should be"
+        yield f"{wrong} of {len(result.outcomes)} conversations are not as expected"
     if not only_notes(result.findings):
-        yield "it is not what its template.toml says"
+        yield "it differs from its template.toml"
     if result.back and not result.back.ok:
-        yield f"vLLM {result.back.release.version} does not read its answers back whole"
+        yield f"vLLM {result.back.release.version} does not parse its answers completely"
     if result.texts and result.texts.findings:
         lost, asked = len(result.texts.findings), len(result.texts.texts)
-        yield f"{lost} of {asked} texts of a model come back otherwise through its parsers and the template"
+        yield f"{lost} of {asked} texts of a model come back changed by its parsers and the template"
 
 
 def _losses(result: TemplateChecked, level: Level) -> Iterator[str]:

@@ -14,23 +14,23 @@ Paint = Callable[..., str]
 WIDTH = 100
 
 MEANING = {
-    Verdict.APPLIES: "every hunk fits at its stated line",
-    Verdict.MOVED: "every hunk fits, at another line",
-    Verdict.APPLIED: "is in already",
-    Verdict.UPSTREAM: "the release carries it: the mod can go",
-    Verdict.CONFLICT: "the source is not what the patch expects",
-    Verdict.MISPLACED: "the text fits, but not in the place it was written for",
-    Verdict.UNFIT: "it would go in, and the result would not work",
-    Verdict.MISSING: "what it changes is gone",
-    Verdict.PARTIAL: "some of it is in and some is not",
-    Verdict.UNSUPPORTED: "no variant of it is meant for this tree",
+    Verdict.APPLIES: "every hunk matches at its stated line",
+    Verdict.MOVED: "every hunk matches, at an offset",
+    Verdict.APPLIED: "already applied",
+    Verdict.UPSTREAM: "the release already has the change: the mod is not needed",
+    Verdict.CONFLICT: "the source does not match the patch",
+    Verdict.MISPLACED: "the text matches, but in another place than it was written for",
+    Verdict.UNFIT: "the patch matches, but the result would not work",
+    Verdict.MISSING: "a file that it changes is gone",
+    Verdict.PARTIAL: "only a part of it is applied",
+    Verdict.UNSUPPORTED: "no variant covers this tree",
     Verdict.UNREADABLE: "the tree cannot be read",
 }
 
 STANDING = {
     "in": "",
-    "undone": ": was in, and another installation of vLLM has undone it",
-    "changed": ": went in, and is not as it was left",
+    "undone": ": was undone when vLLM was installed again",
+    "changed": ": its files were changed since",
 }
 """What is said behind a mod of a receipt."""
 
@@ -89,9 +89,9 @@ def _reasons(planned: ModPlan, paint: Paint) -> list[str]:
 def meaning(planned: ModPlan) -> str:
     """Say what a verdict means."""
     if any(found.code == FindingCode.UNDECLARED for found in planned.findings):
-        return "it changes what its mod.toml does not name"
+        return "it changes files that its mod.toml does not declare"
     whole = planned.verdict is Verdict.APPLIES and not planned.hunks
-    return "every file it brings is new" if whole else MEANING[planned.verdict]
+    return "it only adds new files" if whole else MEANING[planned.verdict]
 
 
 def changed(planned: ModPlan) -> list[str]:

@@ -15,13 +15,13 @@ NEXT = {
     Verdict.APPLIES: "vllm-mods apply MOD --target DIR",
     Verdict.MOVED: "vllm-mods apply MOD --target DIR",
     Verdict.APPLIED: "vllm-mods verify MOD --target DIR",
-    Verdict.UPSTREAM: "leave the mod out; vllm-mods matrix MOD for the releases that carry it",
+    Verdict.UPSTREAM: "leave the mod out; `vllm-mods matrix MOD` shows the releases that have the change",
     Verdict.CONFLICT: _PORT,
     Verdict.MISPLACED: _PORT,
     Verdict.UNFIT: f"vllm-mods check MOD --target TREE --explain; {_PORT}",
     Verdict.MISSING: _PORT,
-    Verdict.PARTIAL: "vllm-mods doctor --target DIR, and install vLLM again as it says",
-    Verdict.UNSUPPORTED: f"vllm-mods matrix MOD for what it is meant for; {_PORT}",
+    Verdict.PARTIAL: "vllm-mods doctor --target DIR  # then reinstall vLLM as it says",
+    Verdict.UNSUPPORTED: f"{_PORT}  # `vllm-mods matrix MOD` shows the releases that it covers",
     Verdict.UNREADABLE: "vllm-mods doctor --target TREE",
 }
 

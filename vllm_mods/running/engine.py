@@ -67,7 +67,7 @@ def labels(program: str, image: str) -> Mapping[str, str] | None:
 def container(name: str, wanted: str | None = None) -> EngineContainer:
     """Find a container by its name. Raises ``UsageError`` if no engine here has it."""
     if not _NAME.match(name):
-        raise UsageError(f"{name!r} is no name of a container", hint="docker ps --all")
+        raise UsageError(f"{name!r} is not a name for a container", hint="docker ps --all")
     programs = installed(wanted)
     for program in programs:
         done = engine_command.run(program, "container", "inspect", name)
@@ -116,14 +116,14 @@ def start(line: Sequence[str], name: str) -> str:
         engine_command.run(program, "rm", "--force", "--volumes", identity)
     elif not engine_command.run(program, "container", "inspect", name).code:
         raise UsageError(
-            f"{program} has a container {name}; nothing was started",
+            f"{program} already has a container {name}; nothing was started",
             hint=f"{program} stop {name} && {program} rm {name}; or --name ANOTHER",
         )
     words = done.errors.partition("\n\nRun '")[0]
     no_gpu = any(word in words.lower() for word in ("gpu", "nvidia"))
     raise TreeError(
-        f"{program} run: {words}; nothing is left of it",
-        hint="--gpus none, if there are none" if no_gpu else f"{program} info",
+        f"{program} run: {words}; the container was removed",
+        hint="--gpus none, if this machine has no GPU" if no_gpu else f"{program} info",
     )
 
 
@@ -134,9 +134,9 @@ def wait(planned: Service, program: str) -> None:
         state = container(planned.name, program)
         if not state.running or state.restarts:
             last = log(state)[-2000:].decode("utf-8", "replace").strip()
-            why = f"ended before it served. The end of its log:\n{last}"
+            why = f"ended before it served; the end of its log:\n{last}"
         elif time.monotonic() > end:
-            why = f"has not served within {limits.START_SECONDS}"
+            why = f"did not serve within {limits.START_SECONDS}"
         else:
             time.sleep(_POLL_SECONDS)
             continue

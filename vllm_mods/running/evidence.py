@@ -92,9 +92,9 @@ def _first_matches(mod: Mod, searches: list[tuple[str, list[str]]]) -> list[str 
         )
     except subprocess.TimeoutExpired as error:
         raise TreeError(
-            f"{mod.name}: its [evidence] has not been looked for to the end after {limits.EVIDENCE_SECONDS}",
-            hint=f"a pattern without nested repeats in {mod.directory}/mod.toml, or less of the log",
+            f"{mod.name}: the search for its [evidence] took more than {limits.EVIDENCE_SECONDS}",
+            hint=f"use a pattern without nested repeats in {mod.directory}/mod.toml, or a shorter log",
         ) from error
     if done.returncode:
-        raise TreeError(f"{mod.name}: its [evidence] cannot be looked for in this log")
+        raise TreeError(f"{mod.name}: the search for its [evidence] failed in this log")
     return [None if match is None else str(match) for match in json.loads(done.stdout)]

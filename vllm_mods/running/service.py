@@ -98,12 +98,12 @@ def service(
     Raises ``UsageError`` for what no engine would take.
     """
     if not _GPUS.match(asked.gpus):
-        raise UsageError(f"--gpus {asked.gpus}: neither all, none nor numbers", hint="--gpus 0,1")
+        raise UsageError(f"--gpus {asked.gpus}: expected all, none or numbers", hint="--gpus 0,1")
     if not _SHM.match(asked.shm_size):
-        raise UsageError(f"--shm-size {asked.shm_size}: no size", hint="--shm-size 16g")
+        raise UsageError(f"--shm-size {asked.shm_size}: not a size", hint="--shm-size 16g")
     if not _RESTART.match(asked.restart):
         raise UsageError(
-            f"--restart {asked.restart}: no policy of an engine",
+            f"--restart {asked.restart}: not a restart policy",
             hint="no, always, unless-stopped, on-failure or on-failure:N",
         )
     words = (*pairings.arguments(wanted), *arguments)
@@ -126,7 +126,7 @@ def service(
     for path in (path for each in mounts for path in each[:2]):
         if _NO_PATH.search(path) or os.path.normpath(path) != path:
             raise UsageError(
-                f'{path!r} cannot be mounted: a path from / on, without .. and without , : " \\ in it, can',
+                f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed',
                 hint="--model-folder DIR",
             )
     ranks = pairings.ranks(words)
@@ -135,8 +135,8 @@ def service(
     named = asked.gpus.split(",") if asked.gpus[0].isdigit() else ()
     if named and len(named) < per_node:
         raise UsageError(
-            f"--gpus {asked.gpus}: the command starts {per_node} ranks on a node, each on a GPU of its own",
-            hint="--gpus all, or name as many",
+            f"--gpus {asked.gpus}: the command starts {per_node} ranks on a node, and each needs its own GPU",
+            hint="--gpus all, or name that many GPUs",
         )
     started = Service(
         name=asked.name or wanted.name,

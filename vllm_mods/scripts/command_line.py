@@ -77,9 +77,7 @@ def read(text: str) -> CommandScript:
     Also for one that is too long for a command that people write.
     """
     if len(text) > limits.SERVE_COMMAND:
-        why = (
-            f"a command of {len(text):,} letters: {limits.SERVE_COMMAND:,} is the most that is read"
-        )
+        why = f"a command of {len(text):,} characters; the limit is {limits.SERVE_COMMAND:,}"
         raise ShellError(1, why)
     return _CommandLineReader(text).read()
 

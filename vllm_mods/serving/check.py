@@ -88,7 +88,7 @@ class _Checker:
             yield from self.mod(mod)
         yield from envs.faults(self.sources, self.serving)
         for text in dict.fromkeys(self.serving.unknown):
-            yield note(FindingCode.SHELL, text, "a shell fills this in when it runs: not checked")
+            yield note(FindingCode.SHELL, text, "filled in by a shell at run time: not checked")
         for name, terms in self.served.values():
             yield from (note(FindingCode.CLIENT_LOSES, name, text) for text in terms.clients)
 
@@ -100,17 +100,17 @@ class _Checker:
             return
         shape = self.shape(use.flag)
         if use.shortened:
-            message = f"is taken as the beginning of {use.shortened}: write it out"
+            message = f"is an abbreviation of {use.shortened}: write the full name"
             yield note(FindingCode.FLAG_SHORTENED, use.typed, message)
         yield from self.deprecated(use, use.flag, shape)
         if use.keys:
             yield from self.key(use, shape)
         elif not shape.takes_value:
             if use.attached:
-                message = f"takes no value, and {use.values[0]!r} is attached to it"
+                message = f"takes no value, but has {use.values[0]!r}"
                 yield ServeFault(FindingCode.VALUE_UNEXPECTED, use.typed, message)
         elif not use.values and shape.nargs not in {"?", "*"}:
-            message = f"takes {_how_many(shape)}, and none follows it"
+            message = f"takes {_how_many(shape)}, but none follows"
             yield ServeFault(FindingCode.VALUE_MISSING, use.typed, message)
         else:
             for value in use.values:
@@ -123,7 +123,9 @@ class _Checker:
             if len(use.candidates) > _SHOWN:
                 names += f" or {len(use.candidates) - _SHOWN} others"
             return ServeFault(
-                FindingCode.FLAG_AMBIGUOUS, use.typed, f"may stand for {names}: write it out"
+                FindingCode.FLAG_AMBIGUOUS,
+                use.typed,
+                f"is an abbreviation of {names}: write the full name",
             )
         head = use.typed.partition(".")[0]
         known = list(self.flags.by_name)
@@ -131,7 +133,7 @@ class _Checker:
             base = f"--{head[5:]}"
             if base in self.flags.by_name:
                 takes = _how_many(self.shape(self.flags.by_name[base]))
-                message = f"{base} takes {takes} and is no switch"
+                message = f"{base} takes {takes}, so it has no --no- form"
                 return ServeFault(FindingCode.FLAG_UNKNOWN, use.typed, message, base)
             known += [f"--no-{name[2:]}" for name in known if name.startswith("--")]
         near = values.nearest(head, known)
@@ -157,11 +159,11 @@ class _Checker:
     def key(self, use: Use, shape: FlagShape) -> Iterator[ServeFault]:
         """Check ``--flag.key value``."""
         if shape.kind not in {"json", "json-or-text"}:
-            message = f"takes {_how_many(shape)}, no keys behind a dot"
+            message = f"takes {_how_many(shape)}, not keys after a dot"
             yield ServeFault(FindingCode.JSON_VALUE, use.typed, message)
         elif not use.values:
             yield ServeFault(
-                FindingCode.VALUE_MISSING, use.typed, "takes a value, and none follows it"
+                FindingCode.VALUE_MISSING, use.typed, "takes a value, but none follows"
             )
         elif shape.config is not None and not self.serving.fills_in(use.values[0]):
             wrong = values.object_problems(self.sources, shape.config, command.as_object(use))
@@ -174,7 +176,7 @@ class _Checker:
         perhaps = shape.cls is not None and shape.cls.node.name == _PERHAPS
         for fault in of(use.typed, wrong):
             if perhaps and fault.code == FindingCode.VALUE_RANGE:
-                why = "refused for a model with images or sound: of another one nobody looks at it"
+                why = "refused for models with images or sound; for others vLLM ignores it"
                 yield note(fault.code, fault.subject, f"{fault.message}; {why}")
             else:
                 yield fault
@@ -190,7 +192,7 @@ class _Checker:
         plugin = next((u.typed for u in self.parsed.uses if u.name.endswith("-plugin")), "")
         why = names.open or (f"{plugin} may register it" if plugin else "")
         if not why and re.search(r"[A-Za-z_]\w*\.[A-Za-z_]|[/:]", value):
-            why = "it names code or a file of one's own"
+            why = "it names your own code or file"
         shown = list(dict.fromkeys(name for name in names.names if name))
         (fault,) = of(use.typed, values.choice_problems(value, shown, why))
         may_be = "" if fault.level is Level.NOTE else " (unless a plugin adds it)"
@@ -203,11 +205,11 @@ class _Checker:
                 continue
             near = values.nearest(key, keys)
             if key in registry.request_keys(self.sources):
-                message = f"{key!r} has no effect here: vLLM takes {', '.join(keys)} out of it"
+                message = f"{key!r} has no effect here: vLLM reads only {', '.join(keys)}"
                 yield note(FindingCode.JSON_KEY_UNUSED, use.typed, message)
             else:
                 meant = f"did you mean {near!r}? " if near else ""
-                message = f"vLLM does not read {key!r}: {meant}it takes {', '.join(keys)}"
+                message = f"vLLM does not read {key!r}: {meant}it reads {', '.join(keys)}"
                 yield ServeFault(FindingCode.JSON_KEY, use.typed, message, near)
 
     # --- the command as a whole
@@ -217,10 +219,7 @@ class _Checker:
         by_key = {u.name for u in self.parsed.uses if u.keys}
         for name, count in whole.items():
             if name in by_key:
-                message = (
-                    "is given whole and by key: the keys make a JSON object of their own, which "
-                    "comes last and takes the place of the whole one"
-                )
+                message = "is given both as a whole and by key: the keys form a JSON object, which replaces the whole one"
                 yield ServeFault(FindingCode.FLAG_SHADOWED, name, message)
             elif count > 1 and not self.shape(self.flags.by_name[name]).append:
                 yield note(
@@ -231,7 +230,7 @@ class _Checker:
         dashed: Use | str | None = ""  # the flag in front of the last word with a wrong dash
         for word, behind in self.parsed.loose:
             if command.looks_like_flag(word):
-                message = "begins with a typographic dash: to a parser it is no flag"
+                message = "begins with a typographic dash, so it is not read as a flag"
                 yield ServeFault(
                     FindingCode.DASH, word, message, f"--{word.lstrip(word[0]).lstrip('-')}"
                 )
@@ -240,7 +239,7 @@ class _Checker:
                 continue  # meant as the value of that one, or there is a note on it already
             elif not word.strip():
                 message = (
-                    "is a word of its own: a blank stands behind the backslash at a line's end"
+                    "is a separate word: there is a blank after the backslash at the end of a line"
                 )
                 yield ServeFault(FindingCode.ARGUMENT_EXTRA, repr(word), message)
             elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
@@ -248,14 +247,14 @@ class _Checker:
                     FindingCode.ARGUMENT_EXTRA, word, "is neither a flag nor the value of one"
                 )
             else:
-                message = f"{word!r} follows it, and it takes no value"
+                message = f"it takes no value, but {word!r} follows"
                 yield ServeFault(FindingCode.VALUE_UNEXPECTED, behind.typed, message)
         model = any(u.name == "--model" for u in self.parsed.uses)
         if model and self.parsed.model is not None:
-            message = f"the model is {self.parsed.model!r} already: vLLM takes one"
+            message = f"the model is already {self.parsed.model!r}; vLLM takes only one"
             yield ServeFault(FindingCode.ARGUMENT_EXTRA, "--model", message)
         elif model:
-            message = "the model is the first word behind `vllm serve`"
+            message = "the model is the first word after `vllm serve`"
             yield note(FindingCode.FLAG_DEPRECATED, "--model", message)
         if any(u.name == "--config" for u in self.parsed.uses):
             yield note(
@@ -270,7 +269,7 @@ class _Checker:
         """Find flags that need another one: vLLM says ``if args.a and not args.b: raise``, or does not use them."""
         parser = next((u for u in self.parsed.uses if u.name == _TOOL_PARSER and u.values), None)
         if parser and parser.values[0] not in _NEEDS_NO_CHOICE and not self.given(_AUTO_CHOICE):
-            message = f"is not used without {_AUTO_CHOICE}: a request with tools is refused, unless it names one"
+            message = f"is not used without {_AUTO_CHOICE}: requests with tools are refused unless they name one"
             yield ServeFault(FindingCode.FLAG_UNUSED, parser.typed, message, _AUTO_CHOICE)
         for node in self.sources.nodes(self.flags.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
@@ -283,7 +282,7 @@ class _Checker:
                     first, second = _flag_of(flag), _flag_of(other)
                     if first and second and self.given(first) and not self.given(second):
                         yield ServeFault(
-                            FindingCode.FLAG_ALONE, first, f"needs {second}, which is not given"
+                            FindingCode.FLAG_ALONE, first, f"needs {second}, which is missing"
                         )
                 case _:
                     pass
@@ -295,25 +294,25 @@ class _Checker:
         if not mod.verdict.ok:
             why = f": {mod.findings[0].message}" if mod.findings else ""
             yield ServeFault(
-                FindingCode.MOD_VERDICT, name, f"does not go in, it is {mod.verdict}{why}"
+                FindingCode.MOD_VERDICT, name, f"does not apply, it is `{mod.verdict}`{why}"
             )
             return
         wanted = command.parse(mod.mod.serve_args, self.known)
         for want in wanted.uses:
             shown = " ".join((want.typed, *want.values))
             if want.flag is None:
-                message = f"needs {shown}, and vLLM {self.version} has no such flag"
+                message = f"needs {shown}, but vLLM {self.version} has no such flag"
                 yield ServeFault(FindingCode.MOD_FLAG_UNKNOWN, name, message)
                 continue
             same = [u for u in self.parsed.uses if u.flag is want.flag]
             if not same:
-                message = f"needs {shown}, which is not given"
+                message = f"needs {shown}, which is missing"
                 yield ServeFault(FindingCode.MOD_FLAG_ABSENT, name, message, shown)
             elif name in self.served and want.name in self.served[name][1].takes:
                 continue  # held against its terms
             elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
                 given = " ".join((same[-1].typed, *same[-1].values))
-                message = f"is meant for {shown}, and {given} is given"
+                message = f"is meant for {shown}, but the command has {given}"
                 yield note(FindingCode.MOD_FLAG_DIFFERS, name, message)
 
 

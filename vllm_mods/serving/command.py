@@ -69,7 +69,7 @@ def words(argv: Sequence[str]) -> tuple[str, ...]:
         if word == _SERVER or program == "api_server.py":
             return tuple(argv[i + 1 :])
     raise UsageError(
-        f"`{' '.join(argv[:3])}` is not a command that serves: there is no `vllm serve` in it",
+        f"`{' '.join(argv[:3])}` does not start a server: it has no `vllm serve`",
         hint="vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE",
     )
 

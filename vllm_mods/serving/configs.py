@@ -66,11 +66,11 @@ def takes_any_key(sources: ModuleSources, cls: ClassPlace) -> str | None:
         for member in base.node.body:
             if isinstance(member, ast.FunctionDef):
                 if member.name == "__init__":
-                    return f"{base.node.name} has an __init__ of its own"
+                    return f"{base.node.name} has its own __init__"
                 if any("model_validator" in text and "before" in text for text in _marks(member)):
                     return f"{base.node.name}.{member.name} may change the keys first"
         if any("extra=" in text and "forbid" not in text for text in _marks(base.node)):
-            return f"{base.node.name} takes extra keys"
+            return f"{base.node.name} accepts extra keys"
     return None
 
 

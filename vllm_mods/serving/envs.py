@@ -34,7 +34,7 @@ def faults(sources: ModuleSources, serving: Serving) -> Iterator[ServeFault]:
     table = variables(sources) if named else {}
     if table is None:
         yield note(
-            FindingCode.ENV_UNCLEAR, _PATH, "has no table of variables: they are not checked"
+            FindingCode.ENV_UNCLEAR, _PATH, "has no table of variables, so they are not checked"
         )
         return
     version = sources.tree.version or "this version"
@@ -72,7 +72,7 @@ def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault
         except ValueError:
             what = "a whole number" if variable.number == "int" else "a number"
             yield ServeFault(
-                FindingCode.ENV_VALUE, "", f"{value!r} is not {what}, which vLLM makes of it"
+                FindingCode.ENV_VALUE, "", f"{value!r} is not {what}, which vLLM needs"
             )
 
 

@@ -122,8 +122,7 @@ def _entry(sources: ModuleSources) -> FunctionPlace:
         if entry is not None and isinstance(entry.node, ast.FunctionDef):
             return SourcePlace(entry.path, entry.node)
     raise TreeError(
-        f"{sources.tree.spec}: no cli_args.py below {_FOLDER} has a function {_ENTRY}, so its flags "
-        "cannot be read",
+        f"{sources.tree.spec}: no cli_args.py below {_FOLDER} has a function {_ENTRY}, so its flags cannot be read",
         hint="serve-check reads vLLM 0.9 and newer",
     )
 
@@ -275,7 +274,9 @@ class _FlagReader:
             self.block(node.body, scope)
             return
         if not isinstance(whole, _Kwargs):
-            raise TreeError(f"{scope.path}:{node.lineno}: this loop adds flags that are not read")
+            raise TreeError(
+                f"{scope.path}:{node.lineno}: this loop adds flags that serve-check cannot read"
+            )
         cls = class_of(self.sources, whole.cls)
         for name in configs.fields(self.sources, cls) if cls else ():
             keywords = _One(whole, name)

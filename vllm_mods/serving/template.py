@@ -83,7 +83,7 @@ def faults(tree: Tree, uses: Sequence[Use], serving: Serving) -> Iterator[ServeF
     """Yield what is wrong with ``--chat-template``, whose ``uses`` these are, and with what mods bring. Raises ``TreeError``."""
     brought = sorted(file.file for _, file in _templates_of(serving.mods))
     for mod, file in () if uses else _templates_of(serving.mods):
-        message = f"brings {file.file}, and no --chat-template uses it"
+        message = f"has the template {file.file}, but no --chat-template uses it"
         yield ServeFault(FindingCode.TEMPLATE_UNUSED, mod, message, f"--chat-template {file.file}")
     for use in uses:
         for value in use.values:
@@ -107,7 +107,7 @@ def term_faults(uses: Iterable[Use], name: str, terms: TemplateTerms) -> Iterato
             yield from _unread(use, name, terms.kwargs)
         elif not use.keys and value not in terms.takes.get(use.name, (value,)):
             wanted = " or ".join(terms.takes[use.name])
-            message = f"{value!r} does not go with {name}, which is meant for {wanted}"
+            message = f"{value!r} does not fit {name}, which is meant for {wanted}"
             yield ServeFault(FindingCode.TEMPLATE_TERMS, use.typed, message, wanted)
 
 
@@ -119,12 +119,10 @@ def parser_faults(uses: Iterable[Use], terms: ParserTerms) -> Iterator[ServeFaul
             continue
         value, shown = use.values[0], terms.shown[use.name]
         if value in terms.wrong:
-            message = f"{value!r} does not read it: {shown}, and {wanted[0]} reads that"
+            message = f"{value!r} cannot parse it: {shown}, which {wanted[0]} parses"
             yield ServeFault(FindingCode.PARSER_TERMS, use.typed, message, wanted[0])
         else:
-            message = (
-                f"{value!r} is not known to read it: {shown}, and {wanted[0]} is meant for that"
-            )
+            message = f"{value!r} is not known to parse it: {shown}, which needs {wanted[0]}"
             yield note(FindingCode.PARSER_UNCLEAR, use.typed, message)
 
 
@@ -153,7 +151,9 @@ def engine_faults(uses: Sequence[Use], serving: Serving) -> Iterator[ServeFault]
                 FindingCode.TEMPLATE_ENGINE, file.file, f"the Rust frontend renders it: {why}"
             )
     if uses and not files:
-        message = "VLLM_USE_RUST_FRONTEND renders it with minijinja: whether it can is not known"
+        message = (
+            "VLLM_USE_RUST_FRONTEND renders it with minijinja, and whether minijinja can is unknown"
+        )
         yield note(FindingCode.TEMPLATE_ENGINE_UNCLEAR, "--chat-template", message)
 
 
@@ -180,10 +180,7 @@ def _check_path(
     if container is not None and container.has(value):
         return
     if name in brought:
-        message = (
-            f"a mod puts {name} into the workspace, by default {WORKSPACE} in the site root: as "
-            "written it is found only if that is where it says; `apply` prints the place"
-        )
+        message = f"a mod puts {name} into the workspace, by default {WORKSPACE} in the site root; check that this path matches the one that `apply` prints"
         yield note(FindingCode.TEMPLATE_PLACE, use.typed, message)
         return
     near = values.nearest(name, brought)
@@ -192,18 +189,17 @@ def _check_path(
             FindingCode.TEMPLATE_MISSING, use.typed, f"{inside} is not in the tree", near
         )
     elif brought and ("/" not in value or near):
-        message = f"nothing brings {value!r}: the mods have {', '.join(brought)}"
+        message = f"no mod has {value!r}: the mods have {', '.join(brought)}"
         yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, message, near)
     elif container is not None:
         place = posixpath.join(container.directory, value)
         yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, f"the image has no {place}", near)
     elif serving.mods and "/" not in value:
         message = (
-            f"nothing brings {value!r}, which vLLM looks up in the working directory of the "
-            "container: none of the mods has a template"
+            f"no mod has {value!r}, which vLLM looks up in the working directory of the container"
         )
         yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, message)
     else:
         where = "at that path" if value.startswith("/") else "in the working directory"
-        message = f"whether {value!r} is {where} when vLLM starts can't be told from the tree"
+        message = f"it is unknown whether {value!r} will be {where} when vLLM starts"
         yield note(FindingCode.TEMPLATE_UNCLEAR, use.typed, message)

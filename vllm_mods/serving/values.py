@@ -55,7 +55,7 @@ def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[Se
         if shape.config is not None and isinstance(value, dict):
             yield from object_problems(sources, shape.config, value)
         elif shape.config is not None and shape.kind == "json":
-            message = f"{text} is no JSON object, and {shape.config.node.name} is made of one"
+            message = f"{text} is not a JSON object, which {shape.config.node.name} needs"
             yield ServeFault(FindingCode.JSON_VALUE, "", message)
         return
     if shape.choices is not None or shape.open:
@@ -73,7 +73,7 @@ def choice_problems(
         return
     if open_:
         yield note(
-            FindingCode.VALUE_UNCLEAR, "", f"whether {value!r} is offered can't be told: {open_}"
+            FindingCode.VALUE_UNCLEAR, "", f"it is unknown whether {value!r} is offered: {open_}"
         )
         return
     near = nearest(str(value), offered)
@@ -111,11 +111,13 @@ def object_problems(
         if key in settable:
             yield from _field_problems(sources, cls, fields[key], value, where)
         elif anything is not None:
-            message = f"{cls.node.name} has no {where!r}, but it can't be told: {anything}"
+            message = f"{cls.node.name} has no {where!r}, but this is not certain: {anything}"
             yield note(FindingCode.JSON_UNCLEAR, "", message)
         elif key in fields:
             yield ServeFault(
-                FindingCode.JSON_KEY, "", f"{where!r} is set by {cls.node.name} itself, not given"
+                FindingCode.JSON_KEY,
+                "",
+                f"{where!r} is set by {cls.node.name} itself and cannot be given",
             )
         else:
             near = nearest(key, settable)
@@ -129,11 +131,11 @@ def _why_no_json(text: str, error: ValueError) -> str:
     if any(char in text for char in _CURLY):
         return f"typographic quotes in {text}"
     if "{{" in text or ("}}" in text and "{" not in text):
-        return f"doubled braces in {text}, which only the template of a recipe has"
+        return f"doubled braces in {text}, which belong only in the template of a recipe"
     if "'" in text and '"' not in text:
         return f"single quotes in {text}; JSON has double ones"
     if '"' not in text and re.search(r"[A-Za-z]", text):
-        return f"no quotes are left in {text}: put the whole in single quotes"
+        return f"{text} has lost its quotes: put the whole value in single quotes"
     return f"{error} in {text}"
 
 
@@ -177,11 +179,11 @@ def _human(text: str) -> int:
     if suffixed[2] in _DECIMAL:
         number = float(suffixed[1]) * _DECIMAL[suffixed[2]]
         if math.isinf(number):
-            raise ValueError(f"{text} is more than can be counted")
+            raise ValueError(f"{text} is too large a number")
         return int(number)
     if "." in suffixed[1]:
         raise ValueError(
-            f"{text!r}: {suffixed[2]} is binary and takes no decimals; {text.lower()} does"
+            f"{text!r}: {suffixed[2]} is binary and takes no decimals; {text.lower()} takes them"
         )
     return int(suffixed[1]) * _BINARY[suffixed[2]]
 
@@ -200,7 +202,7 @@ def _in_bounds(
         asked = " and ".join(f"{configs.BOUNDS[name]} {bound}" for name, bound in field.bounds)
         where = f"{at!r}: " if at else ""
         yield ServeFault(
-            FindingCode.VALUE_RANGE, "", f"{where}{value} is out of range: it has to be {asked}"
+            FindingCode.VALUE_RANGE, "", f"{where}{value} is out of range: it must be {asked}"
         )
 
 
@@ -333,7 +335,7 @@ def adapter_problems(sources: ModuleSources, shape: FlagShape, text: str) -> Ite
         return
     if not isinstance(data, dict):
         yield ServeFault(
-            FindingCode.JSON_VALUE, "", f"{text} is no JSON object: give one for each adapter"
+            FindingCode.JSON_VALUE, "", f"{text} is not a JSON object: give one for each adapter"
         )
     elif cls is not None:
         yield from object_problems(sources, cls, data)

@@ -65,8 +65,8 @@ def read_project() -> ProjectFile:
     project = project_file.find()
     if project is None:
         raise UsageError(
-            f"there is no {project_file.NAME} here, nor above in this repository",
-            hint="vllm-mods add SOURCE --mod MOD  # makes one",
+            f"{project_file.NAME} does not exist here or in a parent folder of this repository",
+            hint="vllm-mods add SOURCE --mod MOD  # creates it",
         )
     return project
 
@@ -91,9 +91,9 @@ def parse_source(text: str, where: str, signers: str | None = None) -> tuple[Lib
         known = "git+URL[@REV][#subdirectory=DIR], package:NAME or a folder"
         is_url = re.search("[@?]|://", text)
         raise UsageError(
-            f"a library's source is {known}; this is none of them"
+            f"this is not the source of a library; expected {known}"
             + ("" if is_url else f", and there is no folder {text}"),
-            hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG; vllm-mods apply MOD puts a mod in",
+            hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG; to apply a mod: vllm-mods apply MOD",
         )
     keys["allowed_signers"] = signers and _beside(signers, where)
     table = Table({key: value for key, value in keys.items() if value}, "", [])
@@ -112,7 +112,7 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
     with _locked_project(where) as project:
         _check_new(project, name)
     if not re.match(NAME, name) or name == BUNDLED:
-        raise UsageError(f"{name!r} is no name of a library", hint="--name NAME")
+        raise UsageError(f"{name!r} is not a valid name for a library", hint="--name NAME")
     locked = locking.resolve(project, name, source)
     all_mods = _mods(name, locked) or ()
     for mod in mods:
@@ -131,7 +131,7 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
 def remove(where: str, name: str) -> tuple[str, ...]:
     """Take a library out of a project, and its mods out of what targets hold; return those, as they were named."""
     with _locked_project(where) as project:
-        _check_there(project, name, "; vllm-mods revert MOD takes a mod out of a vLLM")
+        _check_there(project, name, "; to remove a mod from a vLLM: vllm-mods revert MOD")
         lock = _lock(project)
         library = kept.open_kept(lock[name]) if name in lock else None
         own = contents.mods_in(library.listed) if library else ()

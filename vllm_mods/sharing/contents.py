@@ -35,8 +35,7 @@ def read_files(folder: str) -> dict[str, bytes]:
         size += len(data)
         if size > limits.LIBRARY or len(files) > limits.LIBRARY_FILES:
             raise UsageError(
-                f"{folder} holds more than {limits.LIBRARY} or {limits.LIBRARY_FILES}, and that is the most "
-                f"of {limits.LIBRARY.what}",
+                f"{folder} has more than {limits.LIBRARY} or {limits.LIBRARY_FILES}, the limit for {limits.LIBRARY.what}",
                 hint=f"du -a {folder} | sort -n | tail",
             )
     return files
@@ -66,11 +65,11 @@ def why_not(path: str) -> str:
     """Return why no file of a shared library may have this path, ``""`` if one may."""
     parts = path.split("/")
     return (
-        "leads out of the library" if not {"", ".", ".."}.isdisjoint(parts)
+        "points outside the library" if not {"", ".", ".."}.isdisjoint(parts)
         else "" if path in BESIDE
-        else f"lies in none of {', '.join(PARTS)}" if parts[0] not in PARTS or len(parts) == 1
-        else "is hidden, or a cache" if any(map(is_left_out, parts))
-        else "has a character in its name that does not travel" if not path.isprintable() or "\\" in path
+        else f"is in none of {', '.join(PARTS)}" if parts[0] not in PARTS or len(parts) == 1
+        else "is hidden or a cache" if any(map(is_left_out, parts))
+        else "has a character in its name that other systems do not support" if not path.isprintable() or "\\" in path
         else f"has a name of more than {_LONGEST_NAME} bytes"
         if any(len(os.fsencode(part)) > _LONGEST_NAME for part in parts)
         else f"has a path of more than {_LONGEST_PATH} bytes" if len(os.fsencode(path)) > _LONGEST_PATH

@@ -59,7 +59,7 @@ def library_files(commit: str, folder: str, read: Reader, source: str) -> Iterat
                 yield path, of
         if max(len(files), folders + len(pending)) > limits.LIBRARY_FILES:
             most = limits.LIBRARY_FILES
-            raise refusal(source, f"has more than {most}, the most of {most.what}")
+            raise refusal(source, f"has more than {most}, the limit for {most.what}")
 
 
 def _root(commit: str, folder: str, read: Reader, source: str) -> str | None:
@@ -78,10 +78,10 @@ def _root(commit: str, folder: str, read: Reader, source: str) -> str | None:
 
 def _why_not(mode: bytes, name: str, path: str) -> str:
     if mode == _TREE:
-        return "leads elsewhere" if name in {"", ".", ".."} or "/" in name else ""
+        return "points outside the repository" if name in {"", ".", ".."} or "/" in name else ""
     if mode not in _REGULAR:
-        return f"is {_LINKS.get(mode, 'no file')}, and a library has files of its own"
-    return "has a name that is none" if "/" in name else contents.why_not(path)
+        return f"is {_LINKS.get(mode, 'no file')}, and a library can contain only regular files"
+    return "has an invalid name" if "/" in name else contents.why_not(path)
 
 
 def _entries(read: Reader, tree: str, source: str) -> Iterator[tuple[bytes, str, str]]:
@@ -102,7 +102,7 @@ def _content(read: Reader, name: str, kind: str, source: str) -> bytes:
     try:
         data = read(name)
     except LookupError as error:
-        raise refusal(source, f"the {kind} {name} is not among what its server sent") from error
+        raise refusal(source, f"the {kind} {name} was not sent by its server") from error
     header, _, content = data.partition(b"\0")
     if header != b"%s %d" % (kind.encode(), len(content)) or not has_hash(data, name):
         raise refusal(source, f"the {kind} {name} has another hash")
@@ -111,4 +111,4 @@ def _content(read: Reader, name: str, kind: str, source: str) -> bytes:
 
 def refusal(source: str, why: str) -> TreeError:
     """Return the refusal of what only its author can mend."""
-    return TreeError(f"{source}: {why}", hint="tell its author")
+    return TreeError(f"{source}: {why}", hint="report this to its author")

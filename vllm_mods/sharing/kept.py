@@ -59,7 +59,7 @@ def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> None:
     except OSError as error:
         if not is_whole(locked):  # else another run was quicker
             raise Refused(
-                f"{place}: {error.strerror}: {locked.source} cannot be kept",
+                f"{place}: {error.strerror}: {locked.source} cannot be stored",
                 hint=f"ls -ld {place}; df -h",
             ) from error
 
@@ -124,8 +124,8 @@ def _listing(files: Mapping[str, bytes], what: str) -> bytes:
     """Return the list of a library's files, as ``sha256sum`` prints it. Raises ``TreeError`` for paths that no list has."""
     if files.keys() <= set(contents.BESIDE):
         raise TreeError(
-            f"{what} is no library: it has no {', '.join(catalog.PARTS)}",
-            hint="a library holds patches/<mod>/mod.toml; #subdirectory=… says where in a repository",
+            f"{what} is not a library: it has none of {', '.join(catalog.PARTS)}",
+            hint="a library has patches/<mod>/mod.toml; #subdirectory=… names its folder in a repository",
         )
     for path in files:
         if why := contents.why_not(path):

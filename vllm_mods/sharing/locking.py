@@ -41,14 +41,14 @@ def _entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> L
     elif locked.source != source:
         has = str(locked.source)
         if has == str(source):
-            has += ", signed by others or by nobody"
+            has += ", with other signers or none"
     elif re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", source.rev) and locked.resolved != source.rev:
         has = f"the commit {locked.resolved}"
     else:
         return locked
     raise UsageError(
-        f"library {name} is {source} in {project.where}, and {lock_path(project)} has {has}",
-        hint=f"vllm-mods update {name}  # resolves it, and writes the lock",
+        f"library {name} is {source} in {project.where}, but {lock_path(project)} has {has}",
+        hint=f"vllm-mods update {name}  # resolves it and writes the lock",
     )
 
 
@@ -64,9 +64,8 @@ def resolve(
     now = kept.lock(source, fetched)
     if locked is not None and now != locked:
         raise Refused(
-            f"{name} ({source}) is not what {lock_path(project)} has: {now.resolved or 'its files'} and "
-            f"sha256:{now.files}, and not {locked.resolved} and sha256:{locked.files}; nothing was changed",
-            hint=f"vllm-mods update {name}  # takes it as it is now, if you know why it has changed",
+            f"{name} ({source}) differs from {lock_path(project)}: it is now {now.resolved or 'its files'} and sha256:{now.files}, not {locked.resolved} and sha256:{locked.files}; nothing was changed",
+            hint=f"vllm-mods update {name}  # accepts the change, if you know why it was made",
         )
     kept.keep(now, fetched)
     if (library := kept.open_kept(now)) is not None:
@@ -109,8 +108,8 @@ def _opened(
     library = kept.open_kept(locked)
     if library is None:
         raise NotFetched(
-            f"{name} ({source}) was not fetched on this machine yet",
-            hint="vllm-mods sync --fetch  # has all libraries of the project as they are locked",
+            f"{name} ({source}) has not been fetched on this machine",
+            hint="vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions",
         )
     _check_signature(project, source, library)
     return Shared(name, *library)
@@ -145,18 +144,18 @@ def _installed(name: str) -> tuple[str, str]:
         parse_version(distribution.version)
     except metadata.PackageNotFoundError as error:
         raise UsageError(
-            f"package:{name}: no such distribution is installed where vllm-mods is",
+            f"package:{name}: no such distribution is installed beside vllm-mods",
             hint=f"pip install {name}",
         ) from error
     except (ValueError, TypeError) as error:  # no UTF-8, no entry points, no version
         raise UsageError(
-            f"package:{name}: what pip wrote of it is damaged: {error}",
+            f"package:{name}: its installation record is damaged: {error}",
             hint=f"pip install --force-reinstall {name}",
         ) from error
     if len(packages) != 1:
         raise UsageError(
-            f"package:{name}: {distribution.version} has {len(packages)} entry points in {_GROUP}, and not one",
-            hint="it brings no library; does another distribution?",
+            f"package:{name}: {distribution.version} has {len(packages)} entry points in {_GROUP}, but needs exactly one",
+            hint="it has no library; is another distribution meant?",
         )
     top, *below = parts = packages[0].split(".")
     spec = PathFinder.find_spec(top)  # runs no code of it
@@ -165,7 +164,7 @@ def _installed(name: str) -> tuple[str, str]:
     folder = next(filter(os.path.isdir, folders), None)
     if folder is None:
         raise UsageError(
-            f"package:{name}: {distribution.version} names the package {packages[0]}, which is not there",
+            f"package:{name}: {distribution.version} names the package {packages[0]}, which does not exist",
             hint=f"pip install --force-reinstall {name}",
         )
     return distribution.version, folder

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import TreeError, UsageError, no_network
 from vllm_mods.base.output import write_below
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing import git_objects
@@ -32,6 +32,9 @@ _BARE = {
     "HEAD": b"ref: refs/none\n",
     "config": b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
 }
+_NO_NETWORK = re.compile(
+    "ould not resolve host|ould ?n.t connect|ailed to connect|refused|timed out|unreachable|name resolution"
+)
 _LFS = b"version https://git-lfs.github.com/spec/"
 
 
@@ -75,7 +78,7 @@ def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: st
         what = "has no commit" if commit else "has no tag, branch or commit"
         raise UsageError(
             f"{source}: the repository {what} {rev}",
-            hint=f"git ls-remote {url}  # what it has; then edit `rev`, and vllm-mods update",
+            hint=f"git ls-remote {url}  # lists its revisions; then edit `rev` and run vllm-mods update",
         )
     return sha
 
@@ -92,7 +95,7 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         kind, size, content = repository.object(name)
         left -= size
         if left < 0:
-            raise refusal(f"is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}")
+            raise refusal(f"is more than {limits.LIBRARY}, the limit for {limits.LIBRARY.what}")
         return kind, content.read(size)
 
     def read_object(name: str) -> bytes:
@@ -105,10 +108,10 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         try:
             files[path] = read(blob)[1]
         except LookupError as error:
-            raise refusal(f"{path} is not among what its server sent") from error
+            raise refusal(f"{path} was not sent by its server") from error
         if files[path].startswith(_LFS):
             raise refusal(
-                f"{path} is kept by git-lfs, which is not asked: put the file itself there"
+                f"{path} is stored in git-lfs, which vllm-mods does not use: commit the file itself"
             )
     return FetchedLibrary(commit, files, objects)
 
@@ -122,7 +125,8 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
             write_below(scratch.name, name, data)
     except OSError as error:
         raise TreeError(
-            f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"
+            f"there is no place for the files that git fetches: {error}",
+            hint="df -h /tmp; set TMPDIR to another folder",
         ) from error
     return scratch
 
@@ -133,9 +137,12 @@ def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words:
     if done.why:
         command = next(word for word in words if word in {"fetch", "ls-remote", "rev-parse"})
         why = re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", done.why))
+        why = f"git {command} failed: {why}"
+        if _NO_NETWORK.search(why):
+            why = no_network(source.place.split("/")[2], why)
         raise TreeError(
-            f"{source}: git {command} failed: {why}",
-            hint="git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?",
+            f"{source}: {why}",
+            hint="git uses its own credential helpers and ssh agent; check that `git ls-remote` works; what is locked and fetched needs no network",
         )
     return done.text
 

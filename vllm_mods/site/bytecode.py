@@ -51,7 +51,9 @@ def forget(root: str, sources: Iterable[str]) -> list[str]:
     ]
     if not stays:
         return []
-    note = "bytecode of changed files could not be removed, and Python may run it in place of them"
+    note = (
+        "bytecode of changed files could not be removed; Python may run it instead of the new code"
+    )
     return [f"{note}: rm {' '.join(map(shlex.quote, stays))}"]
 
 

@@ -99,10 +99,10 @@ def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
         return
     saved = receipt.original(file.path)
     if place.read(saved) is None:
-        message = f"its original {saved} is gone: a revert would fail"
+        message = f"its stored original {saved} is gone: a revert would fail"
         yield Finding(FindingCode.ORIGINAL_MISSING, message, file.path)
     elif receipt.untouched(file, place.read) is None:
-        message = f"its original {saved} is not what it was: a revert would fail"
+        message = f"its stored original {saved} is damaged: a revert would fail"
         yield Finding(FindingCode.ORIGINAL_DAMAGED, message, file.path)
 
 
@@ -111,17 +111,17 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     digest = None if mode is None else sha256(place.read(file.path))
     if digest == file.after:
         if mode is not None and file.mode is not None and mode != file.mode:
-            message = f"its mode is {mode:04o} and was {file.mode:04o} after the mods went in"
+            message = f"its mode is {mode:04o}, and was {file.mode:04o} after the mods were applied"
             yield Finding(FindingCode.MODE_CHANGED, message, file.path)
         return
     if digest is None:
         what = "is gone"
     elif file.after is None:
-        what = "was removed by a mod and is there again"
+        what = "was removed by a mod and has come back"
     elif digest == file.before:
-        what = "is as it was before the mods went in, and what it belongs to is not"
+        what = "is the original file again, but the files that belong to it are patched"
     else:
-        what = "was changed after the mods went in; by whom, nothing here can tell"
+        what = "was changed after the mods were applied, by an unknown program"
     yield Finding(
         FindingCode.MISSING if digest is None else FindingCode.CHANGED_SINCE, what, file.path
     )
@@ -131,11 +131,11 @@ def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
     """Say what lies where a mod's file was: the originals are of no use for it, its bytecode is its own."""
     digest = sha256(place.read(file.path))
     if digest is None:
-        what = "is gone, as it was before the mods went in: an installer took it away"
+        what = "is gone, as before the mods were applied: an installer removed it"
         return Finding(FindingCode.MISSING, what, file.path)
-    what = "is that of another installation, which came after the mods went in"
+    what = "belongs to another installation, made after the mods were applied"
     if digest == file.before:
-        what = "is as it was before the mods went in: something put the untouched file back"
+        what = "is the original file again: something restored it"
     return Finding(FindingCode.CHANGED_SINCE, what, file.path)
 
 
@@ -150,15 +150,9 @@ def _bytecode(place: ReceiptPlace, path: str, applied: Receipt) -> Iterator[Find
         if data is None:
             continue
         if sha256(data) == removed.get(compiled):
-            what = (
-                "is what was compiled from the untouched source, and was removed: "
-                "something put it back, and Python may run it in place of the patched code"
-            )
+            what = "was compiled from the original source; it had been removed and has come back, so Python may run it instead of the patched code"
         elif _unchecked(data, source):
-            what = (
-                "was compiled from another source and tells Python not to check: "
-                "it runs in place of the patched code"
-            )
+            what = "was compiled from another source and marked unchecked: it runs instead of the patched code"
         else:
             continue
         yield Finding(FindingCode.STALE_BYTECODE, f"{name} {what}", compiled)
@@ -177,7 +171,7 @@ def _unchecked(compiled: bytes, source: bytes | None) -> bool:
 def _leftovers(place: ReceiptPlace, path: str) -> Iterator[Finding]:
     for left in (f"{path}.rej", f"{path}.orig"):
         if place.is_there(left):
-            message = f"{left} lies beside a patched file: left by `patch`, not by us"
+            message = f"{left} is beside a patched file: left by `patch`, not by vllm-mods"
             yield Finding(FindingCode.LEFTOVER, message, left, level=Level.NOTE)
 
 
@@ -204,5 +198,5 @@ def _of_records(applied: Receipt, place: ReceiptPlace) -> Iterator[Finding]:
             else:
                 disagrees = record.agrees(rows, file.path, sha256(data), len(data)) is False
             if disagrees:
-                message = f"{owner.path} states another hash than the file has"
+                message = f"{owner.path} states a different hash than the file has"
                 yield Finding(FindingCode.RECORD_DISAGREES, message, file.path)

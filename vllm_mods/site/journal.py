@@ -87,8 +87,7 @@ def open_work(opened: OpenFolders) -> str:
     os.mkdir(opened.at(work), 0o700)
     if not _is_private(os.lstat(opened.folder(work))):
         raise Refused(
-            f"{opened.root}: this file system keeps no permissions, so that anybody could have written "
-            "the journal that undoes an interrupted transaction; nothing was changed",
+            f"{opened.root}: this file system has no permissions, so the journal of the interrupted transaction cannot be trusted; nothing was changed",
             hint=f"findmnt -T {opened.root}  # keep vLLM on a local file system of Linux",
         )
     os.close(os.open(opened.at(f"{work}/{STAMP}"), site.NEW_FILE, 0o600))
@@ -130,19 +129,19 @@ def _read(opened: OpenFolders, work: str) -> Journal | None:
     """
     info = os.lstat(opened.at(work))
     if not _is_private(info):
-        raise Foreign("this tool makes a folder there that only its owner may enter")
+        raise Foreign("vllm-mods creates a folder there that only its owner may enter")
     if info.st_uid not in {0, os.geteuid(), os.lstat(opened.folder(opened.root)).st_uid}:
-        raise Foreign(f"it belongs to user {info.st_uid}, who is neither you nor the tree's owner")
+        raise Foreign(
+            f"it belongs to user {info.st_uid}, who is neither you nor the owner of the tree"
+        )
     folder = opened.folder(work)
     for name in os.listdir(folder):
         entry = os.lstat(f"{folder}/{name}")
         known = name in {FILE, f"{FILE}.new", STAMP} or (name.isascii() and name.isdigit())
         if not known or not stat.S_ISREG(entry.st_mode):
-            raise Foreign(f"{name!r} in it is nothing that this tool keeps there")
+            raise Foreign(f"it contains {name!r}, which vllm-mods does not put there")
         if name == FILE and entry.st_size > limits.RECEIPT:
-            raise Foreign(
-                f"its journal has {entry.st_size} bytes, and {limits.RECEIPT} is the most"
-            )
+            raise Foreign(f"its journal has {entry.st_size} bytes; the limit is {limits.RECEIPT}")
     data = site.read(opened.at(f"{work}/{FILE}"))
     return None if data is None else journal_text.parse(data, opened.site, _place(opened, work))
 
@@ -214,12 +213,7 @@ def _set_aside(opened: OpenFolders, work: str, why: str) -> str:
             os.rename(opened.at(work), opened.at(aside))
     except OSError as error:
         raise Refused(
-            f"{work} has the name of what an interrupted transaction leaves, and is none: {why}. It could "
-            f"not be set aside: {error.strerror}; nothing was changed",
+            f"{work} is named like the journal of an interrupted transaction but is not one: {why}. It could not be moved away: {error.strerror}; nothing was changed",
             hint=f"mv {work} {aside}",
         ) from error
-    return (
-        f"{work} had the name of what an interrupted transaction leaves, and was none: {why}. Nothing in "
-        f"it was carried out; it is {aside} now. If this tree is a copy of one in which an apply was "
-        "interrupted, take the copy again, after another apply or revert there"
-    )
+    return f"{work} was named like the journal of an interrupted transaction but is not one: {why}. vllm-mods did not execute it and moved it to {aside}. If this tree is a copy of one with an interrupted apply, run apply or revert there, then copy the tree again"

@@ -1,7 +1,7 @@
 """The journal of a transaction as text: what has to be put back, and under which names it lies. Pure.
 
 One that lies in a tree may have come with it from a stranger, or from a mod: it counts only in the
-folder that it was written in, and nothing in it leads out of the tree but by proof of that.
+folder that it was written in, and nothing in it points outside the tree but by proof of that.
 """
 
 from __future__ import annotations
@@ -130,17 +130,19 @@ def _named(kind: type[Step | Folder], rows: list[list[object]]) -> list[dict[str
 
 def _step_of(step: Step, where: Site) -> Step:
     if step.backup is not None and not (step.backup.isascii() and step.backup.isdigit()):
-        raise ValueError(f"the step of {step.path!r} is none")
+        raise ValueError(f"the step of {step.path!r} is invalid")
     # Always beside the file: of what is written, the name counts.
     folder, name = os.path.dirname(where.absolute(step.path)), os.path.basename(step.temp)
     if not name.startswith(".") or ".vllm-mods" not in name:
-        raise ValueError(f"{step.temp} is no name of a staged file")
+        raise ValueError(f"{step.temp} is not the name of a staged file")
     return step._replace(temp=f"{folder}/{name}")
 
 
 def _check_path(path: str, *, own: bool) -> None:
-    """Raise ``ValueError`` for a path that leads out of the tree; ``""`` is the root."""
+    """Raise ``ValueError`` for a path that points outside the tree; ``""`` is the root."""
     if path and not is_plain_path(path.removeprefix("/")):
-        raise ValueError(f"{path!r} is no plain path")
+        raise ValueError(f"{path!r} is not a plain path")
     if path.startswith("/") and not own:
-        raise Foreign(f"its journal names {path}, outside of the tree, and was not written here")
+        raise Foreign(
+            f"its journal names {path}, which is outside the tree, so it was not written here"
+        )

@@ -73,8 +73,8 @@ def _mounted(place: str, mounts: frozenset[str]) -> tuple[str, str] | None:
     if place not in mounts:
         return None
     return (
-        "is a mount: what is mounted there can be neither replaced nor removed",
-        f"umount {place}  # or, of a container, start it without that volume",
+        "is a mount point: it can be neither replaced nor removed",
+        f"umount {place}  # or start the container without that volume",
     )
 
 

@@ -50,7 +50,7 @@ class OpenFolders:
         needed = len(folders) + len(os.listdir(_PROC)) + _SPARE
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if resource.RLIM_INFINITY != hard < needed:
-            what = f"{needed} descriptors are needed, one for each folder, and the limit is {hard}"
+            what = f"{needed} file descriptors are needed, one per folder, but the limit is {hard}"
             raise OSError(errno.EMFILE, what, self.root)
         if resource.RLIM_INFINITY != soft < needed:
             resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

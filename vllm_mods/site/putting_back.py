@@ -42,7 +42,7 @@ def undoing(opened: OpenFolders, what: str) -> Iterator[None]:
             yield
     except OSError as error:
         raise NotRestored(
-            f"{opened.root}: {what} could not be undone: {error}; what is needed for that lies in the tree",
+            f"{opened.root}: {what} could not be undone: {error}; the originals are still in the tree",
             hint=obstacles.hint(error, str(error.filename), opened.root) + _AGAIN,
         ) from error
 
@@ -96,8 +96,7 @@ def put_back(
         lines = "".join(f"\n  {what}" for what, _hint in problems[:_SHOWN])
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise NotRestored(
-            f"{opened.root}: {what} could not be undone in full{lines}{more}\n"
-            f"everything else is as it was before; what is needed for the rest lies in {work}",
+            f"{opened.root}: {what} could not be undone in full{lines}{more}\neverything else was restored; the originals for the rest are in {work}",
             hint=problems[0][1] + _AGAIN,
         )
 
@@ -146,7 +145,7 @@ def _put_back(opened: OpenFolders, work: str, step: Step) -> tuple[str, str] | N
             os.unlink(opened.at(path))
         elif info is not None:
             return (
-                f"{step.path}: was new, and somebody has changed it since",
+                f"{step.path}: was new and has been changed since",
                 f"mv {path} {path}.mine",
             )
         return None
@@ -168,7 +167,7 @@ def _put_backup(
     # Bytecode is no work of anybody's: an import since then made it, of what lay there half done.
     if info is not None and digest not in {step.before, step.after} and path[-4:] != ".pyc":
         return (
-            f"{step.path}: somebody has changed it since; its original is {backup}",
+            f"{step.path}: it has been changed since; its original is {backup}",
             f"cp -p {backup} {path}",
         )
     try:

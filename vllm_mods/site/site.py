@@ -49,7 +49,7 @@ class Look(NamedTuple):
         """Return a file's status, None if there is none.
 
         Raises ``Refused`` if the path leaves the tree, leads through a symbolic link or
-        through a file, or is no regular file.
+        through a file, or is not a regular file.
         """
         parent, name = self.parent(path)
         info = None if parent is None else status(name)
@@ -58,7 +58,7 @@ class Look(NamedTuple):
         if stat.S_ISLNK(info.st_mode):
             raise _link(path, path, name)
         if not stat.S_ISREG(info.st_mode):
-            what = "a folder" if stat.S_ISDIR(info.st_mode) else "no regular file"
+            what = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
             raise Refused(f"{path} is {what}; nothing was changed", hint=f"ls -la {name}")
         return info
 
@@ -133,7 +133,7 @@ def read(path: str) -> bytes | None:
     with open(descriptor, "rb") as file:
         if os.fstat(descriptor).st_size > limits.UNPACKED_FILE:
             raise Refused(
-                f"{path} has more than {limits.UNPACKED_FILE}, and no file of a tree that is read has",
+                f"{path} has more than {limits.UNPACKED_FILE}, the limit for a file of a tree",
                 hint=f"ls -la {path}",
             )
         return file.read(limits.UNPACKED_FILE)
@@ -157,9 +157,8 @@ def check_writable(
         _check_mode(path, look.site.absolute(path), info)
     if info is not None and info.st_nlink > 1 and keep_links:
         raise Refused(
-            f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package "
-            "cache (uv, conda), and --keep-links says that they are to stay one; nothing was changed",
-            hint="without --keep-links this tree gets its own copy, and the other names stay as they are",
+            f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package cache (uv, conda), and --keep-links forbids separating them; nothing was changed",
+            hint="without --keep-links this tree gets its own copy; the other names do not change",
         )
     folder = path
     while folder not in {"", "/"}:
@@ -176,8 +175,7 @@ def check_writable(
 def _check_mode(what: str, place: str, info: os.stat_result) -> None:
     if os.geteuid() not in {0, info.st_uid}:
         raise Refused(
-            f"{what} belongs to user {info.st_uid}, and you are user {os.geteuid()}; nothing was "
-            "changed",
+            f"{what} belongs to user {info.st_uid}, but you are user {os.geteuid()}; nothing was changed",
             hint=f"run the command as its owner or as root: stat -c %U {place}",
         )
     if not info.st_mode & stat.S_IWUSR:
@@ -334,20 +332,19 @@ def _split(site: Site, path: str) -> tuple[str, list[str]]:
         own = [one for one in site.workspaces if one != "/" and path.startswith(f"{one}/")]
         if not own:
             raise Refused(
-                f"{path} lies outside the site root {site.root} and outside the workspace "
-                f"({', '.join(site.workspaces) or 'there is none'}); nothing was changed",
+                f"{path} is outside the site root {site.root} and outside the workspace ({', '.join(site.workspaces) or 'none'}); nothing was changed",
                 hint=f"--workspace {(*site.workspaces, os.path.dirname(path))[0]}",
             )
         base = own[0]
         if not os.path.isdir(base):
             raise Refused(
-                f"{path}: the workspace {base} is not there; nothing was changed",
+                f"{path}: the workspace {base} does not exist; nothing was changed",
                 hint=f"mkdir -p {base}",
             )
         inside = path[len(base) + 1 :]
     if not is_plain_path(inside):
         raise Refused(
-            f"{path!r} is no plain path inside the tree; nothing was changed",
+            f"{path!r} is not a plain path inside the tree; nothing was changed",
             hint="paths start at the site root, e.g. vllm/config/model.py",
         )
     return base, inside.split("/")
@@ -361,14 +358,13 @@ def check_target(where: Site, path: str) -> None:
     inside = inside.removeprefix(f"{TEMPLATES}/")
     if inside.split("/", 1)[0] == STATE or tree_names.is_reserved(inside):
         raise Refused(
-            f"{path}: {STATE} is where vllm-mods keeps its own files; nothing was changed",
-            hint="take the path out of the mod",
+            f"{path}: {STATE} is reserved for the files of vllm-mods; nothing was changed",
+            hint="remove the path from the mod",
         )
 
 
 def _link(path: str, shown: str, place: str) -> Refused:
     return Refused(
-        f"{path}: {shown} is a symbolic link to {os.readlink(place)}, and links are not "
-        "followed; nothing was changed",
+        f"{path}: {shown} is a symbolic link to {os.readlink(place)}, and vllm-mods does not follow links; nothing was changed",
         hint=f"name the real tree as the target: {os.path.realpath(place)}",
     )

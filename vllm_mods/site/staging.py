@@ -197,7 +197,7 @@ class _Drafter(Steps):
         """Check that nothing stays changed when no mod is in, and clear what is ours."""
         left = [file.path for file in self.net.values() if file.kind != receipt.FOLDER]
         if left:
-            raise ValueError(f"no mod would be in, and yet these stay changed: {left}")
+            raise ValueError(f"no mod would be applied, but these files would stay changed: {left}")
         for path in self.below(receipt.ORIGINALS):
             if path not in self.ops:
                 self.remove(path, self.look.file(path))
@@ -264,8 +264,8 @@ class _Drafter(Steps):
             return ()
         more = f" and {len(linked) - 1} more are" if len(linked) > 1 else " is"
         some = f"{linked[0]}{more}"
-        why = "perhaps to a package cache (uv, conda): the other names stay as they are, and this tree"
-        return (f"{some} hard-linked, {why} has files of its own now",)
+        why = "perhaps to a package cache (uv, conda): the other names do not change; this tree"
+        return (f"{some} hard-linked, {why} now has its own files",)
 
     def final_receipt(self) -> Receipt:
         is_outside = any(path.startswith("/") for path in self.net)
@@ -279,11 +279,11 @@ class _Drafter(Steps):
 
 def _changed(where: Site, path: str, expected: str | None, actual: str | None) -> Refused:
     if expected is None:
-        what = "is there already"
+        what = "already exists"
     elif actual is None:
         what = "is gone"
     else:
-        what = f"was changed: its sha256 is {actual[:12]}…, and {expected[:12]}… was expected"
+        what = f"was changed: its sha256 is {actual[:12]}…, but {expected[:12]}… was expected"
     return Refused(
         f"{path} {what}; nothing was changed",
         hint=f"vllm-mods verify --target {where.root}",

@@ -130,7 +130,7 @@ class Steps:
         """Add a step, and the folders that have to be made for it."""
         path = op.step.path
         if path in self.ops:
-            raise ValueError(f"{path} is to be written twice")
+            raise ValueError(f"{path} would be written twice")
         self.ops[path] = op
         if not op.removes:
             self.made.update(dict.fromkeys(self.look.missing(path)))
@@ -139,7 +139,7 @@ class Steps:
         """Bring one file back to what it was before any mod."""
         known = self.net.pop(path, None)
         if known is None:
-            raise ValueError(f"{path} is in no receipt, so there is nothing to restore")
+            raise ValueError(f"{path} is in no receipt, so it cannot be restored")
         info = self.look.file(path)
         if known.before is None:
             self.remove(path, info)
@@ -187,7 +187,7 @@ class Steps:
                 removed[folder] = Folder.of(folder, info)
                 self.net.pop(folder, None)
             elif clear and (folder in self.old or folder == receipt.STATE):
-                notes.append(f"{folder} stays: somebody else has put files into it")
+                notes.append(f"{folder} was not removed: it contains files of others")
         return tuple(removed[folder] for folder in sorted(removed)), notes
 
     def kept(self, removed: Iterable[Folder]) -> tuple[Folder, ...]:

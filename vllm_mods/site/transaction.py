@@ -93,7 +93,7 @@ def _drafted(
     # Plans are made without the lock. Files are compared one by one; this is for all others.
     if state.mods != transition.before:
         raise Refused(
-            f"{root}: another vllm-mods put mods in or took mods out just now; nothing was changed",
+            f"{root}: another vllm-mods has just changed the mods; nothing was changed",
             hint="run the command again",
         )
     if applied is not None and applied.workspace is not None:

@@ -79,8 +79,7 @@ def revert_transition(
         if file.kind == receipt.RECORD and look.file(file.path) is None:
             was = f"vLLM {applied.vllm}" if applied.vllm else "vLLM"
             raise Refused(
-                f"{file.path} is gone: {was} was upgraded or removed since the mods went in, and its "
-                "originals belong to no file that is there now; nothing was changed",
+                f"{file.path} is gone: {was} was upgraded or removed after the mods were applied, so the stored originals no longer belong to these files; nothing was changed",
                 hint=f"the receipt is out of date: rm -r {root}/{receipt.STATE}",
             )
         if file.kind != receipt.FILE:
@@ -98,9 +97,8 @@ def revert_transition(
     written += wanted.values()
     if edited and not discard_edits:
         raise Refused(
-            f"{root}: changed since the mods went in: {', '.join(edited)} (by whom, nothing here "
-            "can tell); taking the mods out would throw these edits away; nothing was changed",
-            hint=f"vllm-mods revert --discard-edits --target {root}  # throws them away",
+            f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. A revert would discard these edits; nothing was changed",
+            hint=f"vllm-mods revert --discard-edits --target {root}  # discards these edits",
         )
     return stay._replace(
         changes=tuple(written),

@@ -28,7 +28,7 @@ XML = CallForm(
     ("qwen3_coder", "qwen3_xml", "seed_oss", "step3p5", "step5", "mimo"),
 )
 JSON = CallForm(
-    "JSON within <tool_call>",
+    "JSON in <tool_call>",
     re.compile(rf'<tool_call>\s*\{{"name": "{_NAME}"'),
     ("hermes", "qwen3_json", "granite4", "ernie45", "llama3_json", "llama4_json"),
 )

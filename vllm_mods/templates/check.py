@@ -134,7 +134,7 @@ def check(
         if plain[i].prompt in {None, rendered.prompt} or name in wrong:
             continue
         wrong.add(name)
-        why = f"with it, {case.name}: {rendered.error or 'the prompt is another one'}"
+        why = f"with this value, {case.name}: {rendered.error or 'the prompt is different'}"
         message = f"kwargs.{name}: {case.kwargs[name]!r} is not its default: {why}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
@@ -149,10 +149,12 @@ def check(
     scenes = replay.scenes(answer.variables, content_format, template.data)
     no_chat = _why_no_chat(template.path, answer.variables)
     if no_chat:
-        message = f"{no_chat}: it was asked about no conversation but those beside it"
+        message = f"{no_chat}: it was tested only with the conversations beside it"
         findings.append(Finding(FindingCode.NO_CHAT, message, level=Level.NOTE))
     elif "tools" not in answer.variables:
-        message = "it reads no `tools`, so a model hears of none: it was not asked about calls"
+        message = (
+            "it does not read `tools`, so the model does not see any: it was not tested with calls"
+        )
         findings.append(Finding(FindingCode.NO_TOOLS, message, level=Level.NOTE))
     replays = () if no_chat else replay.judge_scenes(scenes, prompts_of)
     cases = (
@@ -185,12 +187,12 @@ def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:
     """
     others = _RANKED.intersection(variables)
     if others and "messages" not in variables:
-        return f"it reads {', '.join(sorted(others))} and no `messages`"
+        return f"it reads {', '.join(sorted(others))} but not `messages`"
     *above, folder, file = ("", "", *os.path.abspath(path).split("/"))
     if _SNAPSHOT.fullmatch(folder):  # of the Hub's cache: models--OWNER--NAME/snapshots/COMMIT
         folder = above[-2]
     name = next((one for one in (file, folder) if _NO_CHAT.search(one)), None)
-    return name and f"{name} is for ranking, embedding or judging by its name"
+    return name and f"{name} is for ranking, embedding or judging, by its name"
 
 
 def _note_unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:
@@ -198,10 +200,7 @@ def _note_unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[F
     given = dict(template.tokens)
     missing = [name for name in SPECIAL if name in answer.variables and name not in given]
     if missing:
-        message = (
-            f"{', '.join(missing)}: the model's tokenizer says what they are, and it is not known here; "
-            "the folder of the model as TEMPLATE tells"
-        )
+        message = f"{', '.join(missing)}: the model's tokenizer sets these, and it is unknown here; give the model's folder as TEMPLATE"
         yield Finding(FindingCode.TOKENS_UNKNOWN, message, level=Level.NOTE)
 
 
@@ -215,22 +214,21 @@ def _compare_engines(
         if ours.prompt != one.prompt
     ]
     for first, name in other[:1]:
-        what = first.error or "the prompt is another one"
-        message = (
-            f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(pairs)} conversations are "
-            f"not rendered so: {name}: {what}"
-        )
+        what = first.error or "the prompt is different"
+        message = f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(pairs)} conversations are rendered differently: {name}: {what}"
         yield Finding(FindingCode.RUST_FRONTEND, message, line=first.line, level=Level.NOTE)
 
 
 def _check_own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
     for since, detected in answer.formats:
         if detected != about.content_format:
-            message = f"content_format: vLLM takes it for {detected!r} from {since} on, and not for {about.content_format!r}"
+            message = f"content_format: vLLM treats it as {detected!r} from {since} on, not as {about.content_format!r}"
             yield Finding(FindingCode.CONTENT_FORMAT, message)
     for kwarg in about.kwargs:
         if kwarg.name not in answer.variables:
-            message = f"kwargs.{kwarg.name}: the template does not read it, and vLLM drops it without a word"
+            message = (
+                f"kwargs.{kwarg.name}: the template does not read it, and vLLM drops it silently"
+            )
             yield Finding(FindingCode.KWARG_UNREAD, message)
 
 
@@ -238,12 +236,13 @@ def _findings(expect: Expected, rendered: Rendered) -> Iterator[Finding]:
     prompt, error = rendered.prompt, rendered.error or ""
     if prompt is None:
         if expect.error is None or expect.error not in error:
-            wanted = f", and not {expect.error!r}" if expect.error is not None else ""
+            wanted = f", not {expect.error!r}" if expect.error is not None else ""
             yield Finding(FindingCode.NOT_RENDERED, f"{error}{wanted}", line=rendered.line)
         return
     if expect.error is not None:
         yield Finding(
-            FindingCode.RENDERED, f"there is a prompt, and not the error {expect.error!r}"
+            FindingCode.RENDERED,
+            f"the template made a prompt instead of the error {expect.error!r}",
         )
     if expect.rendered is not None and prompt != expect.rendered:
         yield Finding(FindingCode.PROMPT_DIFFERS, _first_difference(expect.rendered, prompt))
@@ -266,7 +265,7 @@ def _first_difference(expected: str, prompt: str) -> str:
     first, second = (
         _shorten(repr(lines[same])) if same < len(lines) else "its end" for lines in sides
     )
-    return f"line {same + 1} of the prompt is {second}, and not {first}"
+    return f"line {same + 1} of the prompt is {second}, not {first}"
 
 
 def weight(finding: Finding) -> Weight:

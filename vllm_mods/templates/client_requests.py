@@ -101,7 +101,7 @@ def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:
     sources = parser_process.read_sources(tree, _PACKAGES, _MODULES)
     if not any("chat_utils" in path for path in sources):
         raise TreeError(
-            f"{tree.spec}: there is no chat_utils of vLLM, which makes messages of requests",
+            f"{tree.spec}: it has no chat_utils of vLLM, which turns requests into messages",
             hint="name a vLLM, 0.17 or newer: --target pypi:VERSION",
         )
     lines, end = parser_process.run(SANDBOX, sources, [job._asdict() for job in jobs])
@@ -111,7 +111,7 @@ def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:
             f"vLLM's endpoints need {', '.join(map(str, missing))}", hint=parser_process.INSTALL
         )
     if no_fence := head.get("error"):
-        raise TreeError(f"{tree.spec}: its endpoints are not run: {no_fence}")
+        raise TreeError(f"{tree.spec}: its endpoints were not run: {no_fence}")
     answers = [*lines[1:], *[{"error": end}] * len(jobs)]
     return [_read_taken(answer) for answer in answers[: len(jobs)]]
 
@@ -125,4 +125,4 @@ def _read_taken(answer: Mapping[str, Any]) -> Taken:
             offered = None if tools is None else tuple(tools)
             return Taken(tuple(messages), offered, kwargs)
         case _:
-            return Taken(unknown=str(answer.get("error", "it says nothing of it")))
+            return Taken(unknown=str(answer.get("error", "it gives no reason")))

@@ -59,7 +59,7 @@ def parse(data: bytes, where: str, name: str) -> Conversation:
         ),
     )
     if conversation.expect == Expected() and "expect" not in top.bad:
-        top.problem("expect", "is empty: nothing would be checked")
+        top.problem("expect", "is empty, so nothing would be checked")
     top.refuse_unknown()
     expect.refuse_unknown()
     if top.problems:

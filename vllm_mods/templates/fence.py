@@ -68,7 +68,7 @@ def lock(seconds: int, memory: int, output: int) -> None:
     for given in ((_NO_NEW_PRIVILEGES, 1, 0), (_SECCOMP, _FILTER, ctypes.addressof(program))):
         words = [ctypes.c_ulong(one) for one in (*given, 0, 0)]
         if prctl(ctypes.c_int(words[0].value), *words[1:]):
-            raise OSError(ctypes.get_errno(), "the kernel takes no filter of system calls")
+            raise OSError(ctypes.get_errno(), "the kernel does not support filters of system calls")
 
 
 def enter(case: Mapping[str, Any]) -> bool:
@@ -76,7 +76,7 @@ def enter(case: Mapping[str, Any]) -> bool:
     try:
         lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
-        why = "it is run behind a fence of the kernel only, and there is none"
+        why = "it is run behind a fence of the kernel only, and there is no workspace"
         write_line(error=f"{why}: {error}", line=None)
         return False
     return True

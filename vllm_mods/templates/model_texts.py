@@ -69,7 +69,7 @@ def read(data: bytes, where: str) -> ModelTexts:
     top = Table(object_of(data, where), "", [])
     texts = top.table("texts").raw
     if not texts or not all(isinstance(text, str) for text in texts.values()):
-        top.problem("texts", "is to have texts by their names")
+        top.problem("texts", "must map names to texts")
     tools = tuple(tool.raw for tool in top.tables("tools")) or None
     kwargs = dict(top.table("kwargs").raw)
     top.refuse_unknown()
@@ -99,7 +99,7 @@ def send_back(
     first, plain = render([conversation(_QUESTION), conversation(*answered, begun=False)])
     if first.prompt is None or plain.prompt is None:
         why = first.error or plain.error or ""
-        raise ManifestError("--answers", (f"no prompt for them: {why}",))
+        raise ManifestError("--answers", (f"no prompt: {why}",))
     prompt, end = first.prompt, plain.prompt.rpartition(_PLAIN)[2]
     jobs = [
         ReadingJob(prompt, text, True, *pair, asked.tools or (), _TAGS, LIKELY)
@@ -131,6 +131,6 @@ def _finding(text: TextBack) -> Finding | None:
     wrote, has = text.text[same : same + _SHOWN], (came or "")[same : same + _SHOWN]
     how = f"{wrote!r} is {has!r} in the next prompt"
     if came is None:
-        how = text.error or "the template refuses what was read of it"
+        how = text.error or "the template rejects the parsed answer"
     where = "" if len(lost) == len(LIKELY) else f"{', '.join(map(way_name, lost))}: "
     return Finding(FindingCode.ANSWER_DIFFERS, f"{where}{text.name}: {how}")

@@ -74,8 +74,8 @@ class ReleaseParsers(NamedTuple):
                 )
         if answers.is_harmony(tool, reasoning) and _HARMONY not in self.sources:
             raise UsageError(
-                f"{self.spec} has no {_HARMONY}: its server reads gpt-oss's answers itself",
-                hint="--target a vLLM from 0.24 on",
+                f"{self.spec} has no {_HARMONY}: its server parses the answers of gpt-oss itself",
+                hint="--target TREE with vLLM 0.24 or newer",
             )
 
     def read(self, jobs: Sequence[ReadingJob]) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ class ReleaseParsers(NamedTuple):
         read = []
         for i, job in enumerate(jobs):
             answer = answers[i] if i < len(answers) else {}
-            why = end if i == len(answers) else "not tried any more"
+            why = end if i == len(answers) else "not tried again"
             read.append({way: _sanitize(answer.get(way), why) for way in job.ways})
         return read
 
@@ -102,7 +102,7 @@ def open_release(tree: Tree) -> ReleaseParsers:
     sources = read_sources(tree, _PACKAGES, MODULES)
     if not any(path.startswith("vllm/tool_parsers/") for path in sources):
         raise TreeError(
-            f"{tree.spec}: there is no vllm/tool_parsers", hint="vLLM has it from 0.15 on"
+            f"{tree.spec}: there is no vllm/tool_parsers", hint="vLLM 0.15 or newer has it"
         )
     lines, end = run(SANDBOX, sources, ())
     missing = _texts(lines[0].get("missing")) if lines else ()
@@ -112,7 +112,7 @@ def open_release(tree: Tree) -> ReleaseParsers:
     if missing:
         raise UsageError(f"the parsers of vLLM need {', '.join(missing)}", hint=INSTALL)
     why = lines[1]["error"] if len(lines) > 1 else end
-    raise TreeError(f"{tree.spec}: its parsers do not run: {why}")
+    raise TreeError(f"{tree.spec}: its parsers cannot run: {why}")
 
 
 def read_sources(tree: Tree, packages: Iterable[str], modules: Iterable[str]) -> dict[str, str]:

@@ -120,11 +120,13 @@ def read_back(
     is_unread = has_calls and not any(named) and not any(tool for tool, _ in pairs)
     if unasked:
         whys = "; ".join(f"{name} asks {why}" for name, why in unasked.items())
-        message = f"not asked: {whys}, of a module that is stood in for here"
+        message = f"not tested: {whys}, of a module that is replaced by a stub here"
         level = Level.ERROR if is_unread else Level.NOTE
         findings.append(Finding(FindingCode.PARSER_UNASKED, message, level=level))
     elif is_unread:
-        message = f"none of the {len(release.tools)} tool parsers reads the calls that it writes"
+        message = (
+            f"none of the {len(release.tools)} tool parsers can parse the calls that it writes"
+        )
         findings.append(Finding(FindingCode.CALLS_UNREAD, message))
     return ReadBack(release, any(named), read, tuple(findings))
 
@@ -225,9 +227,8 @@ def _judge(
             stood_in = [one["error"] for one in answers.values() if one.get("stood_in")]
             if named and stood_in:
                 raise TreeError(
-                    f"{release.spec}: {' and '.join(filter(None, pair))} asks {stood_in[0]}, of a module that is "
-                    "stood in for here: it says nothing of the template",
-                    hint="another parser, or ask a vLLM that runs",
+                    f"{release.spec}: {' and '.join(filter(None, pair))} asks {stood_in[0]}, of a module that is replaced by a stub here, so it proves nothing about the template",
+                    hint="name another parser, or ask a running vLLM",
                 )
             whys = {way: _difference(answer, answers[way], pair, alone=not named) for way in WAYS}
             wrong = tuple(way for way, why in whys.items() if why)
@@ -252,7 +253,7 @@ def _loss_findings(
     for ways, whys in lost.items():
         level = Level.ERROR if named and set(ways) & set(LIKELY) else Level.NOTE
         where = "" if len(ways) == len(WAYS) else f"{', '.join(map(way_name, ways))}: "
-        message = f"{where}{len(whys)} of {asked} answers are read otherwise: {whys[0]}"
+        message = f"{where}{len(whys)} of {asked} answers are parsed differently: {whys[0]}"
         yield Finding(FindingCode.ANSWER_DIFFERS, message, level=level)
 
 
@@ -284,7 +285,7 @@ def _difference(
         sides.append(("content", read["content"].strip(), message["content"]))
     for what, actual, wanted in sides:
         if as_text(actual) != as_text(wanted):
-            return f"{what} {_shorten(actual)}, and not {_shorten(wanted)}"
+            return f"{what} {_shorten(actual)}, not {_shorten(wanted)}"
     return ""
 
 

@@ -81,7 +81,7 @@ def render(
     Raises ``NotRendered`` for what is no template. One that fails for a conversation says so there.
     """
     if len(data) > limits.TEMPLATE:
-        raise NotRendered(f"{where}: a template has at most {limits.TEMPLATE}")
+        raise NotRendered(f"{where}: a template can have at most {limits.TEMPLATE}")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -112,7 +112,7 @@ def render(
     ]
     if len(rendered) < len(jobs):
         rendered.append(Rendered(None, end))
-    rendered += [Rendered(None, "not tried any more")] * (len(jobs) - len(rendered))
+    rendered += [Rendered(None, "not tried again")] * (len(jobs) - len(rendered))
     return RenderAnswer(
         variables=tuple(head["variables"]),
         arguments=tuple(name for name in head["variables"] if name not in head["own"]),
@@ -152,7 +152,7 @@ def run_apart(
         errors.seek(0)
         said = errors.read(limits.STDERR).decode("utf-8", "replace")
     if code in {-signal.SIGXCPU, -signal.SIGKILL}:
-        return lines, f"it computes for more than {case['seconds']}"
+        return lines, f"it takes more than {case['seconds']}"
     if code == -signal.SIGXFSZ:
         return lines, f"it says more than {case['output']}"
     if code < 0:

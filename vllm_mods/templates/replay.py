@@ -205,10 +205,7 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Repl
         then = prompts[after, True]
         same = len(_common_prefix(wanted, then))
         if same < len(wanted) and turns == kept_turns:
-            message = (
-                f"turn {turns + 1}: of {len(wanted):,} letters {len(wanted) - same:,} are not found again: "
-                f"{wanted[same : same + _SHOWN]!r} is {then[same : same + _SHOWN]!r} in the next prompt"
-            )
+            message = f"turn {turns + 1}: {len(wanted) - same:,} of {len(wanted):,} characters change in the next prompt: {wanted[same : same + _SHOWN]!r} becomes {then[same : same + _SHOWN]!r}"
             level = Level.NOTE if conversation.name == _RARE else Level.ERROR
             findings.append(Finding(FindingCode.CACHE_LOST, message, level=level))
         turns, kept_turns = turns + 1, kept_turns + (same == len(wanted))
@@ -222,7 +219,7 @@ def _form_findings(
     """Yield what keeps a model from telling who speaks, what it can call and whose turn it is, though all texts are there."""
     for tool in conversation.tools or ():
         if (name := tool["function"]["name"]) not in prompts[1, True]:
-            message = f"the tool {name!r} that the model may call is not in the prompt"
+            message = f"the tool {name!r}, which the model may call, is not in the prompt"
             yield Finding(FindingCode.CONTENT_LOST, message)
     for turn in conversation.messages:
         for what, text in _texts(turn):
@@ -238,13 +235,13 @@ def _form_findings(
         before, _, rest = rest.partition(text)
         between.append(before.strip())
     if between[1] == between[2]:
-        message = f"{between[1][:_SHOWN]!r} stands before answers and before questions: nothing tells who speaks"
+        message = f"{between[1][:_SHOWN]!r} comes before both answers and questions, so nothing marks who speaks"
         yield Finding(FindingCode.ROLES_ALIKE, message)
     (_, answer), *_ = _texts(conversation.messages[1])
     begun, history = prompts[1, True], prompts[2, False]
     head = history.removeprefix(begun).partition(answer)[0].strip()
     if begun == prompts[1, False] and head and history.startswith(begun):
-        message = f"the prompt ends before {head[:_SHOWN]!r}, with which an answer begins"
+        message = f"the prompt does not include {head[:_SHOWN]!r}, with which answers begin"
         yield Finding(FindingCode.ANSWER_NOT_BEGUN, message)
 
 

@@ -121,7 +121,7 @@ def open_template(library: Library, named: str) -> Template:
     raw = library.read(about_path)
     read = None if raw is None else parse_about(raw, about_path)
     if read is not None and read.name != named:
-        why = f"name: {read.name!r} is not the name of its folder, {named!r}"
+        why = f"name: {read.name!r} must be the name of its folder, {named!r}"
         raise ManifestError(about_path, (why,))
     cases = _read_conversations(library, os.path.join(folder, CONVERSATIONS))
     return Template(named, path, library.read(path) or b"", read, cases)
@@ -144,7 +144,7 @@ def _open_file(read: Read, named: str, hint: str) -> Template:
         return _open_model(read, folder, named)
     data = read(named)
     if data is None:
-        raise UsageError(f"{named}: there is no such file", hint=hint)
+        raise UsageError(f"{named}: no such file", hint=hint)
     tokens = _tokens(_tokenizer(read, os.path.join(folder, TOKENIZER)))
     return Template(named, named, data, tokens=tokens)
 
@@ -165,7 +165,7 @@ def _open_model(read: Read, folder: str, named: str) -> Template:
         if not isinstance(text, str):
             raise UsageError(
                 f"{folder or '.'}: neither {MODELS_TEMPLATE} nor {TOKENIZER} has a chat template",
-                hint="name the template's file, or the folder of a model that has one",
+                hint="name the file of a template, or the folder of a model that has one",
             )
         data = text.encode()
     return Template(named, path, data, tokens=_tokens(config))
@@ -194,7 +194,7 @@ def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
     if not cases:
         raise UsageError(
             f"{folder}: there are no conversations",
-            hint="a conversation is a file NAME.json; docs/templates.md says what is in it",
+            hint="a conversation is a file NAME.json; docs/templates.md describes it",
         )
     return cases
 

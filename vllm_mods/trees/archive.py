@@ -47,7 +47,7 @@ class ArchiveTree(PristineTree):
     ) -> None:
         if "vllm/__init__.py" not in archive.names:
             raise UsageError(
-                f"{spec} holds no vLLM: there is no vllm/__init__.py in it",
+                f"{spec} has no vLLM: it has no vllm/__init__.py",
                 hint="name a wheel or an sdist of vllm",
             )
         self.spec = spec
@@ -180,7 +180,8 @@ class TarArchive(Archive):
         tops = {member.name.partition("/")[0] for member in members}
         if len(tops) != 1:
             raise TreeError(
-                f"{label}: an sdist has one folder at its top, this has {len(tops)}", hint=_REBUILD
+                f"{label}: an sdist has one top-level folder, and this file has {len(tops)}",
+                hint=_REBUILD,
             )
         files = _index(((one.name, one) for one in members if not one.isdir()), label)
         self._members = {name.partition("/")[2]: member for name, member in files.items()}
@@ -193,17 +194,17 @@ class TarArchive(Archive):
             return None
         if member.size > limits.UNPACKED_FILE:
             raise TreeError(
-                f"{self._label}: {name} has {member.size:,} bytes, and {limits.UNPACKED_FILE} is the most",
+                f"{self._label}: {name} has {member.size:,} bytes; the limit is {limits.UNPACKED_FILE}",
                 hint=_REBUILD,
             )
         if not member.isreg() or member.issparse():
-            what = "is a link" if member.issym() or member.islnk() else "is no regular file"
+            what = "is a link" if member.issym() or member.islnk() else "is not a regular file"
             raise TreeError(f"{self._label}: {name} {what}", hint=_REBUILD)
         self._file.seek(member.offset_data)
         return self._file.read(member.size)
 
 
-_REBUILD = "get the archive again; a wheel or sdist of vllm has nothing of this kind"
+_REBUILD = "get the archive again; a wheel or sdist of vllm contains no such file"
 
 
 @contextlib.contextmanager
@@ -227,7 +228,7 @@ def _index(entries: Iterable[tuple[str, _Entry]], label: str) -> dict[str, _Entr
     index: dict[str, _Entry] = {}
     for name, entry in entries:
         if name in index:
-            raise TreeError(f"{label}: {name!r} is in the archive twice", hint=_REBUILD)
+            raise TreeError(f"{label}: {name!r} appears twice in the archive", hint=_REBUILD)
         if not tree_names.is_plain(name):
             raise TreeError(f"{label}: {name!r} is not a plain relative path", hint=_REBUILD)
         index[name] = entry

@@ -36,20 +36,23 @@ def unmet(tree: Tree) -> Iterator[Beside]:
         known = versions.parse(version)  # None: somebody's own, of which nothing is known
         if known is not None and not required.specifier.contains(known, prereleases=True):
             wanted = f"{required.name}{required.specifier}"
-            said = f"{required.name} {version} is installed, and this vLLM requires {wanted}"
+            said = f"{required.name} {version} is installed, but this vLLM requires {wanted}"
             yield _wrong(said, f"pip install '{wanted}'")
     torch, python, cubin = map(present.installed.get, MODULES)
     if torch and torch.endswith("+cpu") and tree.read(_OF_GPU) is not None:
-        said = f"torch {torch} is built for a CPU, and this vLLM for a GPU: {_OF_GPU} is there"
+        said = (
+            f"torch {torch} is built for a CPU, but this vLLM is built for a GPU: it has {_OF_GPU}"
+        )
         yield _wrong(
-            said, "pip install --force-reinstall torch, from the index of your CUDA or ROCm"
+            said,
+            "pip install --force-reinstall torch, from the package index for your CUDA or ROCm",
         )
     if python and cubin and python.partition("+")[0] != cubin.partition("+")[0]:
-        said = f"flashinfer-python {python} takes no flashinfer-cubin {cubin}, which is installed"
+        said = f"flashinfer-python {python} does not work with flashinfer-cubin {cubin}, which is installed"
         yield _wrong(said, f"pip install flashinfer-cubin=={python}")
     if absent:
         few = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
-        where = f"are not in {tree.root}" if tree.root else "were not looked for in the image"
+        where = f"are not in {tree.root}" if tree.root else "were not searched for in the image"
         said = f"{len(absent)} of the packages that this vLLM requires {where}: {few}"
         yield Beside(Finding(FindingCode.REQUIREMENT_ELSEWHERE, said, level=Level.NOTE))
 

@@ -57,7 +57,7 @@ class FolderTree(Tree):
         """Return the bytes of a file, ``None`` if there is none.
 
         Raises ``TreeError`` for a path that escapes the root, that leads through a symbolic link
-        (what we would never write through we do not read through), or that is no regular file.
+        (what we would never write through we do not read through), or that is not a regular file.
         """
         if path.startswith("/"):
             return read_in_workspace(path, self.workspace, self.spec)
@@ -164,7 +164,7 @@ def find_site_root(path: str) -> str:
         if name == "vllm" and os.path.isfile(os.path.join(folder, "__init__.py")):
             roots.append(above)
         folder = above
-    why = "is of a vllm package folder that also holds another one"
+    why = "is a vllm package folder that contains another one"
     if not roots:
         roots, why = _roots_in_environment(path), "is an environment with several vLLMs"
     if not roots:
@@ -200,8 +200,8 @@ def read_in_workspace(path: str, workspace: str | None, spec: str) -> bytes | No
 def outside_workspace(path: str, workspace: str | None, spec: str) -> TreeError:
     """Return why an absolute path is not read."""
     return TreeError(
-        f"{spec}: refusing to read {path}: absolute paths are read inside the workspace only"
-        + (f" ({workspace})" if workspace else ", and there is none"),
+        f"{spec}: refusing to read {path}: absolute paths are read only inside the workspace"
+        + (f" ({workspace})" if workspace else ", and there is no workspace"),
         hint="vllm-mods … --workspace DIR",
     )
 
@@ -213,7 +213,7 @@ def _read(root: str, parts: list[str], spec: str) -> bytes | None:
     path = "/".join(parts)
     place = os.path.join(root, path)
     if not stat.S_ISREG(info.st_mode):
-        what = "a folder" if stat.S_ISDIR(info.st_mode) else "no regular file"
+        what = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
         raise TreeError(f"{spec}: {path} is {what}", hint=f"ls -la {place}")
     try:
         # The link check and the open are two steps: O_NOFOLLOW holds the last component to it.
@@ -247,13 +247,12 @@ def _lstat(root: str, parts: list[str], spec: str) -> os.stat_result | None:
 
 def _is_link(root: str, parts: list[str], place: str, spec: str) -> TreeError:
     target = os.path.realpath(place)
-    hint = f"if that is the tree you mean, name it: {target}"
+    hint = f"if you mean that tree, name it: {target}"
     if os.path.isfile(target):
         # Behind it may be an installer's cache, which other environments share.
         hint = "uv pip install --link-mode copy --reinstall vllm  # real files instead of links"
     return TreeError(
-        f"{spec}: refusing to read {'/'.join(parts)}: {place[len(root) + 1 :]} is a symbolic link "
-        f"to {os.readlink(place)}, and links are not followed",
+        f"{spec}: refusing to read {'/'.join(parts)}: {place[len(root) + 1 :]} is a symbolic link to {os.readlink(place)}, and vllm-mods does not follow links",
         hint=hint,
     )
 
@@ -264,7 +263,7 @@ def _no_vllm(path: str) -> UsageError:
         if path[:1].isdigit():
             hint = f"for a release write pypi:{path}"
         if path[:1] in set("<>=!~"):
-            hint = "a tree is one release, pypi:VERSION; a range is what `matrix --vllm` takes"
+            hint = "a tree is one release, pypi:VERSION; for a range use `matrix --vllm`"
         return UsageError(f"{path}: no such file or folder", hint=hint)
     if os.path.isfile(path):
         for ending, kind in ((".whl", "wheel"), (".tar.gz", "sdist")):
@@ -273,7 +272,6 @@ def _no_vllm(path: str) -> UsageError:
         return UsageError(f"{path} is a file, not a folder", hint=hint)
     show = "python3 -m pip show --files vllm  # 'Location' is the site root"
     return UsageError(
-        f"{path} holds no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py of a folder "
-        "named vllm is there",
+        f"{path} has no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py of a folder named vllm exists",
         hint=show,
     )

@@ -56,7 +56,7 @@ class GitTree(PristineTree):
         self._named = version
         if "vllm/__init__.py" not in self._files:
             raise UsageError(
-                f"{spec} holds no vLLM: there is no vllm/__init__.py in that commit",
+                f"{spec} has no vLLM: the commit has no vllm/__init__.py",
                 hint="name a clone of vLLM's repository",
             )
 
@@ -119,7 +119,7 @@ def split_name(name: str, spec: str = "") -> tuple[str, str]:
         if os.path.isdir(name[:index]) and name[index + 1 :]:
             return name[:index], name[index + 1 :]
     if os.path.isdir(name):
-        raise UsageError(f"{spec}: no revision given", hint=f"git:{name.rstrip('@')}@HEAD")
+        raise UsageError(f"{spec}: no revision was given", hint=f"git:{name.rstrip('@')}@HEAD")
     if "://" in name or name.startswith("git@"):
         raise UsageError(
             f"{spec}: only a repository on this machine can be read",
@@ -290,7 +290,7 @@ def newest_build(folder: str) -> str | None:
     version = repository.tree(newest).version
     if version is None:
         raise UsageError(
-            f"{repository.folder}: no tag leads to {newest[:12]}: nothing says what version it is",
+            f"{repository.folder}: no tag leads to {newest[:12]}, so its version is unknown",
             hint=f"git -C {repository.folder} fetch --tags --unshallow",
         )
     return version if node(version) is not None else None

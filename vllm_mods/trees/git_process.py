@@ -132,7 +132,7 @@ def run(
             errors.seek(0)
             why = errors.read(limits.STDERR).decode("utf-8", "replace").strip()
             if process.returncode == -signal.SIGXFSZ or f"signal {signal.SIGXFSZ:d}" in why:
-                why = f"it sends more than {limits.CLONE}, the most of {limits.CLONE.what}"
+                why = f"it sends more than {limits.CLONE}, the limit for {limits.CLONE.what}"
             return GitOutcome(process.returncode, out, why or f"exit code {process.returncode}")
     except OSError as error:  # no git, or no place for what it says
         return GitOutcome(-1, b"", str(error))
@@ -165,4 +165,4 @@ def _read(process: subprocess.Popen[bytes], *, terminal: bool) -> tuple[bytes, s
         end()
         process.wait()
     is_late = time.monotonic() >= last
-    return out, f"it was not done within {limits.CLONE_SECONDS}" if is_late else ""
+    return out, f"it did not finish within {limits.CLONE_SECONDS}" if is_late else ""

@@ -11,7 +11,7 @@ import requests
 import urllib3
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, Unreachable
+from vllm_mods.base.errors import TreeError, Unreachable, no_network
 from vllm_mods.base.hops import is_local, place, redact
 from vllm_mods.base.sessions import AGAIN, BROKEN, Adapter, is_over, reason, session, until
 from vllm_mods.base.untrusted import number_of
@@ -102,12 +102,12 @@ class Http:
                 return None
             if end - start > limits.SPAN:
                 raise TreeError(
-                    f"{redact(url)}: a part of {end - start:,} bytes, and {limits.SPAN} is the most",
+                    f"{redact(url)}: a part of {end - start:,} bytes; the limit is {limits.SPAN}",
                     hint=_OTHER,
                 )
             data = self._body(response, end - start)
             if len(data) != end - start:
-                raise _CutError(f"{len(data)} bytes came of {end - start}")
+                raise _CutError(f"{len(data)} of {end - start} bytes were received")
             return ByteSpan(data, total, response.headers.get("ETag", "")[:_LONGEST_ETAG])
 
         headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
@@ -128,12 +128,12 @@ class Http:
                 done += file.write(chunk)
                 if done > limits.DOWNLOAD:
                     raise TreeError(
-                        f"{redact(url)}: more than {limits.DOWNLOAD}, and no end", hint=_OTHER
+                        f"{redact(url)}: it sends more than {limits.DOWNLOAD}", hint=_OTHER
                     )
                 if progress is not None:
                     progress(done, total)
             if total is not None and done != total:
-                raise _CutError(f"{done} bytes came of {total}")
+                raise _CutError(f"{done} of {total} bytes were received")
 
         self._ask(url, {"Accept-Encoding": "identity"}, read, limits.DOWNLOAD_SECONDS)
 
@@ -154,25 +154,24 @@ class Http:
                     with self._get(url, headers) as response:
                         return read(response)
                 except BROKEN as error:
-                    why = f"the answer broke off: {reason(error)}"
+                    why = f"the connection was interrupted: {reason(error)}"
                     if is_over():
-                        why = f"it has not come within {seconds}"
+                        why = f"no complete answer within {seconds}"
                         break
-        raise self._given_up(url, why)
+        raise self._given_up(f"cannot read {redact(url)}: {why}")
 
-    def _given_up(self, url: str, why: str) -> Unreachable:
+    def _given_up(self, why: str) -> Unreachable:
         tries = self._settings.retries + 1
         times = "once" if tries == 1 or is_over() else f"{tries} times"
-        return Unreachable(f"cannot read {redact(url)}: {why} (tried {times})", hint=_SETTINGS)
+        return Unreachable(f"{why} (tried {times})", hint=_SETTINGS)
 
     def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
         parts = urlsplit(url)
         trusted = self._settings.trusts(url)
         if parts.scheme != "https" and not trusted and not is_local(parts.hostname):
             raise TreeError(
-                f"{redact(url)}: refusing plain http, as pip does: anybody on the way can change "
-                "what comes",
-                hint=f"pip config set global.trusted-host {parts.hostname}  # if you mean it",
+                f"{redact(url)}: refusing plain http, as pip does: anybody on the network can change the data",
+                hint=f"pip config set global.trusted-host {parts.hostname}  # if you trust that host",
             )
         if trusted:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -195,11 +194,13 @@ class Http:
                 f"{redact(url)}: the server's certificate is not trusted: {reason(error)}",
                 hint="pip config set global.cert FILE  # the certificates of your network",
             ) from error
+        except requests.exceptions.ConnectionError as error:
+            raise self._given_up(no_network(parts.hostname, reason(error))) from error
         except BROKEN as error:
-            raise self._given_up(url, reason(error)) from error
+            raise self._given_up(f"cannot read {redact(url)}: {reason(error)}") from error
         except (requests.exceptions.RequestException, OSError, ValueError) as error:
             # A ValueError is about the URL, a redirect's or the proxy's, and quotes it, passwords and all.
-            why = "no usable URL or proxy" if isinstance(error, ValueError) else reason(error)
+            why = "not a usable URL or proxy" if isinstance(error, ValueError) else reason(error)
             raise TreeError(f"{redact(url)}: {why}", hint=_SETTINGS) from error
 
     def _check(self, response: requests.Response, url: str) -> None:
@@ -208,7 +209,7 @@ class Http:
             return
         answer = f"the server answered {status} {response.reason or ''}".rstrip()
         if status in AGAIN:
-            raise self._given_up(url, answer)
+            raise self._given_up(f"cannot read {redact(url)}: {answer}")
         hint = _SETTINGS
         if status in {401, 403, 407}:
             hint = "put the user and the password into the index URL or ~/.netrc, as for pip"
@@ -221,7 +222,7 @@ class Http:
             body += chunk
             if len(body) > limit:
                 raise TreeError(
-                    f"{redact(response.url)}: more came than the {int(limit):,} bytes that there can be",
+                    f"{redact(response.url)}: the server sent more than the {int(limit):,} bytes of the file",
                     hint=_SETTINGS,
                 )
         return bytes(body)
@@ -241,7 +242,7 @@ def _unpacked(data: bytes, response: requests.Response, url: str) -> bytes:
         return data
     if encoding != "gzip":
         raise TreeError(
-            f"{redact(url)}: it came as {encoding!r}, and gzip was asked for", hint=_SETTINGS
+            f"{redact(url)}: the server sent {encoding!r}, but gzip was requested", hint=_SETTINGS
         )
     unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
@@ -251,7 +252,7 @@ def _unpacked(data: bytes, response: requests.Response, url: str) -> bytes:
     if unpacking.unconsumed_tail and not unpacking.eof:
         raise TreeError(f"{redact(url)}: it unpacks to more than {limits.PAGE}", hint=_SETTINGS)
     if not unpacking.eof:
-        raise _CutError("the packed page is cut short")
+        raise _CutError("the compressed page is cut off")
     return page
 
 
@@ -270,5 +271,5 @@ def _login(url: str) -> tuple[str, str] | None:
     return None if user is None else (unquote(user), unquote(password))
 
 
-_OTHER = "the file is not what it says it is: try another index"
-_SETTINGS = "pip config list  # index-url, proxy, cert, timeout and retries are taken from there"
+_OTHER = "the file differs from the index's description: try another index"
+_SETTINGS = "pip config list  # its index-url, proxy, cert, timeout and retries are used; a folder needs no network"

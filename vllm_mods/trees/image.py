@@ -121,13 +121,12 @@ class ImageTree(Tree):
                 return
             if entry.kind == LINK:
                 raise TreeError(
-                    f"{self.spec}: refusing to read {'/'.join(parts)}: {path} is a symbolic link to "
-                    f"{entry.target}, and links are not followed",
+                    f"{self.spec}: refusing to read {'/'.join(parts)}: {path} is a symbolic link to {entry.target}, and vllm-mods does not follow links",
                     hint="install vLLM into the image with real files: "
                     "uv pip install --link-mode copy, or without -e",
                 )
         raise TreeError(
-            f"{self.spec}: {'/'.join(parts)} is no regular file", hint="build the image again"
+            f"{self.spec}: {'/'.join(parts)} is not a regular file", hint="build the image again"
         )
 
 
@@ -179,8 +178,8 @@ def find_site_root(base: Base, named: str | None = None) -> str:
     vllms = _vllms(base, looked)
     if place is not None and not vllms:
         raise UsageError(
-            f"{base.reference}: there is no vLLM in /{place}: no vllm/__init__.py",
-            hint="leave --target-in-image out: what is found is named",
+            f"{base.reference}: no vLLM in /{place}: it has no vllm/__init__.py",
+            hint="run without --target-in-image: the folders that were found are listed",
         )
     vllms = vllms or _vllms(base, _behind_pth(base, looked))
     locked = [one for one in vllms if base.look(f"{one}/{pairing_lock.PLACE}") is not None]
@@ -191,16 +190,14 @@ def find_site_root(base: Base, named: str | None = None) -> str:
         if not fault:
             return folder
         raise UsageError(
-            f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or files that are "
-            "shared; what goes in there would not be in one place",
+            f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or shared files; the mods would change files elsewhere too",
             hint="in the Dockerfile: pip install vllm, without -e and with real files",
         )
     if vllms:
         lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in vllms.items())
         raise UsageError(
-            f"{base.reference}: it holds {len(vllms)} vLLMs, and which one runs is not clear{lines}",
-            hint=f"name the one that runs: --target-in-image /{next(iter(vllms))}; "
-            "or build the image with one of them only",
+            f"{base.reference}: it has {len(vllms)} vLLMs, and it is unclear which one runs{lines}",
+            hint=f"name the one that runs: --target-in-image /{next(iter(vllms))}; or build the image with only one",
         )
     raise _nothing(base, looked)
 
@@ -249,9 +246,8 @@ def _nothing(base: Base, looked: list[str]) -> UsageError:
             )
     where = "".join(f"\n  /{folder}" for folder in looked if base.entry(folder) is not None)
     return UsageError(
-        f"{base.reference}: there is no vLLM in it: no vllm/__init__.py in any of{where or ' its folders'}",
-        hint="name an image that vLLM is installed in, such as vllm/vllm-openai; "
-        "or the folder that holds it: --target-in-image /FOLDER",
+        f"{base.reference}: no vLLM in the image: no vllm/__init__.py in any of{where or ' its folders'}",
+        hint="name an image with vLLM, such as vllm/vllm-openai; or name the folder that contains it: --target-in-image /FOLDER",
     )
 
 

@@ -136,7 +136,7 @@ def _from_json(body: bytes, url: str, project: str) -> Iterator[ReleaseFile | No
     meta = page.get("meta")
     version = str(meta.get("api-version", "1.0") if isinstance(meta, dict) else "1.0")
     if version.split(".", maxsplit=1)[0] != "1":
-        raise ValueError(f"its API version is {version}, and 1 is the one known here")
+        raise ValueError(f"its API version is {version}, but only version 1 is supported")
     _check_count(len(page["files"]))
     return (_json_file(entry, url, project) for entry in page["files"] if isinstance(entry, dict))
 

@@ -19,15 +19,15 @@ _FORMS = (
 
 # Which kinds of tree `verify`, `others`, and `platform` and `in_image` are for.
 _ONLY = (
-    ({"pypi"}, "is no release of an index, and only these are verified", "pypi:VERSION"),
+    ({"pypi"}, "is not a release of an index, and only these can be verified", "pypi:VERSION"),
     (
         {"pypi", "wheel", "sdist"},
-        "has its own packages, and only releases, wheels and sdists are read with others",
+        "has its own packages; --with works only for releases, wheels and sdists",
         "pypi:VERSION",
     ),
     (
         {"image"},
-        "is no image, and --platform and --target-in-image are for these",
+        "is not an image, and --platform and --target-in-image are for images",
         "--target image:REF",
     ),
 )
@@ -84,7 +84,7 @@ def open_tree(
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
         is_kind = colon and kind.isalnum() and not os.path.lexists(spec)
         if is_kind or not spec:
-            why = f"{spec}: there is no kind of tree called {kind!r}" if spec else "no tree given"
+            why = f"{spec}: unknown kind of tree: {kind!r}" if spec else "no tree given"
             raise UsageError(why, hint=_FORMS)
         return FolderTree(find_site_root(spec), spec=spec, workspace=workspace)
     if not rest:
@@ -139,7 +139,7 @@ def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> 
         )
     for ending, other in ((".whl", "wheel"), (".tar.gz", "sdist")):
         if kind != other and path.endswith(ending):
-            raise UsageError(f"{spec}: that file is not of this kind", hint=f"{other}:{path}")
+            raise UsageError(f"{spec}: this is another kind of file", hint=f"{other}:{path}")
     try:
         file = open(path, "rb")  # noqa: SIM115  (lives as long as the tree)
     except OSError as error:

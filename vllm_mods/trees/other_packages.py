@@ -119,7 +119,7 @@ class OtherPackages:
         finals = [file for file in files if not Version(file.version).is_prerelease] or files
         newest = max((Version(file.version) for file in finals), default=None)
         if newest is None:
-            when = "" if exact else f", of those that were there on {self._day}"
+            when = "" if exact else f", among those available on {self._day}"
             raise TreeError(
                 f"{name}: no release of it is in {allowed}{when}", hint=f"--with {name}==VERSION"
             )
@@ -129,7 +129,7 @@ class OtherPackages:
         """Tell whether an installer would have taken a file on the day of vLLM's own."""
         if self._day is None or file.uploaded is None:
             raise TreeError(
-                f"which {name} this vLLM was served with is not known: nobody says when it was uploaded",
+                f"the version of {name} at the time of this vLLM is unknown, because the index does not state its upload date",
                 hint=f"--with {name}==VERSION",
             )
         try:
@@ -163,10 +163,10 @@ def check_versions(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, s
         if canonical(name) not in asked:
             of = {one.package for mod in mods for one in mod.variants if one.package}
             of = of or {path.partition("/")[0] for mod in mods for path in mod.outside}
-            theirs = f"what they change beside vLLM is of {', '.join(sorted(of))}"
+            theirs = f"the mods change {', '.join(sorted(of))} beside vLLM"
             raise UsageError(
-                f"--with {name}=={version}: none of {', '.join(mod.name for mod in mods)} changes it",
-                hint=theirs if of else "they change nothing beside vLLM: leave --with out",
+                f"--with {name}=={version}: none of {', '.join(mod.name for mod in mods)} changes that package",
+                hint=theirs if of else "the mods change nothing beside vLLM: run without --with",
             )
     return {canonical(name): version for name, version in named.items()}
 
@@ -177,7 +177,7 @@ def parse_versions(texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, equals, version = (part.strip() for part in text.partition("=="))
         if not equals or "*" in version or "," in version:
-            raise UsageError(f"--with {text}: not one version", hint="--with NAME==VERSION")
+            raise UsageError(f"--with {text}: expected one version", hint="--with NAME==VERSION")
         try:
             Requirement(f"{name}=={version}")
         except InvalidRequirement as error:

@@ -64,7 +64,7 @@ def read_settings(environ: Mapping[str, str], *, prefix: str = sys.prefix) -> Pi
             urlsplit(url).port  # noqa: B018  (what is wrong with it is said when it is asked for)
     except ValueError as error:
         # not the URL itself: a password may be in it
-        raise UsageError(f"an index or find-links URL is none: {error}", hint=_SHOW) from error
+        raise UsageError(f"an index or find-links URL is invalid: {error}", hint=_SHOW) from error
     no_index, where = values.get("no-index", ("false", ""))
     if no_index.lower() not in _TRUE | _FALSE:
         raise UsageError(f"{where}: no-index = {no_index!r} is neither true nor false", hint=_SHOW)

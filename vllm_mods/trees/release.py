@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Note = Callable[[str], None]
 
 _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"
+_ONLINE = "pip config list  # its index and proxy are used; without a network use --offline (the cache), a folder, wheel:FILE or git:REPO@REV"
 
 
 class Releases:
@@ -163,9 +164,7 @@ class Releases:
         versions = [Version(version) for version in self.versions()]
         stable = [version for version in versions if not version.is_prerelease]
         if not stable:
-            raise UsageError(
-                "pypi:latest: the index has no release but pre-releases", hint=_SETTINGS
-            )
+            raise UsageError("pypi:latest: the index has only pre-releases", hint=_SETTINGS)
         self._tell(f"pypi:latest is {max(stable)}")
         return str(max(stable))
 
@@ -198,7 +197,7 @@ class Releases:
         if file is None or file.kind != "wheel" or local_path(file.url) is not None:
             return  # what is no wheel, or lies here, is always read as a whole
         if file.sha256 is None:
-            why = f"{file.filename}: the index states no sha256, so that nothing could be verified"
+            why = f"{file.filename}: the index states no sha256, so the file cannot be verified"
             if not unstated:
                 raise TreeError(why, hint=_SETTINGS)
             self._tell(why)
@@ -243,7 +242,7 @@ class Releases:
                 best = sdists[0] if sdists and not best.build else best
                 self._check_link(best)
                 if self.http is not None:
-                    self._tell(f"the server sends whole files only: reading {best.filename}")
+                    self._tell(f"the server sends only whole files: downloading {best.filename}")
                 here = self._here(best)
         return open_archive(best.kind, here or self._download(best), best.filename), best
 
@@ -263,7 +262,7 @@ class Releases:
     def _fetched(self, file: ReleaseFile) -> Iterator[BinaryIO]:
         """Give a temporary file with all of a release's, which has the hash that the index states, if any."""
         if self.http is None:
-            raise Unreachable(f"{file.filename}: the cache does not have it", hint=OFFLINE)
+            raise Unreachable(f"{file.filename}: it is not in the cache", hint=OFFLINE)
         tell = self._progress and functools.partial(self._progress, f"downloading {file.filename}")
         with self._cache.scratch() as scratch:
             self.http.download(file.url, scratch, tell)
@@ -291,14 +290,15 @@ class Releases:
     def _check(self, file: ReleaseFile, digest: str) -> None:
         if file.sha256 is not None and digest != file.sha256:
             raise TreeError(
-                f"{file.filename} from {redact(file.url)}: its sha256 is {digest}, and the index "
-                f"says {file.sha256}",
+                f"{file.filename} from {redact(file.url)}: its sha256 is {digest}, but the index says {file.sha256}",
                 hint="the index or a proxy changed the file: try another index",
             )
 
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
-            return self._nothing(answer, what=f"{spec}: not found")
+            return self._nothing(
+                answer, what=f"{spec}: {'no answer' if answer.failures else 'not found'}"
+            )
         named = release_file(name, "")
         if named is not None or parse(name) is None:
             version = named and named.version
@@ -306,12 +306,13 @@ class Releases:
             known = f"files of that release: {', '.join(near)}" if near else "no such release"
             return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
         if self.http is None:
-            return Unreachable(f"{spec}: the kept pages have no such release", hint=OFFLINE)
+            return Unreachable(
+                f"{spec}: the cached pages of the index have no such release", hint=OFFLINE
+            )
         if built := node(name):
             return UsageError(
-                f"{spec}: a build of commit {built}, which no index that was asked has; another "
-                "release is no substitute",
-                hint=f"--commits REPO or git:REPO@{built}, REPO a clone of vLLM; or wheel:FILE; or where it is installed",
+                f"{spec}: this is a build of commit {built}, which none of the indexes has",
+                hint=f"--commits REPO or git:REPO@{built}, REPO a clone of vLLM; or wheel:FILE; or the folder where it is installed",
             )
         versions = nearest(name, {file.version for file in answer.files}, 5)
         return UsageError(
@@ -320,8 +321,9 @@ class Releases:
         )
 
     def _nothing(self, answer: IndexAnswer, what: str = "") -> TreeError:
-        hint = OFFLINE if self.http is None and answer.failures else _SETTINGS
+        hint = (OFFLINE if self.http is None else _ONLINE) if answer.failures else _SETTINGS
         why = "".join(f"\n  {failure}" for failure in answer.failures)
         kind = Unreachable if answer.failures else TreeError
-        what = what or f"no release of {self._project} found"
+        lack = "no list of the releases of {}" if answer.failures else "no release of {} found"
+        what = what or lack.format(self._project)
         return kind(f"{what}{why or ': no index or folder has it'}", hint=hint)

@@ -95,9 +95,8 @@ def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
     in_parts = _kept(cache, "seen", file.url, file.sha256 or "")
     if in_parts is not None and in_parts[0].key != seen._replace(etag=in_parts[0].etag).key:
         raise TreeError(
-            f"{file.filename}: what the server sent of it in parts is not what it sends as the whole, "
-            "which has the hash that the index states",
-            hint="run it again: parts are held to the whole from now on",
+            f"{file.filename}: the parts that the server sent differ from the whole file, which has the hash from the index",
+            hint="run the command again: the parts will be checked against the whole file",
         )
 
 
@@ -106,7 +105,7 @@ def checked_record(archive: ZipArchive, label: str) -> bytes:
     folders = [*tree_names.dist_infos({name.partition("/")[0] for name in archive.names})]
     record = f"{folders[0]}/RECORD" if len(folders) == 1 else ""
     data = archive.read(record)
-    wrong = "there is no RECORD in it" if data is None else _fault(archive, record, data)
+    wrong = "it has no RECORD" if data is None else _fault(archive, record, data)
     if data is None or wrong is not None:
         raise TreeError(f"{label}: {wrong}", hint=_CHANGED)
     return data
@@ -123,7 +122,7 @@ def _fault(archive: ZipArchive, record: str, data: bytes) -> str | None:
     for name, (digest, size) in rows.items():
         stated = tree_names.sha256_of(digest) is not None and size == str(sizes.get(name))
         if name not in own and not stated:
-            return f"its RECORD has {name} as it is not in it"
+            return f"its RECORD describes {name} wrongly"
     unstated = (name for name in sizes if name not in own and name not in rows)
     return next((f"its RECORD has no hash of {name}" for name in unstated), None)
 
@@ -225,13 +224,13 @@ class RemoteZip:
 
     def _fetch(self, name: str) -> bytes:
         if self._offline:
-            why = f"{self._file.filename}: the cache does not have {name}"
+            why = f"{self._file.filename}: {name} is not in the cache"
             raise Unreachable(why, hint=OFFLINE)
         self._spans.load(*self._extent(name))
         data, digest = self._zip.read(name) or b"", self._digest(name)
         if data != self._record if digest is None else sha256(data) != digest:
             raise TreeError(
-                f"{self._file.filename}: {name} is not what the wheel's RECORD says", hint=_CHANGED
+                f"{self._file.filename}: {name} does not match the wheel's RECORD", hint=_CHANGED
             )
         self._cache.put(data)
         return data
@@ -267,6 +266,6 @@ class RemoteZip:
                 and sha256(self._zip.read(name)) != expected
             ):
                 raise TreeError(
-                    f"{self._file.filename}: its METADATA is not the one that the index describes",
+                    f"{self._file.filename}: its METADATA differs from the index's description",
                     hint=_CHANGED,
                 )

@@ -97,7 +97,7 @@ class IndexSources:
             return last[0]
         if self._http is None:
             if last is None:
-                why = "no copy of this page is kept, and we are offline"
+                why = "this page is not in the cache, and --offline forbids the network"
                 raise Unreachable(f"{redact(url)}: {why}")
             return last[0]
         try:
@@ -106,7 +106,7 @@ class IndexSources:
             if last is None:
                 raise
             if self._note is not None:
-                self._note(f"{error.message}; using the page kept of it")
+                self._note(f"{error.message}; using the cached page")
             return last[0]
         self._keep(url, page)
         return page

@@ -87,24 +87,23 @@ class Spans(io.RawIOBase):
 
     def _fetch(self, start: int, end: int) -> bytes:
         if self._http is None:
-            why = f"{self._file.filename}: the cache does not have this part of it"
+            why = f"{self._file.filename}: this part of it is not in the cache"
             raise Unreachable(why, hint=OFFLINE)
         self._tell(0, end - start)
         span = self._http.span(self._file.url, start, end)
         if span is None and self._tail:
-            why = f"{self._file.filename}: the server did byte ranges, and does not any more"
+            why = f"{self._file.filename}: the server stopped supporting byte ranges"
             raise TreeError(why, hint="try again")
         if span is None:
             raise NoRangesError
         if span.total != self.total:
             raise TreeError(
-                f"{self._file.filename}: it should have {self.total} bytes, and the server has "
-                f"{span.total}",
-                hint="the file on the server is not the one the index describes: try again",
+                f"{self._file.filename}: it should have {self.total} bytes, but the server has {span.total}",
+                hint="the file on the server differs from the index's description: try again",
             )
         if span.etag and self.etag and span.etag != self.etag:
             raise TreeError(
-                f"{self._file.filename}: it was changed on the server while it was read",
+                f"{self._file.filename}: it was changed on the server during the download",
                 hint="run it again",
             )
         self.etag = self.etag or span.etag

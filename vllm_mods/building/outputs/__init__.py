@@ -33,13 +33,12 @@ def parse(text: str | None, base: Base) -> Output:
         if base.where in engine_command.STORES:
             return Output(ENGINE)
         raise UsageError(
-            f"{base.reference} lies in no local engine ({base.where}), so there is none that would "
-            "take one layer on top",
+            f"{base.reference} is not in a local engine ({base.where}), so no engine can add a layer to it",
             hint=f"--output with one of {_FORMS}",
         )
     kind, colon, place = text.partition(":")
     if kind not in _PLACES or not colon or not place:
-        raise UsageError(f"--output {text}: no such place", hint=f"one of {_FORMS}")
+        raise UsageError(f"--output {text}: unknown kind of output", hint=f"one of {_FORMS}")
     if kind == REGISTRY:
         names.parse(place)
     return Output(kind, place)
@@ -61,7 +60,7 @@ def write(output: Output, images: Sequence[tuple[BuiltImage, Base]], tag: str) -
     if output.kind == ENGINE:
         engine.write(built, base.where, tag)
         return Written(
-            f"loaded {tag} into {base.where}: {len(built.layer):,} bytes on top of the base"
+            f"loaded {tag} into {base.where}: {len(built.layer):,} bytes added to the base"
         )
     if output.kind == REGISTRY:
         from vllm_mods.building.outputs import registry  # noqa: PLC0415  (requests: 100 ms)

@@ -36,8 +36,7 @@ def write(image: BuiltImage, where: str, tag: str) -> None:
     program = STORES[where]
     if image.manifest is None and where != DOCKER:
         raise Refused(
-            f"{where} wants to be told how a registry names the base's layers, and does not know "
-            "it itself; nothing was built",
+            f"{where} needs the registry digests of the base's layers and does not have them; nothing was built",
             hint=f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
@@ -50,8 +49,7 @@ def write(image: BuiltImage, where: str, tag: str) -> None:
         current = _load(program, thin(image, name), name) or _tagged(program, name)
         if current is None or current not in ours:
             raise TreeError(
-                f"{program} took the image for {current or 'nothing'}, and it is "
-                f"{image.config_digest}",
+                f"{program} loaded the image as {current or 'nothing'}, but it is {image.config_digest}",
                 hint=f"{program} rmi {name}  # then run the command again, or with `--output oci:DIR`",
             )
 
@@ -80,8 +78,7 @@ def thin(image: BuiltImage, ref: str) -> bytes:
 def tag_refusal(tag: str, current: str, ours: str) -> Refused:
     """Return the error of a tag that another image has."""
     return Refused(
-        f"{tag} is {current} already, and what was built is {ours}: a tag is not moved; nothing was "
-        "changed",
+        f"{tag} already names {current}, and the new image is {ours}: vllm-mods does not move a tag; nothing was changed",
         hint="--tag another-name:tag, or remove the old image first",
     )
 

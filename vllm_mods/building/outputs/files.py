@@ -60,8 +60,8 @@ def _check_given_out(base: Base) -> None:
         store = "containers-storage" if base.where == engine_command.PODMAN else "docker-daemon"
         name = names.plain(base.reference)
         raise Refused(
-            f"{base.where} does not give out the layers of {base.reference}; nothing was written",
-            hint=f"skopeo copy {store}:{name} oci:DIR, then --base oci:DIR; or save what is built in {base.where}",
+            f"{base.where} cannot export the layers of {base.reference}; nothing was written",
+            hint=f"skopeo copy {store}:{name} oci:DIR, then --base oci:DIR; or build in {base.where} and save that image",
         )
 
 
@@ -102,7 +102,7 @@ def _others(folder: str) -> list[dict[str, Any]]:
     except FileNotFoundError:
         if os.path.isdir(folder) and os.listdir(folder):
             raise Refused(
-                f"{folder} is there and is no OCI layout; nothing was changed",
+                f"{folder} exists and is not an OCI layout; nothing was changed",
                 hint="--output oci:DIR with a new folder",
             ) from None
         return []
@@ -144,7 +144,7 @@ def _put(path: str, pieces: Iterable[bytes], created: list[str]) -> None:
         except FileExistsError:
             if not filecmp.cmp(staged, path, shallow=False):
                 raise Refused(
-                    f"{path} is there already and is another file; nothing was changed",
+                    f"{path} already exists with different contents; nothing was changed",
                     hint=f"rm {path}, or name another file",
                 ) from None
         finally:

@@ -69,9 +69,8 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
         return base.layers
     if source is None:
         raise Refused(
-            f"{base.reference}: {base.where} does not know how a registry names the base's layers, "
-            "and the base's name is of another registry; nothing was pushed",
-            hint="--base registry:HOST/NAME:TAG with the base as that registry has it",
+            f"{base.reference}: {base.where} does not have the registry digests of the base's layers, and the base comes from another registry; nothing was pushed",
+            hint="--base registry:HOST/NAME:TAG names the base in that registry",
         )
     client = Client(source, os.environ)
     choice = reading.Choice(reading.platform_of(base.config))
@@ -79,8 +78,7 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
     config, layers, _ = reading.read_manifest(client, data, str(source))
     if config.digest != base.config_digest:
         raise Refused(
-            f"{source} is another image by now: its configuration is {config.digest}, and that of the base "
-            f"here {base.config_digest}; nothing was pushed",
+            f"{source} has changed: its configuration is now {config.digest}, and the base here has {base.config_digest}; nothing was pushed",
             hint=f"push the base first: docker push {names.plain(base.reference)}",
         )
     return layers
@@ -132,10 +130,7 @@ class Pusher(Client):
         elif self._ask("HEAD", f"blobs/{layer.digest}").status_code == _OK:
             return
         raise Refused(
-            f"{self.name}: {self.name.host} has not got the base's layer {layer.digest} "
-            f"({layer.size:,} bytes) in this repository and does not mount it from "
-            f"{self._source.repository if self._source else 'another registry'}; the base is not "
-            "uploaded unasked, and no tag was moved",
+            f"{self.name}: {self.name.host} lacks the base's layer {layer.digest} ({layer.size:,} bytes) in this repository and cannot mount it from {self._source.repository if self._source else 'another registry'}; vllm-mods does not upload the base itself; no tag was moved",
             hint=f"skopeo copy docker://{names.plain(base.reference)} "
             f"docker://{self.name.host}/{self.name.repository}:base  # then push again",
         )

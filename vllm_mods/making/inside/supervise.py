@@ -31,7 +31,7 @@ _SKIPPED = {"__pycache__", ".git"}
 def main() -> int:
     """Run the job on standard input."""
     if os.getpid() != 1:
-        sys.stderr.write("supervise.py runs as the first process of a sandbox only\n")
+        sys.stderr.write("supervise.py runs only as the first process of a sandbox\n")
         return 70
     give_up_root()
     job = json.loads(sys.stdin.buffer.readline())

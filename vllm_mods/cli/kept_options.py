@@ -1,0 +1,43 @@
+"""The options of a call that the commands in its hints need as well."""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+import click
+
+_KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline"
+_COMMAND = re.compile(
+    r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
+)
+
+
+def keep(hint: str, arguments: Sequence[str]) -> str:
+    """Return a hint whose commands have the options of the call that they take and do not name themselves."""
+    given: dict[str, list[str]] = {}
+    words = iter(arguments)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if word == "--":
+            break
+        if name in _KEPT.split():
+            value = [] if equals or name == "--offline" else [next(words, "")]
+            given.setdefault(name, []).extend((word, *value))
+    return _COMMAND.sub(lambda match: _complete(match, given), hint) if given else hint
+
+
+def _complete(match: re.Match[str], given: dict[str, list[str]]) -> str:
+    from vllm_mods.cli import main  # noqa: PLC0415  (it imports what prints)
+
+    words = match["words"].split()
+    command: click.Command | None = main
+    with click.Context(main) as context:
+        while isinstance(command, click.Group) and words:
+            command = command.get_command(context, words.pop(0))
+    names = {word.partition("=")[0] for word in words}
+    if command is None or "--help" in names:
+        return match[0]
+    takes = {name for option in command.params for name in option.opts} - names
+    takes -= {"--to"} if names & {"--continue", "--abort"} else set()
+    more = (word for name in given if name in takes for word in given[name])
+    return " ".join((match[0], *map(shlex.quote, more)))

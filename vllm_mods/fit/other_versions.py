@@ -1,0 +1,113 @@
+"""Code of a patch that is for several versions of vLLM: what only the others come to is a note."""
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.run_time import RESTING
+from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.shapes import words
+from vllm_mods.fit.signatures import ScopeNode, dotted, every
+from vllm_mods.fit.walk import asks_for_version
+from vllm_mods.fit.world import World, module_stem, remembered
+from vllm_mods.formats import syntax_tree
+
+_ASKING = words("hasattr getattr find_spec")
+
+
+class _Mention(NamedTuple):
+    """A name in the changed files: ``how`` it stands there, whether in a branch, and in one of code that asks what there is."""
+
+    name: str
+    how: str
+    path: str
+    line: int
+    chosen: bool
+    guarded: bool
+
+
+def lessen(world: World, problem: Problem) -> Problem:
+    """Return an error as a note where the patch itself asks first what there is."""
+    in_patch = problem.path in world.files and problem.code in {*RESTING, FindingCode.FIT_STRING}
+    if problem.level is Level.NOTE or not in_patch:
+        return problem
+    tree = syntax_tree.module(world.glance(problem.path) or b"") or ast.Module([], [])
+    why = _of_scopes(world, problem, tree) or _of_module(world, problem, tree)
+    message = f"{problem.message} ({why})"
+    return problem._replace(level=Level.NOTE, message=message) if why else problem
+
+
+def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
+    """Say that only code that asks what there is mentions what a problem stands in."""
+    for node in every(tree):
+        if not isinstance(node, ScopeNode) or problem.line not in _span(node):
+            continue
+        own = {(problem.path, line) for line in _span(node)}
+        named = [one for one in _mentions(world) if one.name == node.name and one.how == "use"]
+        is_ours = all(path in world.files for path, _ in files_mentioning(world, (node.name,)))
+        if is_ours and {one.guarded for one in named if (one.path, one.line) not in own} == {True}:
+            return f"{node.name} is only used where the code asks what there is"
+    return ""
+
+
+def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
+    """Say that a name in a string decides which module it is, or that the code makes it."""
+    mentions, stem = _mentions(world), module_stem(problem.path)
+    makes = any(b"sys.modules" in (data or b"") for data in world.files.values())
+    texts = {one.name for one in mentions if one.how == "text"}
+    if problem.code is FindingCode.FIT_IMPORT and makes and problem.key[0] in texts:
+        return "the code names this module in a string, and makes some"
+    named = [one for one in mentions if one.name.removesuffix(".py").rpartition(".")[2] == stem]
+    loaded = [one.chosen for one in named if one.how == "text"]
+    if not loaded or problem.path in world.texts or any(one.how == "import" for one in named):
+        return ""
+    imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in _span(n))
+    is_relative = any(node.level > 0 for node in imports)
+    return (
+        "which file is loaded, the code decides when it runs" if all(loaded) or is_relative else ""
+    )
+
+
+def _span(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+@remembered
+def _mentions(world: World) -> tuple[_Mention, ...]:
+    mentions: list[_Mention] = []
+    for path, data in world.files.items():
+        tree = syntax_tree.module(data) if path.endswith(".py") and data else None
+        branches = [n for n in every(tree) if isinstance(n, ast.If)] if tree else []
+        asking = [n for n in branches if any(map(_asks, every(n.test)))]
+        chosen, guarded = (
+            {line for node in nodes for one in (*node.body, *node.orelse) for line in _span(one)}
+            for nodes in (branches, asking)
+        )
+        for node in every(tree) if tree else ():
+            line = getattr(node, "lineno", 0)
+            mentions += (
+                _Mention(*one, path, line, line in chosen, line in guarded) for one in _named(node)
+            )
+    return tuple(mentions)
+
+
+def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            yield name, "use"
+        case ast.ImportFrom(module=module, names=names):
+            yield from ((name, "import") for name in (module or "", *(one.name for one in names)))
+        case ast.Import(names=names):
+            yield from ((one.name, "import") for one in names)
+        case ast.Constant(value=str(text)):
+            yield text, "text"
+        case _:
+            pass
+
+
+def _asks(node: ast.AST) -> bool:
+    name = dotted(node.func) if isinstance(node, ast.Call) else None
+    return asks_for_version(node) or (name or "").rpartition(".")[2] in _ASKING

@@ -1,0 +1,263 @@
+"""Whether what code puts in the place of vLLM's own while it runs takes the calls that the tree makes, and gives what they use."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.fit.bodies import arities, definition
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.overrides import MethodCall, Override, Receivers, calls_of, reaches
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.run_time import Write
+from vllm_mods.fit.search import files_mentioning, is_mentioned, meant_in
+from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.signatures import (
+    DefNode,
+    dotted,
+    every,
+    function_of,
+    implementations,
+    is_property,
+    opaque_decorator,
+    parameters_of,
+    refusal,
+    shape_of,
+    statements,
+    unbound,
+)
+from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.walk import CodeScope, local_names
+from vllm_mods.fit.world import World
+
+_OF_CLASS = re.compile(r"<class '|type\[")
+_USES = ast.Attribute | ast.Subscript | ast.BinOp | ast.Compare | ast.For | ast.Tuple
+
+
+class _Taker(NamedTuple):
+    """A function as it takes calls, and its code."""
+
+    function: Function
+    node: DefNode | ast.Lambda | None
+
+    @property
+    def lengths(self) -> frozenset[int | None]:
+        """How many values it gives, ``None`` for what can't be told."""
+        if isinstance(self.node, ast.Lambda):
+            body = self.node.body
+            return frozenset((len(body.elts) if isinstance(body, ast.Tuple) else None,))
+        return arities(self.node) or frozenset((None,))
+
+    @property
+    def gives_no_coroutine(self) -> bool:
+        """Whether all that it returns is something that nobody can wait for."""
+        returned = [n.value for n in every(self.node or ast.Pass()) if isinstance(n, ast.Return)]
+        plain = ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Set | ast.JoinedStr | None
+        return isinstance(self.node, ast.FunctionDef) and all(
+            isinstance(value, plain) for value in returned
+        )
+
+
+class Surroundings(NamedTuple):
+    """What a write is judged in: functions that are ``replaced`` themselves, by owner and name, call nothing any more."""
+
+    world: World
+    replaced: frozenset[tuple[str, str]]
+    receivers: Receivers
+
+
+def replacement_problems(among: Surroundings, write: Write) -> Iterator[Problem]:
+    """Judge what one write puts in the place of a function, method or class."""
+    if write.name is None or write.value is None or write.scope.tolerant:
+        return
+    owners = write.owners(among.world)
+    new = _new(among.world, write.path, write.scope, write.value)
+    if new is None or len(owners) != 1 or not (why := _why(among, write.name, owners[0], new)):
+        return
+    place, name = (
+        (write.path, write.node.lineno, write.scope.name),
+        f"{owner_name(owners[0])}.{write.name}",
+    )
+    text = f"{name} becomes {new.function.name}{new.function.text()} while the code runs, {why}"
+    yield Problem(FindingCode.FIT_OVERRIDE, *place, text, (name,), write.name)
+
+
+def owner_name(owner: Symbol) -> str:
+    """Return the name of a class or module, for a message."""
+    return owner.cls.name if isinstance(owner.binding, Class) else str(owner.module)
+
+
+# --- what is put in
+
+
+def _new(  # noqa: PLR0911 - an answer per kind of value
+    world: World, path: str, scope: CodeScope, value: ast.expr
+) -> _Taker | None:
+    """Return what a value is, where it is one plain function."""
+    match value:
+        case ast.Lambda():
+            return _Taker(Function("lambda", value.lineno, parameters_of(value.args), (), False), value)  # fmt: skip
+        case ast.Call(func=ast.Name(id="staticmethod" | "classmethod" | "property" as kind), args=[inner]):  # fmt: skip
+            taker = _new(world, path, scope, inner)
+            return taker and taker._replace(function=taker.function._replace(decorators=(kind,)))
+        case ast.Call(func=ast.Name(id=name)):
+            maker = _defined(scope, name)
+            last = maker.body[-1] if maker else None
+            if (
+                maker is None
+                or not isinstance(last, ast.Return)
+                or not isinstance(last.value, ast.Name)
+            ):
+                return None
+            return _new(world, path, CodeScope(maker, name, scope), last.value)
+        case ast.Name(id=name) if node := _defined(scope, name):
+            function = function_of(node)
+            kept = tuple(one for one in function.decorators if not one.endswith("wraps"))
+            function = function._replace(decorators=kept)
+            known = is_property(function) or opaque_decorator(function) is None
+            return _Taker(function, node) if known else None
+        case ast.Name(id=name):
+            return _plain(world, meant_in(world, path, scope, name))
+        case ast.Attribute(value=of, attr=name) if whose := dotted(of):
+            symbols = meant_in(world, path, scope, whose)
+            return _old(world, symbols[0], name) if len(symbols) == 1 else None
+        case _:
+            return None
+
+
+def _defined(scope: CodeScope, name: str) -> DefNode | None:
+    """Return the one function that a name is bound to in a scope or one around it, by a ``def`` alone."""
+    for around in scope.around():
+        if isinstance(around.node, ast.ClassDef) and around is not scope:
+            continue  # its functions do not see its names
+        body = getattr(around.node, "body", [])
+        nodes = [node for node, _ in statements(body if isinstance(body, list) else [])]
+        bound = [n for n in nodes if isinstance(n, DefNode | ast.ClassDef) and n.name == name]
+        stored = [t for n in nodes if isinstance(n, ast.Assign) for t in n.targets]
+        several = len(bound) != 1 or any(dotted(target) == name for target in stored)
+        if bound or name in local_names(around.node):
+            plain = not several and len(local_names(around.node).get(name, bound)) == 1
+            return bound[0] if plain and isinstance(bound[0], DefNode) else None
+    return None
+
+
+def _old(world: World, owner: Symbol, name: str) -> _Taker | None:
+    """Return what a class or module has under a name, where it is one plain function."""
+    if isinstance(owner.binding, Class):
+        above, functions = lineage(world, owner).owner(name) or (owner, ())
+        return _plain(world, [Symbol(above.path, one) for one in implementations(functions)])
+    return _plain(world, world.lookup(owner.module, name).symbols) if owner.module else None
+
+
+def _plain(world: World, symbols: Sequence[Symbol]) -> _Taker | None:
+    match symbols:
+        case [Symbol(path=path, binding=Function() as function)]:
+            if is_property(function) or opaque_decorator(function) is None:
+                return _Taker(function, definition(world, path, function))
+        case [Symbol(binding=Class()) as cls] if maker := _old(world, cls, "__init__"):
+            # called as a function without ``self``
+            function = maker.function._replace(
+                name=cls.cls.name,
+                parameters=unbound(maker.function),
+                decorators=("staticmethod",),
+            )
+            return _Taker(function, None)
+    return None
+
+
+# --- what the tree does with it
+
+
+def _why(  # noqa: PLR0911 - an answer per kind of what was there
+    among: Surroundings, name: str, owner: Symbol, new: _Taker
+) -> str:
+    """Say what is wrong with what takes another's place, ``""`` if nothing is known to be."""
+    world = among.world
+    old, cls = _old(world, owner, name), isinstance(owner.binding, Class)
+    if old is None:
+        return _misspelt(world, name, owner) if cls else ""
+    if is_property(old.function):
+        read = re.compile(rb"\.%b\b(?!\s*[(=])" % name.encode())
+        no_property = not is_property(new.function) and is_mentioned(world, name, read)
+        return "and what reads the property gets a function" if no_property else ""
+    if is_property(new.function):
+        return ""
+    if owner.module:
+        meant = world.lookup(owner.module, name).symbols[0]
+        return _of_calls(world, name, meant, (old, new), owner.module)
+    if name == "__init__":
+        return _of_calls(world, owner.cls.name, owner, (old, new))
+    candidates = {
+        call: whys
+        for call in calls_of(world, name)
+        if tuple(call.scope.name.split(".")[-2:]) not in among.replaced
+        and any(whys := [_broken(call, old, new, bound=bound) for bound in (True, False)])
+    }
+    kinds = among.receivers(world, tuple(candidates)) if candidates else {}
+    override = Override(owner, new.function, owner, old.function)
+    for call, (on_instance, on_class) in candidates.items():
+        why = on_class if _OF_CLASS.match(kinds.get(call, "")) else on_instance
+        if why and reaches(world, call, override, kinds.get(call, "")):
+            return why
+    return ""
+
+
+def _of_calls(
+    world: World, name: str, meant: Symbol, pair: tuple[_Taker, _Taker], module: str | None = None
+) -> str:
+    """Judge the calls of a name: of a function or class of a module, those through it or in it, since others have imported the old one."""
+    for call in calls_of(world, name, rb"\b"):
+        text = dotted(call.node.func) or ""
+        if module is None or "." in text or call.path == module:
+            is_meant = meant_in(world, call.path, call.scope, text) == (meant,)
+            if is_meant and (why := _broken(call, *pair, bound=module is None)):
+                return why
+    return ""
+
+
+def _broken(call: MethodCall, old: _Taker, new: _Taker, *, bound: bool) -> str:
+    """Say why a call that suited what was there does not suit what is put in, ``""`` if it does."""
+    shape = shape_of(call.node)
+    before, after = (
+        unbound(one.function) if bound or "classmethod" in one.function.marks else one.function.parameters
+        for one in (old, new)
+    )  # fmt: skip
+    where = f"{call.path}:{call.node.lineno}"
+    if (why := refusal(after, shape)) and refusal(before, shape) is None:
+        return f"and {where} calls it: the call {why}"
+    use = call.use
+    if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
+        return f"and {where} waits for what is no coroutine"
+    if new.function.asynchronous and not old.function.asynchronous:
+        taken = isinstance(use, _USES)
+        return f"and {where} uses the coroutine as its result" if taken else ""
+    if not isinstance(use, ast.Tuple) or any(isinstance(one, ast.Starred) for one in use.elts):
+        return ""
+    many, lengths = len(use.elts), new.lengths
+    if None in lengths or many in lengths:
+        return ""
+    gives = " or ".join(str(length) for length in sorted(lengths, key=str))
+    return f"and {where} unpacks {many} values where it gives {gives}"
+
+
+def _misspelt(world: World, name: str, owner: Symbol) -> str:
+    """Say that nothing reads what is put in, and that its name is another one's but for a slip of the keys."""
+    line = lineage(world, owner)
+    if name in attributes(world, line):
+        return ""
+    methods = {method for one in line.classes for method in one.cls.methods}
+    near = sorted(method for method in methods if _is_slip(name, method))
+    used = re.compile(rb"\.%b\b(?!\s*=[^=])|import .*\b%b\b" % (name.encode(), name.encode()))
+    quoted = re.compile(rb"[\"']%b[\"']" % name.encode())
+    texts = [data for _, data in files_mentioning(world, (name,))] if near else []
+    is_read = any(map(used.search, texts)) or sum(len(quoted.findall(data)) for data in texts) > 1
+    return f"and nothing reads it; the nearest is {near[0]}" if near and not is_read else ""
+
+
+def _is_slip(name: str, other: str) -> bool:
+    """Tell whether two names differ by one letter, or by the order of two."""
+    same = SequenceMatcher(None, name, other).get_matching_blocks()
+    by_one = sum(block.size for block in same) >= max(len(name), len(other)) - 1
+    return len(name) > 3 and (by_one or sorted(name) == sorted(other))
