@@ -54,6 +54,9 @@ class FolderBase:
         self.config = json.dumps(raw, sort_keys=True, separators=(",", ":")).encode()
         self.config_digest = f"sha256:{hashlib.sha256(self.config).hexdigest()}"
 
+    def look(self, path: str) -> ImageEntry | None:
+        return self.entry(path)
+
     def entry(self, path: str) -> ImageEntry | None:
         place = self.root
         for part in path.split("/")[:-1]:

@@ -53,7 +53,7 @@ def build(root: Path, files: Mapping[str, bytes] = FILES, *, installed: bool = T
         target.write_bytes(data)
         target.chmod(0o644)
     if installed:
-        (root / RECORD).parent.mkdir()
+        (root / RECORD).parent.mkdir(exist_ok=True)
         rows = b"".join(row(path, data) for path, data in files.items())
         (root / RECORD).write_bytes(rows + f"{RECORD},,\n".encode())
         (root / "numpy-2.0.dist-info").mkdir()

@@ -49,7 +49,15 @@ ATTACKS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "an empty file": ("cut off", lambda at: (at / "model.safetensors").write_bytes(b"")),
     "an index that leads out": ("names '../x.safe", lambda at: index(at, "../x.safetensors")),
     "an index of numbers": ("no weight_map", lambda at: index(at, 7)),
-    "an index of what is not there": ("does not exist", lambda at: index(at, "b.safetensors")),
+    "an index of what is not there": ("are missing", lambda at: index(at, "b.safetensors")),
+    "a series without end": (
+        "1999 of its 2000 weight files",
+        lambda at: (at / "model.safetensors").rename(at / "model-00001-of-99999.safetensors"),
+    ),
+    "an offset past the end": (
+        "cut off",
+        lambda at: header(at, b'{"a": {"dtype": "I8", "shape": [9], "data_offsets": [0, 9]}}'),
+    ),
     "a pipe for weights": ("not a regular file", lambda at: pipe(at, "model.safetensors")),
     "a pipe for the config": ("not a regular file", lambda at: pipe(at, "config.json")),
     "a config that is a list": ("not an object", lambda at: (at / "config.json").write_text("[]")),

@@ -55,14 +55,28 @@ def test_a_folder_without_a_models_config_is_not_mounted(call: Caller, tmp_path:
     secrets.mkdir(parents=True)
     name(call, secrets)
     for command in (("run", "--print"), ("export", "--format", "compose")):
-        said = call(command[0], NAME, *command[1:], code=2)
-        assert f"{secrets} is not the folder of a model: it has no config.json" in said.err
+        said = call(command[0], NAME, *command[1:], code=3)
+        assert f"{secrets}: it has no config.json, so vLLM cannot serve it" in said.err
         assert "bind" not in said.out
     (secrets / "config.json").write_text('{"auths": {"ghcr.io": {"auth": "x"}}}')
     assert "its config.json names no architecture" in started(call, code=2)
     (secrets / "config.json").write_text("not JSON")
-    assert "is not the folder of a model" in started(call, code=2)
-    assert "source=" not in started(call, "--model-folder", tmp_path / "home", code=2)
+    assert "config.json: not JSON" in started(call, code=3)
+    assert "source=" not in started(call, "--model-folder", tmp_path / "home", code=3)
+
+
+def test_links_of_a_model_have_nothing_else_mounted(call: Caller, tmp_path: Path) -> None:
+    (tmp_path / "home/blobs").mkdir(parents=True)
+    (tmp_path / "home/blobs/key").write_text("secret")
+    place = folder(tmp_path / "home/models/mine")
+    for target in ("../../blobs/key", "../../../etc.toml", str(tmp_path / "home/blobs/key")):
+        (tmp_path / "etc.toml").write_text("schema = 1\n")
+        (place / "tokenizer.json").unlink(missing_ok=True)
+        (place / "tokenizer.json").symlink_to(target)
+        name(call, place)
+        said = started(call, code=2)
+        assert f"{place}/tokenizer.json links to {target}, which a container" in said
+        assert "source=" not in said
 
 
 def test_what_is_not_here_is_not_started_and_an_export_says_so(

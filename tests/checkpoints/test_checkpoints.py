@@ -18,6 +18,7 @@ from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError
 from vllm_mods.base.model import TemplateFile, When
 from vllm_mods.checkpoints import fitting, sources
 from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.checkpoints.device import Device
 from vllm_mods.checkpoints.facts import facts
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.formats.pairing import Pairing
@@ -86,7 +87,7 @@ def test_the_bundled_mods_know_what_they_are_for(tmp_path: Path) -> None:
     with pytest.raises(
         Refused, match=r"hybrid-int4-fp8: config\.json has nothing for quantization"
     ):
-        fitting.demand(library.mods("hybrid-int4-fp8"), plain, "x")
+        fitting.demand(library.mods("hybrid-int4-fp8"), plain, "x", "org/x")
 
 
 def test_an_int4_checkpoint_without_fp8_layers_needs_no_hybrid_mod(tmp_path: Path) -> None:
@@ -262,26 +263,6 @@ def test_a_hub_that_answers_nonsense_is_an_error(
         open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
 
 
-def test_a_model_is_a_folder_whose_configuration_names_an_architecture(tmp_path: Path) -> None:
-    place = hybrid(tmp_path)
-    (tmp_path / "link").symlink_to(place)
-    assert sources.resolved_folder(str(tmp_path / "link")) == place
-    with pytest.raises(UsageError, match="none: no such folder") as caught:
-        sources.resolved_folder(str(tmp_path / "none"))
-    assert caught.value.hint == "download it (`hf download`), and name the folder"
-    config = tmp_path / "other/config.json"
-    config.parent.mkdir()
-    with pytest.raises(UsageError, match=r"is not the folder of a model: it has no config\.json"):
-        sources.resolved_folder(str(config.parent))
-    for text, why in (("{}", "names no architecture"), ("[", "config.json")):
-        config.write_text(text)
-        with pytest.raises(UsageError, match=why):
-            sources.resolved_folder(str(config.parent))
-    for text in ('{"model_type": "x"}', '{"architectures": ["X"]}'):
-        config.write_text(text)
-        assert sources.resolved_folder(str(config.parent)) == str(config.parent)
-
-
 def of(config: object = None, **tensors: tuple[str, list[int]]) -> Checkpoint:
     table = config if isinstance(config, dict) else {"model_type": "x"}
     read = {name: Tensor(dtype, tuple(shape)) for name, (dtype, shape) in tensors.items()}
@@ -397,11 +378,11 @@ def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
         Pairing("pair", "s", "a/x", "image", "vllm serve"), [mod(when=(no,))], (), of()
     ) == ("pair", False, True, f"mod is not meant for it: {why.partition(';')[0]}")
     with pytest.raises(Refused) as caught:
-        fitting.demand([mod(when=(no,), name="one"), mod(when=(yes,))], of(), "pair")
+        fitting.demand([mod(when=(no,), name="one"), mod(when=(yes,))], of(), "pair", "/a b")
     assert caught.value.message == (
         f"pairing pair: its mods are not meant for its model org/x\n  one: {why.partition(';')[0]}"
     )
-    assert caught.value.hint == "vllm-mods suggest org/x"
+    assert caught.value.hint == "vllm-mods suggest '/a b'"
 
 
 def test_a_template_that_is_called_as_the_model_stands_before_others() -> None:
@@ -428,9 +409,9 @@ def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))
-    where = f"{tmp_path}: a.safetensors"
-    why = "is named in model.safetensors.index.json but does not exist"
-    assert caught.value.message == f"{where} {why}"
+    why = "1 of its 1 weight files are missing: a.safetensors"
+    assert caught.value.message == f"{tmp_path}: {why}"
+    assert caught.value.hint == "run `hf download` again: it continues where it stopped"
     os.mkfifo(tmp_path / "a.safetensors")
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))
@@ -496,6 +477,16 @@ def test_what_fits_a_model_stands_first(tmp_path: Path) -> None:
         ("silent", False, True),
         ("lacks", False, False),
     ]
+    tight = Device("GPU", 1)
+    empty = Pairing("empty", "s", "a/m", "image", "")
+    held = [
+        fitting.of_pairing(one, (hybrid_mod,), (), checkpoint, tight)
+        for one in (empty, named("p", "m")[0])
+    ]
+    assert [one.ok for one in held] == [True, False]
+    assert held[1].why.startswith(
+        "it needs 0.0 GiB for weights on the GPU, but vLLM may use only 0.0 GiB"
+    )
     why = {one.name: one.why for one in suggested.pairings}
     assert why["lacks"] == "it lacks hybrid-int4-fp8"
     assert (

@@ -104,7 +104,7 @@ def test_the_json_of_check(call: Call, site: Path) -> None:
     answer = call("check", "fast", "--target", site, "--json")
     assert answer.err == ""
     top = answer.json
-    assert top.keys() == {"schema", "tree", "ok", "mods"}
+    assert top.keys() == {"schema", "tree", "ok", "mods", "beside"}
     assert (top["schema"], top["ok"], top["tree"]["version"]) == (1, True, "0.19.1")
     (mod,) = top["mods"]
     assert mod.keys() == {

@@ -31,12 +31,14 @@ def base(
     a: bytes = b"A = 1\n",
     where: str = SITE,
     more: Mapping[str, bytes] = MappingProxyType({}),
+    above: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Path:
     files = {**small_site.FILES, "vllm/_version.py": b"__version__ = '0.19.1'\n", "vllm/a.py": a}
     files |= more
     site = small_site.build(folder / "site", files)
     things = {f"{where}/{path}": thing for path, thing in from_disk(site).items()}
-    made = Image([tar_of(things)], {"Env": ["PATH=/usr/local/bin"]}, "base:1")
+    layers = [tar_of(things), *([tar_of(above)] if above else [])]
+    made = Image(layers, {"Env": ["PATH=/usr/local/bin"]}, "base:1")
     return made.layout(folder / "layout", "gzip")
 
 
@@ -173,6 +175,21 @@ def test_another_base_is_refused_with_what_moved(call: Caller, tmp_path: Path) -
     assert f"hint: vllm-mods lock {NAME} --base {other}" in refused.err
     assert not (tmp_path / "x").exists()
     assert call("lock", NAME, "--check", "--base", other, code=1).out.startswith("base.diff_ids: ")
+
+
+def test_a_base_that_was_built_anew_with_the_same_vllm_is_locked_again(
+    call: Caller, tmp_path: Path
+) -> None:
+    call("lock", NAME, "--base", call.base)
+    other = f"oci:{base(tmp_path / 'other', above={'etc/motd': b'new'})}"
+    output = ("--output", f"oci:{tmp_path}/x")
+    refused = call("build", NAME, "--base", other, *output, code=3)
+    assert f"{other} was rebuilt with the same vLLM: lock again, then build\n  base." in (
+        refused.err
+    )
+    assert f"hint: vllm-mods lock {NAME} --base {other}" in refused.err
+    call("lock", NAME, "--base", other)
+    call("build", NAME, "--base", other, *output)
 
 
 def test_a_base_that_a_mod_does_not_fit(call: Caller, tmp_path: Path) -> None:

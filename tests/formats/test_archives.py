@@ -142,11 +142,19 @@ def test_the_tensors_of_a_header() -> None:
         "__metadata__": {"format": "pt"},
         "a": {"dtype": "BF16", "shape": [2, 0], "data_offsets": [0, 0]},
         "b": {"dtype": "F8_E4M3", "shape": []},
+        "c": {"dtype": "BF16", "shape": [2], "data_offsets": [3, 7]},
     }
-    assert safetensors.header(json.dumps(raw).encode(), "x") == {
+    data = json.dumps(raw).encode()
+    assert safetensors.header(data, 7, "x") == {
         "a": Tensor("BF16", (2, 0)),
         "b": Tensor("F8_E4M3", ()),
+        "c": Tensor("BF16", (2,), 4),
     }
+    with pytest.raises(TreeError) as caught:
+        safetensors.header(data, 6, "x")
+    assert caught.value.message == "x: cut off: 6 bytes of weights, but c ends at 7"
+    hint = "download it again, and compare its size with the one on the Hub"
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -155,11 +163,15 @@ def test_the_tensors_of_a_header() -> None:
         *({}, [], {"dtype": "BF16"}, {"dtype": 1, "shape": []}, {"dtype": "BF16", "shape": "2"}),
         *({"dtype": "BF16", "shape": [-1]}, {"dtype": "BF16", "shape": [True]}),
         {"dtype": "BF16", "shape": [1.0]},
+        *(
+            {"dtype": "BF16", "shape": [], "data_offsets": each}
+            for each in ([2, 1], [-1, 2], [0], 7, ["0", "1"])
+        ),
     ],
 )
 def test_what_is_no_tensor(entry: object) -> None:
     with pytest.raises(TreeError) as caught:
-        safetensors.header(json.dumps({"a": entry}).encode(), "x")
+        safetensors.header(json.dumps({"a": entry}).encode(), 9, "x")
     assert caught.value.message == "x: 'a' has no dtype and shape in its header"
 
 

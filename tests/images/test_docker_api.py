@@ -222,7 +222,7 @@ def test_what_was_listed_costs_no_further_request(base: Base, engine: Engine) ->
     assert engine.requests == []
     assert base.read("srv/site/data.bin") == b"data"
     assert base.read("srv/site/big.py") == bytes(2001)
-    assert len(engine.requests) == 4
+    assert len(engine.requests) == 2
 
 
 def test_what_was_read_costs_no_further_request(base: Base, engine: Engine) -> None:
@@ -240,7 +240,7 @@ def test_a_file_that_is_not_large_comes_with_its_entry(base: Base, engine: Engin
     assert base.read("srv/site/largest.py") == bytes(2000)
     assert engine.requests == []
     assert base.read("srv/site/big.py") == bytes(2001)
-    assert len(engine.requests) == 2
+    assert len(engine.requests) == 1
 
 
 def test_the_kind_of_a_folder_is_all_that_is_asked_of_it(base: Base, engine: Engine) -> None:
@@ -251,9 +251,63 @@ def test_the_kind_of_a_folder_is_all_that_is_asked_of_it(base: Base, engine: Eng
     assert paths == [
         (head, "/srv"),
         (head, "/srv/site"),
-        (head, "/srv/site/a.py"),
         (get, "/srv/site/a.py"),
         (head, "/srv/link"),
+    ]
+
+
+def test_what_is_looked_at_has_its_kind_and_a_link_its_target(base: Base, engine: Engine) -> None:
+    engine.requests.clear()
+    kinds = {
+        path: base.look(path) for path in ("srv/siteless", "srv/site/a.py", "srv/link", "none")
+    }
+    assert {path: entry and (entry.kind, entry.target) for path, entry in kinds.items()} == {
+        "srv/siteless": ("dir", ""),
+        "srv/site/a.py": ("file", ""),
+        "srv/link": ("link", "site"),
+        "none": None,
+    }
+    assert [line.split()[0] for line in engine.requests].count("GET") == 1
+    owned = base.entry("srv/siteless")
+    assert owned is not None
+    assert (owned.uid, owned.mode) == (7, 0o1777)
+
+
+PACKAGES = "srv/python3-packages"
+
+
+def test_a_package_of_vllms_and_metadata_come_as_one_stream(
+    base: Base, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = bytes(docker._LARGEST_PASSED + 1)
+    inner = {
+        "other/a.py": b"O = 1\n",
+        "vllm/_C.so": large,
+        "vllm/a.py": b"A = 1\n",
+        "vllm/x/a.py": b"X = 1\n",
+        "vllm/x/y/a.py": b"Y = 1\n",
+        "vllm/x/y/z.json": b"{}",
+        "vllm-1.dist-info/METADATA": b"Name: vllm\n",
+        "vllm-1.dist-info/RECORD": b"vllm/a.py,,\n",
+    }
+    folders = {path.rpartition("/")[0] for path in inner} | {"vllm/x"}
+    named = {path: Folder() for path in sorted(folders)} | inner
+    more = {f"{PACKAGES}/{path}": thing for path, thing in sorted(named.items())}
+    monkeypatch.setattr(f"{__name__}.FILES", {**FILES, PACKAGES: Folder(), **more})
+    engine.requests.clear()
+    for path in ("vllm/x/a.py", "vllm/x/y/a.py", "vllm-1.dist-info/METADATA", "vllm/a.py"):
+        assert base.read(f"{PACKAGES}/{path}") == inner[path]
+    assert base.read(f"{PACKAGES}/vllm-1.dist-info/RECORD") == b"vllm/a.py,,\n"
+    assert base.entry(f"{PACKAGES}/vllm/x/none.py") is None
+    assert base.entry(f"{PACKAGES}/vllm/x") is not None
+    assert base.read(f"{PACKAGES}/other/a.py") == b"O = 1\n"
+    read = [line.partition("path=")[2] for line in engine.requests if line.startswith("GET")]
+    assert [path.removeprefix(f"/{PACKAGES}/") for path in read] == [
+        "vllm/x",
+        "vllm-1.dist-info",
+        "vllm",  # up to the large file
+        "vllm/a.py",
+        "other/a.py",
     ]
 
 
@@ -400,7 +454,6 @@ AGAIN = "try again; `docker version` tells whether the engine is well"
             "/void: broken or cut short: unexpected end of data",
         ),
         ("GET", (200, b"x" * 512), "/void: broken or cut short: invalid header"),
-        ("HEAD", (404, b""), "the container was removed while it was being read"),
     ],
 )
 def test_an_engine_that_does_not_give_a_file(
@@ -418,9 +471,22 @@ def test_an_engine_that_does_not_say_what_is_there(
 ) -> None:
     monkeypatch.setattr(engine, "_usual", lambda *_: ((200, b'{"Id": "c"}'), stat))
     with pytest.raises(TreeError) as caught:
-        base.read("void")
-    message = f"{NAME}: /void: the engine answered 200 without describing the file"
+        base.read("srv/void")
+    message = f"{NAME}: /srv: the engine answered 200 without describing the file"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
+
+
+def test_a_container_that_goes_while_it_is_read_is_told(base: Base, engine: Engine) -> None:
+    base.look("void")
+    engine.answers[f"HEAD {ARCHIVE}"] = (404, b"")
+    message = f"{NAME}: the container was removed while it was being read"
+    assert base.look("srv/none") is None
+    with pytest.raises(TreeError) as caught:
+        base.close()
+    assert (caught.value.message, caught.value.hint) == (message, AGAIN)
+    engine.answers[f"GET {ARCHIVE}"] = (404, b"")
+    with pytest.raises(TreeError, match="was removed"):
+        base.read("void")
 
 
 def test_a_file_that_goes_while_it_is_asked_for(base: Base, engine: Engine) -> None:
@@ -485,7 +551,7 @@ def test_an_engine_that_says_nothing_is_not_waited_for(
         engine, "answer", lambda to: silent.wait(5) if to.command == command else answer(to)
     )
     with pytest.raises(TreeError, match=r"the engine stopped in the middle: .*timed out"):
-        base.read("void")
+        base.read("srv/site/a.py")
     silent.set()
     monkeypatch.undo()
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")

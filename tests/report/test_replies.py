@@ -393,6 +393,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  p1: for this model",
         "  p2: written for another model of this kind",
         "  p3: it lacks fast",
+        "  not checked whether a GPU has room: no GPU on this machine; name its memory with --device-memory SIZE",
     ]
     layers = [{"pattern": f"l{n}.*", "count": n} for n in range(10)]
     assert reply.data == {
@@ -406,6 +407,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
             "quantization": "gptq",
             "bits": 4,
             "context": 4096,
+            "weights": 0,
             "packed": {"count": 1, "layers": [{"pattern": "a.*", "count": 1}]},
             "block_fp8": {"count": 10, "layers": layers},
             "gdn": {"count": 0, "layers": []},

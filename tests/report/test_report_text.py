@@ -136,8 +136,13 @@ TREE = MemoryTree({}, spec="site")
 def test_check_says_whether_the_mods_are_for_a_model_and_how_a_release_was_read() -> None:
     result = CheckResult(TREE, plan_of(GOES_IN))
     reply = checked.check(result, paint, explain=False)
-    assert (lines(reply), reply.data) == ([HEAD, *GOES_IN_WORDS], data.plan(plan_of(GOES_IN)))
+    answer = {**data.plan(plan_of(GOES_IN)), "beside": ()}
+    assert (lines(reply), reply.data) == ([HEAD, *GOES_IN_WORDS], answer)
     assert (reply.ok, reply.next_step) == (True, None)
+    found = Finding(FindingCode.UNMET_REQUIREMENT, "torch 1 is installed")
+    beside = checked.check(result._replace(beside=(found,)), paint, explain=False)
+    assert lines(beside)[-1] == "beside it: torch 1 is installed [unmet-requirement]"
+    assert (beside.data["beside"], beside.ok) == ((found,), True)
     fit = ModelFit("org/m", None, (ModFit("fast", False, True, "it is another", ""),))
     refused = checked.check(result._replace(model=fit), paint, explain=False)
     assert lines(refused)[-2:] == ["model org/m", "  fast is not meant for it: it is another"]

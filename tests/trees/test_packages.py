@@ -9,6 +9,7 @@ from memory_tree import MemoryTree
 from small_site import row
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.formats.tree_names import canonical
 from vllm_mods.trees import packages
 from vllm_mods.trees.packages import Packages
 
@@ -63,7 +64,9 @@ def test_what_python_on_linux_answers_to_markers() -> None:
 def test_what_a_tree_has_needs_and_pins(place: str) -> None:
     tree = Listed({place: METADATA, "Torch-2.9.dist-info/RECORD": b""})
     installed = {"torch": "2.9"} | ({"vllm": "0.21.0"} if place != "PKG-INFO" else {})
-    assert packages.read_packages(tree, ()) == Packages(installed, PINS, NEEDS)
+    read = packages.read_packages(tree, ())
+    assert (read.installed, read.pins) == (installed, PINS)
+    assert {canonical(one.name) for one in read.wanted} == NEEDS
 
 
 def test_a_pinned_package_is_looked_for_where_it_would_be() -> None:
@@ -72,16 +75,17 @@ def test_a_pinned_package_is_looked_for_where_it_would_be() -> None:
             return ["vllm-0.21.0.dist-info"]
 
     files = {"vllm-0.21.0.dist-info/METADATA": METADATA}
-    files |= {"flash_thing-2.0.dist-info/METADATA": b"", "torch-2.9.dist-info/METADATA": b""}
-    names = ("flash-thing", "torch", "numba", "other")
+    files |= {"flash_thing-2.0.dist-info/METADATA": b"", "nvidia_x-2.dist-info/METADATA": b""}
+    files["torch/version.py"] = b"from typing import Optional\n__version__ = '2.9.0+cu130'\n"
+    names = ("flash-thing", "torch", "nvidia-x", "numba", "other", "flashinfer-python")
     read = packages.read_packages(OfImage(files), names)
-    assert read.installed == {"vllm": "0.21.0", "flash-thing": "2.0"}
+    assert read.installed == {"vllm": "0.21.0", "flash-thing": "2.0", "torch": "2.9.0+cu130"}
 
 
 def test_of_a_tree_that_cannot_be_read_nothing_is_known() -> None:
     tree = Unreadable({"vllm-1.dist-info/METADATA": b""})
-    assert packages.read_packages(tree, ()) == Packages({}, {})
-    assert packages.read_packages(Listed({}), ()) == Packages({}, {}, set())
+    assert packages.read_packages(tree, ()) == Packages({})
+    assert packages.read_packages(Listed({}), ()) == Packages({}, [])
 
 
 def test_the_versions_beside_a_tree_of_what_is_needed() -> None:

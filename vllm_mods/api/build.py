@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_pairing
+from vllm_mods.api.model import look_at_model
 from vllm_mods.api.on_base import (
     BuiltFor,
     ReadLock,
@@ -18,12 +19,11 @@ from vllm_mods.api.on_base import (
     parts_of,
     read_lock,
 )
-from vllm_mods.base.errors import Refused, Unreachable, UsageError, refusing
+from vllm_mods.base.errors import Refused, UsageError, refusing
 from vllm_mods.base.output import write_whole
 from vllm_mods.building import outputs, upgrading
 from vllm_mods.building.outputs import Output, Written
 from vllm_mods.checkpoints import fitting
-from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -77,6 +77,8 @@ def lock(
     in_image: str | None = None,
     output: str | None = None,
     source_date_epoch: int | None = None,
+    model_folder: str | None = None,
+    device_memory: str | None = None,
     access: Access | None = None,
 ) -> ReadLock:
     """Resolve a pairing of a library to hashes on its base, and write them down.
@@ -84,11 +86,13 @@ def lock(
     ``base`` is the image to build on, wherever it lies (without it, the pairing's own); ``platforms`` are
     those of an index such as ``linux/arm64``, without them all; ``in_image`` is the folder that holds
     ``vllm/``, where there are several. ``output`` is the file of the lock, without it ``NAME.lock`` beside the
-    pairing. ``source_date_epoch`` (seconds, else 0) is the time of everything that is built.
+    pairing. ``source_date_epoch`` (seconds, else 0) is the time of everything that is built. ``model_folder`` is where the
+    model lies, without it where the pairing says; ``device_memory`` (``96GiB``) that of each GPU which is to serve it,
+    without it this machine's.
 
     Returns it as a ``ReadLock``. Raises ``Refused``, with nothing written, for a mod that does not fit, a command that the
-    vLLM in the base would not take, a model that the mods are not for, and what no policy trusts; ``UsageError``
-    for a base that there is not.
+    vLLM in the base would not take, a model that the mods are not for or that the memory is too small for, and what
+    no policy trusts; ``UsageError`` for a base that there is not.
 
     >>> vm.lock(vm.Library("library"), "served", base="oci:missing")
     Traceback (most recent call last):
@@ -97,7 +101,7 @@ def lock(
     """
     access = access or Access()
     wanted, path = _named(library, pairing, output)
-    model = _look_at_model(library, wanted, access)
+    model = _look_at_model(library, wanted, access, folder=model_folder, memory=device_memory)
     ref = base or wanted.base
     places = platforms or _platforms(ref, access)
     epoch = source_date_epoch or 0
@@ -126,11 +130,13 @@ def moved_since(
     platform: str | None = None,
     output: str | None = None,
     source_date_epoch: int | None = None,
+    model_folder: str | None = None,
+    device_memory: str | None = None,
     access: Access,
 ) -> tuple[LockDifference, ...]:
     """Return what moved since the lock of a pairing was made; nothing is written. Arguments are those of ``lock``."""
     wanted, path = _named(library, pairing, output)
-    model = _look_at_model(library, wanted, access)
+    model = _look_at_model(library, wanted, access, folder=model_folder, memory=device_memory)
     before = read_lock(library, path, pairing)
     ref = base or before.lock.base.ref
     parts = parts_of(before.lock, ref, platform)
@@ -158,23 +164,19 @@ def _platforms(ref: str, access: Access) -> Sequence[str | None]:
     return platforms or (None,)
 
 
-def _look_at_model(library: Library, wanted: Pairing, access: Access) -> LockedModel | None:
-    """Look at a pairing's model, None where it is not here and the Hub cannot be asked for it.
-
-    Raises ``Refused`` for one that the pairing's mods are not for.
-    """
-    if not os.path.isdir(wanted.model) and not is_hub_id(wanted.model):
-        access.note(
-            f"{wanted.model} is not on this machine: not checked whether the mods are meant for it"
-        )
-        return None
-    try:
-        checkpoint = open_checkpoint(wanted.model, wanted.revision)
-    except Unreachable as error:
-        access.note(f"not checked whether the mods are meant for {wanted.model}: {error.message}")
-        return None
+def _look_at_model(
+    library: Library,
+    wanted: Pairing,
+    access: Access,
+    *,
+    folder: str | None = None,
+    memory: str | None = None,
+) -> LockedModel | None:
+    """Look at a pairing's model, None where nobody can; a mod that it lacks is noted. Raises as ``look_at_model``."""
     mods = library.select(library.mods_of(wanted))
-    fitting.demand(mods, checkpoint, wanted.name)
+    checkpoint = look_at_model(wanted, mods, folder=folder, memory=memory, note=access.note)
+    if checkpoint is None:
+        return None
     present = {mod.name for mod in mods}
     for name in library.names():
         fit = fitting.of_mod(library.load(name), checkpoint)
@@ -193,6 +195,8 @@ def build(
     output: str | None = None,
     tag: str | None = None,
     platform: str | None = None,
+    model_folder: str | None = None,
+    device_memory: str | None = None,
     access: Access | None = None,
 ) -> BuildResult:
     """Build the image of a pairing's lock: its base with one layer more, under a tag.
@@ -200,7 +204,8 @@ def build(
     ``pairing`` is one of the ``library``; ``base`` is the image to build on, wherever it lies (without it, the
     one that the lock names); ``lock`` is the lock's file, without it the one beside the pairing. ``output`` is
     ``docker``, ``oci:DIR`` or ``registry:REF``, without it the engine that the base lies in. ``tag`` is another name than
-    ``PAIRING:VLLM-LOCK``; ``platform`` is one of those that the lock is of.
+    ``PAIRING:VLLM-LOCK``; ``platform`` is one of those that the lock is of. ``model_folder`` and ``device_memory`` are
+    those of ``lock``; no Hub is asked.
 
     Returns a ``BuildResult``. Raises ``Refused``, with nothing written, where the lock no longer holds on the base,
     where no policy trusts it, and for a tag that names another image; ``UsageError`` for a pairing without a lock.
@@ -222,11 +227,15 @@ def build(
         for part, on_platform in zip(parts, opened, strict=True):
             if moved := pairing_lock.moved(part, on_platform.drafted.lock):
                 where = on_platform.base.reference
+                what = f"the lock {locked.path} no longer matches {where}; nothing was built"
+                if all(one.path.startswith(("base.", "image.")) for one in moved):
+                    what = f"{where} was rebuilt with the same vLLM: lock again, then build"
                 raise Refused(
-                    f"the lock {locked.path} no longer matches {where}; nothing was built"
-                    + "".join(f"\n  {one}" for one in moved),
+                    "\n  ".join((what, *map(str, moved))),
                     hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",
                 )
+        mods = library.select(library.mods_of(wanted))  # what nobody knows, `lock` has said
+        look_at_model(wanted, mods, folder=model_folder, memory=device_memory, here=True)
         demand_serving(library, wanted, opened, access)
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)

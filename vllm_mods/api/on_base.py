@@ -9,7 +9,7 @@ from vllm_mods.api import serve_check
 from vllm_mods.api.access import Access
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.model import Level, Mod, Plan
 from vllm_mods.building import building, outputs, resolving
 from vllm_mods.building.building import Drafted
 from vllm_mods.building.oci import BuiltImage
@@ -23,6 +23,7 @@ from vllm_mods.images.oci import is_for, platform_of
 from vllm_mods.images.open import demand_platform, in_engine, open_base
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
+from vllm_mods.trees import beside as packages_beside
 from vllm_mods.trees.image import ImageTree, find_site_root
 
 
@@ -150,6 +151,9 @@ def on_bases(
             tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
             if text := pairing.advice(wanted, tree.version):
                 access.note(text)
+            for found, hint in packages_beside.unmet(tree):
+                if found.level is Level.ERROR:
+                    access.note(f"{found.message} ({hint}) [{found.code}]")
             opened.append(_draft(wanted, mods, tree, epoch, locked))
         yield opened
 

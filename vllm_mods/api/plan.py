@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from vllm_mods.applying import ground
 from vllm_mods.applying.ground import Terms, check_mods, plan_on_ground
-from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.model import Finding, Level, Mod, Plan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints.model_fit import ModelFit
 from vllm_mods.trees.folder import FolderTree
@@ -15,11 +15,15 @@ from vllm_mods.trees.receipt_tree import receipt_of
 
 
 class CheckResult(NamedTuple):
-    """What ``check`` found: the ``plan`` of a ``tree``, and how the mods fit a ``model``, None without one."""
+    """What ``check`` found: the ``plan`` of a ``tree``, and how the mods fit a ``model``, None without one.
+
+    ``beside`` are packages of an installed vLLM that it does not take; they decide nothing of the mods.
+    """
 
     tree: Tree
     plan: Plan
     model: ModelFit | None = None
+    beside: tuple[Finding, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -106,11 +110,20 @@ def check(
         only_supported=only_supported,
         base=base,
     )
+    result = CheckResult(opened, planned, beside=_beside(opened))
     if model is None:
-        return CheckResult(opened, planned)
+        return result
     from vllm_mods.checkpoints import fitting  # noqa: PLC0415  (where one is named)
 
-    return CheckResult(opened, planned, fitting.of_model(mods, model, revision))
+    return result._replace(model=fitting.of_model(mods, model, revision))
+
+
+def _beside(tree: Tree) -> tuple[Finding, ...]:
+    if tree.root is None and not tree.spec.startswith("image:"):
+        return ()
+    from vllm_mods.trees.beside import unmet  # noqa: PLC0415  (packaging, for what is installed)
+
+    return tuple(found for found, _ in unmet(tree) if found.level is Level.ERROR)
 
 
 def as_tree(tree: Tree | Folder) -> Tree:

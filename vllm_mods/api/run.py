@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from vllm_mods.api import on_base, serve_check
 from vllm_mods.api.access import Access
+from vllm_mods.api.model import look_at_model
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.checkpoints.sources import resolved_folder
+from vllm_mods.checkpoints import sources
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
@@ -52,19 +53,38 @@ def plan_service(
     the model need not be here.
     """
     named = library.pairing(pairing)
-    wanted = taken_over(named, library.select(library.mods_of(named))).pairing
-    locked, beside = on_base.find_lock(library, pairing, options.lock)
-    trust.demand_pairing(library, pairing, *beside)
+    mods = library.select(library.mods_of(named))
+    wanted = taken_over(named, mods).pairing
+    locked, of_library = on_base.find_lock(library, pairing, options.lock)
+    trust.demand_pairing(library, pairing, *of_library)
     hub = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
-    folder = options.model_folder
-    if wanted.model.startswith("/"):
-        folder = _model_folder(wanted, folder, note, elsewhere=elsewhere)
+    cache = os.path.abspath(options.model_cache or hub)
+    folder, is_here, at_path = options.model_folder, not elsewhere, wanted.model.startswith("/")
+    if at_path:
+        folder, is_here = _model_folder(wanted, folder, note, elsewhere=elsewhere)
+        trust.demand_model(folder)
+    if is_here:
+        look_at_model(
+            named,
+            mods,
+            folder=folder,
+            memory=options.device_memory,
+            arguments=arguments,
+            here=True,
+            on_gpu=options.gpus != "none",
+            environ={"HF_HOME": cache},
+            note=note,
+        )
+    blobs = sources.blobs_of(folder) if folder and is_here and at_path else None
+    if blobs is not None:
+        trust.demand_model(blobs)
     planned = service(
         wanted,
         options._replace(model_folder=folder),
         image=locked.tag,
         command=locked.lock.command,
-        cache=os.path.abspath(options.model_cache or hub),
+        cache=cache,
+        beside=None if blobs is None else (blobs, sources.BLOBS),
         arguments=tuple(arguments),
     )
     return ServedPairing(planned, f"sha256:{locked.sha256}", locked.lock.vllm.site_root)
@@ -72,21 +92,18 @@ def plan_service(
 
 def _model_folder(
     wanted: Pairing, chosen: str | None, note: Callable[[str], None], *, elsewhere: bool
-) -> str:
-    """Return the folder that stands for a pairing's model: the ``chosen`` one, or what the pairing names, which is noted.
+) -> tuple[str, bool]:
+    """Return the folder that stands for a pairing's model, without a link in its path, and whether it is here.
 
-    Raises ``UsageError`` if it is no model's, ``Refused`` as ``demand_model``.
+    It is the ``chosen`` one, or what the pairing names, which is noted.
     """
-    path = chosen or wanted.model
-    if elsewhere and not os.path.lexists(path):
-        folder = os.path.realpath(path)
+    folder = os.path.realpath(chosen or wanted.model)
+    if elsewhere and not os.path.lexists(chosen or wanted.model):
         note(f"{folder} is not on this machine: not checked whether it is a model")
-    else:
-        folder = resolved_folder(path)
-        if chosen is None:
-            note(f"{wanted.name} reads {folder} on this machine as {wanted.model}")
-    trust.demand_model(folder)
-    return folder
+        return folder, False
+    if chosen is None:
+        note(f"{wanted.name} reads {folder} on this machine as {wanted.model}")
+    return folder, True
 
 
 def run(

@@ -8,6 +8,7 @@ from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.checkpoints.device import Device, device
 from vllm_mods.checkpoints.fitting import Suggestion
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.library.catalog import Library
@@ -18,7 +19,8 @@ class Suggested(NamedTuple):
     """What is for a ``checkpoint``, and the ``plan`` of it on a tree, None where none was named or nothing is for it.
 
     ``flags`` are the serve arguments that the first template goes with, and ``clients`` say from which release on each
-    works with it; on a tree, which ones lose what there.
+    works with it; on a tree, which ones lose what there. ``device`` is the GPU that pairings need room on, None where
+    nobody knows one.
     """
 
     checkpoint: Checkpoint
@@ -26,6 +28,7 @@ class Suggested(NamedTuple):
     plan: Plan | None
     flags: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
+    device: Device | None = None
 
     @property
     def mods(self) -> tuple[str, ...]:
@@ -40,24 +43,34 @@ class Suggested(NamedTuple):
 
 
 def suggest(
-    library: Library, model: str, *, revision: str | None = None, tree: Tree | Folder | None = None
+    library: Library,
+    model: str,
+    *,
+    revision: str | None = None,
+    tree: Tree | Folder | None = None,
+    model_folder: str | None = None,
+    device_memory: str | None = None,
 ) -> Suggested:
     """Tell which mods, chat template and pairing of a library a checkpoint needs.
 
     ``model`` is a folder, or an id on the Hub (``HF_ENDPOINT``) of the commit, tag or branch ``revision``. Its
     ``config.json`` and the headers of its safetensors are read, no weights. With ``tree``, what is for it is
-    planned there. Returns ``Suggested``. Raises ``UsageError`` for a folder that is no checkpoint, and
-    ``TreeError`` for one that cannot be read.
+    planned there. ``model_folder`` is where the model lies, whatever it is called; ``device_memory`` (``96GiB``) that of each
+    GPU on which a pairing is to have room, without it this machine's. Returns ``Suggested``. Raises ``UsageError``
+    for a folder that is no checkpoint, and ``TreeError`` for one that cannot be read.
 
     >>> _ = Path("model").mkdir(), Path("model/config.json").write_text('{"model_type": "llama"}')
     >>> vm.suggest(vm.Library("good"), "model").mods
     ()
     """
-    checkpoint = open_checkpoint(model, revision)
+    gpu = device(device_memory)
+    checkpoint = open_checkpoint(model, revision, folder=model_folder)
     mods = {name: library.load(name) for name in library.names()}
     pairings = [library.pairing(name) for name in library.pairing_names()]
     own = ((pairing, library.select(library.mods_of(pairing))) for pairing in pairings)
-    result = Suggested(checkpoint, fitting.suggest(checkpoint, mods.values(), own), None)
+    result = Suggested(
+        checkpoint, fitting.suggest(checkpoint, mods.values(), own, gpu), None, device=gpu
+    )
     if tree is not None and result.mods:
         result = result._replace(plan=plan(library.select(result.mods), tree))
     if result.suggestion.templates:

@@ -19,6 +19,7 @@ from vllm_mods.images.oci import UNKNOWN, IndexEntry, platform_of
 from vllm_mods.planning import requirements
 from vllm_mods.site import undone
 from vllm_mods.site.integrity import compare
+from vllm_mods.trees import beside
 from vllm_mods.trees.image import ImageTree
 
 LOCK = pairing_lock.PLACE
@@ -64,6 +65,8 @@ def inspect(tree: ImageTree) -> Inspection:
         findings += compare(applied, _InImage(tree), undone.look(applied, tree).paths)
     for variant in ground.variants_in(tree, applied):
         findings += requirements.conflicts(variant, tree)
+    wrong = (found for found, _ in beside.unmet(tree) if found.level is Level.ERROR)
+    findings += (found._replace(level=Level.NOTE) for found in wrong)
     if lock is not None and written is not None:
         findings += _against(tree, lock, written, findings)
     stated = labels.get("vllm-mods.lock")

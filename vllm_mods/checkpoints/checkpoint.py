@@ -1,6 +1,7 @@
 """A checkpoint as data, and how it is read of whatever has its files."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from vllm_mods.base import limits
@@ -12,6 +13,7 @@ from vllm_mods.formats.safetensors import Tensor
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
+_SHARD = re.compile(r"(.*-)\d{5}(-of-(\d{5})\.safetensors)\Z", re.ASCII)
 
 
 class Checkpoint(NamedTuple):
@@ -59,15 +61,23 @@ def read(files: ModelFiles) -> Checkpoint:
     if index is not None:
         shards = safetensors.files_of_index(index, f"{files.name}: {INDEX}")
     else:
-        shards = tuple(sorted(name for name in names if name.endswith(".safetensors")))
+        own = {name for name in names if name.endswith(".safetensors")}
+        # Mistral's form, which often lies beside the same weights in the usual one
+        own = {name for name in own if not name.startswith("consolidated")} or own
+        shards = tuple(sorted(own | _numbered(own)))
+    if missing := [name for name in shards if name not in names]:
+        named = ", ".join(missing[:3]) + (", …" if missing[3:] else "")
+        raise TreeError(
+            f"{files.name}: {len(missing)} of its {len(shards)} weight files are missing: {named}",
+            hint="run `hf download` again: it continues where it stopped",
+        )
     tensors: dict[str, Tensor] = {}
     for name in shards[: limits.SHARDS]:
         where = f"{files.name}: {name}"
-        if name not in names:
-            raise TreeError(f"{where} is named in {INDEX} but does not exist")
         size, first = files.start(name, safetensors.LENGTH)
         end = safetensors.LENGTH + safetensors.header_length(first, size, where)
-        tensors |= safetensors.header(files.part(name, safetensors.LENGTH, end), where)
+        data = files.part(name, safetensors.LENGTH, end)
+        tensors |= safetensors.header(data, size - end, where)
         if len(tensors) > limits.TENSORS:
             raise TreeError(f"{where}: with it there are more than {limits.TENSORS}")
     return Checkpoint(
@@ -78,3 +88,13 @@ def read(files: ModelFiles) -> Checkpoint:
         config_sha256=sha256(config),
         index_sha256=None if index is None else sha256(index),
     )
+
+
+def _numbered(shards: Iterable[str]) -> set[str]:
+    """Return the files of which these are some: ``model-00002-of-00003.safetensors`` says how many there are."""
+    series = {match.groups() for name in shards if (match := _SHARD.match(name))}
+    return {
+        f"{head}{number:05}{tail}"
+        for head, tail, count in series
+        for number in range(1, min(int(count), limits.SHARDS) + 1)
+    }

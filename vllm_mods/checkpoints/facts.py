@@ -23,7 +23,7 @@ class LayerKinds(NamedTuple):
 
 
 class ModelFacts(NamedTuple):
-    """``quantization`` is the method's name, ``bits`` its width; ``context`` in tokens. None: not said."""
+    """``quantization`` is the method's name, ``bits`` its width; ``context`` in tokens, ``weights`` in bytes. None: not said."""
 
     architecture: str | None
     model_type: str | None
@@ -33,6 +33,7 @@ class ModelFacts(NamedTuple):
     block_fp8: LayerKinds
     gdn: LayerKinds
     context: int | None
+    weights: int = 0
 
 
 def facts(checkpoint: Checkpoint) -> ModelFacts:
@@ -59,6 +60,7 @@ def facts(checkpoint: Checkpoint) -> ModelFacts:
         block_fp8=_layers(fp8),
         gdn=_layers(name.removesuffix(".A_log") for name in names if name.endswith(_GDN)),
         context=_as(int, value(checkpoint.config, _CONTEXT)),
+        weights=sum(tensor.size for tensor in names.values()),
     )
 
 

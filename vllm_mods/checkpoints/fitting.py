@@ -1,17 +1,23 @@
 """Which mods, chat templates and pairings are for a checkpoint, and which of them it cannot do without. Pure."""
 
+import contextlib
 import fnmatch
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.errors import Refused
+from vllm_mods.base.errors import ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod, When
 from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.checkpoints.device import Device
 from vllm_mods.checkpoints.facts import ModelFacts, facts, value
+from vllm_mods.checkpoints.memory import MemoryNeed, memory_need
 from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.checkpoints.sources import open_checkpoint
+from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.taken_over import taken_over
 
 
 class PairingFit(NamedTuple):
@@ -51,29 +57,47 @@ def of_model(mods: Iterable[Mod], model: str, revision: str | None) -> ModelFit:
 
 
 def of_pairing(
-    pairing: Pairing, mods: Sequence[Mod], needed: Sequence[ModFit], checkpoint: Checkpoint
+    pairing: Pairing,
+    mods: Sequence[Mod],
+    needed: Sequence[ModFit],
+    checkpoint: Checkpoint,
+    gpu: Device | None = None,
 ) -> PairingFit:
-    """Tell whether a pairing, whose ``mods`` are read, serves a checkpoint that has ``needed``."""
+    """Tell whether a pairing, whose ``mods`` are read, serves a checkpoint that has ``needed``, on a GPU if one is known."""
     fits = [of_mod(mod, checkpoint) for mod in mods]
     wrong = [f"{fit.name} is not meant for it: {fit.why}" for fit in fits if not fit.meant]
     names = {mod.name for mod in mods}
     wrong += [f"it lacks {fit.name}" for fit in needed if fit.fails and fit.name not in names]
     if not any(fit.stated for fit in fits):
         wrong.append("none of its mods states which models it is meant for")
+    with contextlib.suppress(UsageError, ManifestError):  # `lock` tells of a faulty command
+        if gpu is not None and (need := of_command(pairing, mods, checkpoint)):
+            wrong += filter(None, [need.shortfall(gpu)])
     name = checkpoint.name.rstrip("/").rpartition("/")[2].lower()
     same = name == pairing.model.rstrip("/").rpartition("/")[2].lower()
     return PairingFit(pairing.name, not wrong, same, "; ".join(wrong))
 
 
+def of_command(
+    pairing: Pairing, mods: Sequence[Mod], checkpoint: Checkpoint, arguments: Sequence[str] = ()
+) -> MemoryNeed | None:
+    """Return the memory that a checkpoint takes with a pairing's command and ``arguments`` behind it, None where that cannot be told."""
+    argv = (*pairings.arguments(taken_over(pairing, mods).pairing), *arguments)
+    return memory_need(checkpoint, argv)
+
+
 def suggest(
-    checkpoint: Checkpoint, mods: Iterable[Mod], pairings: Iterable[tuple[Pairing, Sequence[Mod]]]
+    checkpoint: Checkpoint,
+    mods: Iterable[Mod],
+    of_library: Iterable[tuple[Pairing, Sequence[Mod]]],
+    gpu: Device | None = None,
 ) -> Suggestion:
-    """Hold mods and pairings, each with its own mods, against a checkpoint; what fits best stands first."""
+    """Hold mods and pairings, each with its own mods, against a checkpoint and a GPU; what fits best stands first."""
     meant = [(mod, fit) for mod in mods if (fit := of_mod(mod, checkpoint)).meant and fit.stated]
     templates = [fit for mod, fit in meant if any(each.templates for each in mod.variants)]
     needed = tuple(fit for _, fit in meant if fit not in templates)
     name = checkpoint.name.lower()
-    held = (of_pairing(pairing, own, needed, checkpoint) for pairing, own in pairings)
+    held = (of_pairing(pairing, own, needed, checkpoint, gpu) for pairing, own in of_library)
     return Suggestion(
         facts=facts(checkpoint),
         mods=tuple(sorted(needed, key=lambda fit: not fit.fails)),
@@ -83,14 +107,14 @@ def suggest(
     )
 
 
-def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str) -> None:
-    """Raise ``Refused`` where a pairing's mods are not for its model."""
+def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str, where: str) -> None:
+    """Raise ``Refused`` where a pairing's mods are not for its model, which is read ``where`` that says."""
     wrong = [fit for fit in (of_mod(mod, checkpoint) for mod in mods) if not fit.meant]
     if wrong:
         lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
         raise Refused(
             f"pairing {name}: its mods are not meant for its model {checkpoint.name}{lines}",
-            hint=f"vllm-mods suggest {checkpoint.name}",
+            hint=f"vllm-mods suggest {shlex.quote(where)}",
         )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
-from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.limits import Limit
 from vllm_mods.checkpoints import checkpoint
@@ -26,26 +25,62 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9_][\w.-]*)?\Z", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _HUB = "https://huggingface.co"
 _FOLDER = "download it (`hf download`), and name the folder"
+BLOBS = "../../blobs"
+"""Where the links of a snapshot of the Hub's client lead, from its folder."""
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 
 
 def open_checkpoint(
-    model: str, revision: str | None = None, *, environ: Mapping[str, str] | None = None
+    model: str,
+    revision: str | None = None,
+    *,
+    folder: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    here: bool = False,
 ) -> Checkpoint:
     """Read a model: a folder, or an id on the Hub at a revision, ``main`` if none is named.
 
-    Raises ``UsageError`` for a name that is neither, ``TreeError`` for one that cannot be read, and
-    ``Unreachable`` where the Hub cannot be asked now.
+    ``folder`` is where it lies, whatever it is called. Where the Hub cannot be asked now, and if it is to be read
+    ``here`` alone, it is read as the Hub's client keeps it (``HF_HUB_CACHE``, ``HF_HOME``). Raises ``UsageError`` for a
+    name that is neither, ``TreeError`` for one that cannot be read, and ``Unreachable`` where nobody has it.
     """
     variables = os.environ if environ is None else environ
-    if os.path.isdir(model):
-        return checkpoint.read(_ModelFolder(model))
+    if folder is not None and not os.path.isdir(folder):
+        raise UsageError(f"{folder}: no such folder", hint=_FOLDER)
+    if folder is not None or os.path.isdir(model):
+        return checkpoint.read(_ModelFolder(folder or model))._replace(name=model)
     if not is_hub_id(model):
         raise UsageError(
             f"{model}: no such folder, and not a model id on the Hub (ORGANISATION/NAME)",
             hint="name the folder that contains its config.json",
         )
-    return checkpoint.read(_HubModel(model, revision or "main", variables))
+    revision = revision or "main"
+    if here:
+        return _read_kept(model, revision, variables)
+    try:
+        return checkpoint.read(_HubModel(model, revision, variables))
+    except Unreachable as unreachable:
+        try:
+            return _read_kept(model, revision, variables)
+        except Unreachable:
+            raise unreachable from None
+
+
+def _read_kept(model: str, revision: str, environ: Mapping[str, str]) -> Checkpoint:
+    """Read a model as the Hub's client keeps it. Raises ``Unreachable`` where it has not all of it."""
+    home = environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
+    cache = environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+    place = os.path.join(cache, f"models--{model.replace('/', '--')}")
+    named = os.path.join(place, "refs", revision)  # a commit has no such file
+    with contextlib.suppress(OSError, ValueError), open(named, "rb", opener=_open) as file:
+        revision = file.read(40).decode("ascii")
+    folder = os.path.join(place, "snapshots", revision)
+    if not _COMMIT.match(revision) or not os.path.isdir(folder):
+        raise Unreachable(f"{model} is not in {cache}", hint=_FOLDER)
+    try:
+        return checkpoint.read(_ModelFolder(folder))._replace(name=model)
+    except TreeError as error:  # part of a download: the client fetches the rest
+        raise Unreachable(error.message, hint=error.hint) from error
 
 
 def is_hub_id(model: str) -> bool:
@@ -53,35 +88,46 @@ def is_hub_id(model: str) -> bool:
     return _ID.match(model) is not None
 
 
-def resolved_folder(path: str) -> str:
-    """Return a model's folder without a link in its path. Raises ``UsageError`` for one that is no model's, by its config.json."""
-    folder = os.path.realpath(path)
-    if not os.path.isdir(folder):
-        raise UsageError(f"{path}: no such folder", hint=_FOLDER)
-    what = f"{folder} is not the folder of a model"
-    files = _ModelFolder(folder)
-    if checkpoint.CONFIG not in files.names:
-        raise UsageError(f"{what}: it has no {checkpoint.CONFIG}", hint=_FOLDER)
-    try:
-        config = table(files.read(checkpoint.CONFIG, limits.CHECKPOINT_CONFIG), checkpoint.CONFIG)
-    except TreeError as error:
-        raise UsageError(f"{what}: {error.message}", hint=_FOLDER) from error
-    if not {"architectures", "model_type"} & config.keys():
-        raise UsageError(f"{what}: its {checkpoint.CONFIG} names no architecture", hint=_FOLDER)
-    return folder
+def blobs_of(folder: str) -> str | None:
+    """Return the folder to which the links of a snapshot of the Hub's client lead, None for a folder without links to elsewhere.
+
+    ``folder`` has no link in its path. Raises ``UsageError`` for links that lead to anywhere else: a container that has
+    the folder has not what they lead to.
+    """
+    blobs, is_kept = None, os.path.basename(os.path.dirname(folder)) == "snapshots"
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        target = os.readlink(path) if os.path.islink(path) else ""
+        if is_kept and target.startswith(f"{BLOBS}/"):
+            blobs = os.path.realpath(os.path.join(folder, BLOBS))
+        elif not os.path.realpath(path).startswith(f"{folder}/"):
+            raise UsageError(
+                f"{path} links to {target}, which a container with {folder} cannot see",
+                hint=f"cp -rL {folder} DIR, and --model-folder DIR",
+            )
+    return blobs
 
 
 class _ModelFolder:
     """A checkpoint in a folder. Links are followed: a download keeps its files behind them."""
 
-    commit: str | None = None
-
     def __init__(self, folder: str) -> None:
         self.name = folder
+        last = os.path.basename(folder)
+        self.commit = last if _COMMIT.match(last) else None  # a snapshot of the Hub's client
         try:
             self.names = tuple(os.listdir(folder))
         except OSError as error:
-            raise TreeError(f"{folder}: {error.strerror}", hint=f"ls -la {folder}") from error
+            raise TreeError(f"{folder}: {error.strerror}", hint=_FOLDER) from error
+        paths = (os.path.join(folder, name) for name in self.names)
+        lost = [path for path in sorted(paths) if os.path.islink(path) and not os.path.exists(path)]
+        if lost:
+            raise TreeError(
+                f"{folder}: {len(lost)} of its {len(self.names)} files are dangling links: "
+                f"{lost[0]} to {os.readlink(lost[0])}",
+                hint="a snapshot of the Hub's cache needs its blobs/: mount or copy the whole models--… folder, "
+                "or run `hf download --local-dir DIR`",
+            )
 
     def read(self, name: str, most: Limit) -> bytes:
         size, _ = self.start(name, 0)

@@ -22,6 +22,7 @@ from vllm_mods.report.reply import Reply
 )
 @options.target_in_image
 @option("--output FILE", "Where to write the lock [NAME.lock beside the pairing].")
+@options.where_served
 @option("--check", "Print what changed since the lock was made; write nothing.")
 @options.own_library
 @options.network
@@ -57,7 +58,11 @@ def lock_command(
 @option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
 @option("--output WHERE", "docker, oci:DIR or registry:REF [the engine that has the base].")
 @option("--tag T", "The tag of the image [PAIRING:VLLM-LOCK].")
-@option("--platform OS/ARCH", "One platform of the lock [all, if the base is an index].")
+@option(
+    "--platform OS/ARCH",
+    "One platform of the lock [all, if the base is an index].",
+)
+@options.where_served
 @options.library
 @options.network
 @options.json_output

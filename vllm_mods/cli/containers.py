@@ -30,9 +30,7 @@ starting = options.grouped(
         "--model-cache DIR",
         "The cache of models from the Hub [$HF_HOME, else ~/.cache/huggingface].",
     ),
-    option(
-        "--model-folder DIR", "The model's folder, for a pairing that names a path [that path]."
-    ),
+    options.where_served,
     option("--restart POLICY", "When.", default="unless-stopped", show_default=True),
 )
 """How a container is started: options of ``run`` and ``export``."""

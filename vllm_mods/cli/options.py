@@ -146,6 +146,16 @@ target_in_image = option(
     "The folder in the image that contains vllm/, if there is more than one or none is found.",
     "in_image",
 )
+where_served = all_of(
+    option(
+        "--device-memory SIZE",
+        "The memory of each GPU that serves, such as 96GiB [this machine's].",
+    ),
+    option(
+        "--model-folder DIR", "The model's folder [where the pairing says, else the Hub's cache]."
+    ),
+)
+"""Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
     "For a release or wheel: the version of a package beside vLLM [the newest when vLLM was released].",

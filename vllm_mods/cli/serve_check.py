@@ -22,6 +22,7 @@ from vllm_mods.report.reply import Reply
     "--target TREE",
     "Also check that these mods apply to this vLLM: a folder, pypi:VERSION, image:REF, …",
 )
+@options.where_served
 @options.library
 @options.access
 @options.json_output

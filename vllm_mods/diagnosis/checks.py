@@ -15,13 +15,13 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
-from vllm_mods.diagnosis.beside import requirement_troubles
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
 from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed, unresolved
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.undone import Undone
+from vllm_mods.trees import beside
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.packages import dist_infos, reinstalling
 from vllm_mods.trees.receipt_tree import receipt_of
@@ -72,10 +72,14 @@ def _look(tree: Tree, issues: list[Trouble]) -> Examined:
         version = tree.version
     again = reinstalling(tree, version)
     issues += _receipt_troubles(tree, current, findings, undone, again)
+    with _collect_errors(issues):
+        issues += (
+            Trouble(found.code, found.message, hint, found.level)
+            for found, hint in beside.unmet(tree)
+        )
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
         with _collect_errors(issues):
             issues += _distributions(tree)
-            issues += requirement_troubles(tree)
             files = listed(tree)
             held = None if files is None else compare(tree, files)
             issues += _files(tree, files, held, current, again)

@@ -6,9 +6,10 @@ The command is a template as launchers of recipes know it: ``{name}`` stands for
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
@@ -25,6 +26,13 @@ SCHEMA = 1
 TOPOLOGIES = ("any", "solo", "cluster")
 _IMAGE = r"\S+\Z"
 _CHAT_TEMPLATE = r"(--chat-template(?:=|[ \t]+(?:\\\n[ \t]*)?))([^\s\\]+)"
+# Each multiplies the ranks that vLLM starts; expert parallelism spreads experts over these.
+_PARALLEL = (
+    ("--tensor-parallel-size", "-tp"),
+    ("--pipeline-parallel-size", "-pp"),
+    ("--data-parallel-size", "-dp"),
+    ("--prefill-context-parallel-size", "-pcp"),
+)
 _PLACEHOLDER = r"\{[^\W\d][\w-]*\}"
 
 
@@ -192,6 +200,13 @@ def serving(script: command_line.CommandScript) -> int:
 def arguments(pairing: Pairing) -> tuple[str, ...]:
     """Return the words of the command that serves. Raises ``UsageError`` as ``serve_command`` does."""
     return serve_command(pairing)[0].argv
+
+
+def ranks(argv: Sequence[str]) -> int:
+    """Return how many ranks a command that serves starts, each on a GPU of its own."""
+    from vllm_mods.scripts import command_line  # noqa: PLC0415  (where a pairing is read)
+
+    return math.prod(max(command_line.flag_number(argv, 1, *names), 1) for names in _PARALLEL)
 
 
 def serve_script(pairing: Pairing, templates: Mapping[str, str]) -> str:

@@ -8,13 +8,15 @@ from vllm_mods.base.untrusted import is_deep, json_of
 
 LENGTH = 8
 """The bytes in front of a header that say how long it is."""
+_AGAIN = "download it again, and compare its size with the one on the Hub"
 
 
 class Tensor(NamedTuple):
-    """What a header says of one tensor; ``dtype`` as safetensors writes it: ``F8_E4M3``."""
+    """What a header says of one tensor; ``dtype`` as safetensors writes it (``F8_E4M3``), ``size`` in bytes."""
 
     dtype: str
     shape: tuple[int, ...]
+    size: int = 0
 
 
 def header_length(data: bytes, size: int, where: str) -> int:
@@ -23,7 +25,7 @@ def header_length(data: bytes, size: int, where: str) -> int:
     if len(data) != LENGTH or length > size - LENGTH:
         raise TreeError(
             f"{where}: cut off, or not a safetensors file",
-            hint="download it again, and compare its size with the one on the Hub",
+            hint=_AGAIN,
         )
     if length > limits.SAFETENSORS_HEADER:
         raise TreeError(
@@ -33,17 +35,24 @@ def header_length(data: bytes, size: int, where: str) -> int:
     return length
 
 
-def header(data: bytes, where: str) -> dict[str, Tensor]:
-    """Return the tensors of a header. Raises ``TreeError`` for anything that is none."""
+def header(data: bytes, room: int, where: str) -> dict[str, Tensor]:
+    """Return the tensors of a header that ``room`` bytes follow. Raises ``TreeError`` for anything that is none."""
     raw = table(data, where)
     raw.pop("__metadata__", None)
     tensors = {}
     for name, entry in raw.items():
-        match entry:
-            case {"dtype": str(dtype), "shape": list(shape)} if all(
-                type(edge) is int and edge >= 0 for edge in shape
-            ):
-                tensors[name] = Tensor(dtype, tuple(shape))
+        match {"data_offsets": [0, 0], **entry} if isinstance(entry, dict) else None:
+            case {
+                "dtype": str(dtype),
+                "shape": list(shape),
+                "data_offsets": [int(start), int(end)],
+            } if all(type(edge) is int and edge >= 0 for edge in shape) and 0 <= start <= end:
+                if end > room:
+                    raise TreeError(
+                        f"{where}: cut off: {room:,} bytes of weights, but {name} ends at {end:,}",
+                        hint=_AGAIN,
+                    )
+                tensors[name] = Tensor(dtype, tuple(shape), end - start)
             case _:
                 raise TreeError(f"{where}: {name!r} has no dtype and shape in its header")
     return tensors

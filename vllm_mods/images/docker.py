@@ -8,6 +8,7 @@ never started, and removed.
 import base64
 import contextlib
 import json
+import math
 import os
 import posixpath
 import tarfile
@@ -28,7 +29,7 @@ from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams
 from vllm_mods.images.layout import LayoutFolder
-from vllm_mods.images.model import DIR, FILE, Descriptor, ImageEntry, Opened
+from vllm_mods.images.model import DIR, FILE, OTHER, Descriptor, ImageEntry, Opened
 from vllm_mods.images.oci import SETTINGS
 
 LABEL = "vllm-mods.reading"
@@ -37,7 +38,9 @@ LABEL = "vllm-mods.reading"
 # What is kept of a listing, so that a search in vllm/ does not cost a request for each file.
 _LARGEST_KEPT = 1 << 20
 _KEPT = (".py", ".pyi", ".pth")
-_GO_FOLDER = 1 << 31  # os.ModeDir of Go, in which the engine is written
+_LARGEST_PASSED = 8 << 20  # less than what another request costs; libraries of vLLM's are larger
+# os.ModeDir of Go, in which the engine is written, and its links, devices, pipes and sockets
+_GO_FOLDER, _GO_OTHERS = 1 << 31, 0b1111 << 24
 
 
 def connect() -> APIClient:
@@ -69,17 +72,39 @@ class Container:
         self._url = f"{client.base_url}/v{client.api_version}/containers/{identity}/archive"
         self._what = what
         self._entries: dict[str, ImageEntry | None] = {}
-        self._folders: dict[str, bool] = {"": True}
+        self._looked: dict[str, ImageEntry | None] = {"": ImageEntry("", DIR, 0o755, 0, 0, 0)}
         self._contents: dict[str, bytes] = {}
         self._listed: set[str] = set()
+        self._begun: set[str] = set()
+        self._unsure = False
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path. Links on the way are not followed, though the engine would."""
+        if path not in self._entries:
+            self._read_package(path)
         if path not in self._entries:
             folder = posixpath.dirname(path)
             may_be = self._is_folder(folder) and not self._is_listed(folder)
             self._entries[path] = self._fetch(path) if may_be else None
         return self._entries[path]
+
+    def look(self, path: str) -> ImageEntry | None:
+        """Return the entry of a path, of a file or a folder without its owner."""
+        looked = self._look(path)
+        return self.entry(path) if looked is not None and looked.kind == OTHER else looked
+
+    def _look(self, path: str) -> ImageEntry | None:
+        if path in self._entries:
+            return self._entries[path]
+        if path not in self._looked:
+            folder = posixpath.dirname(path)
+            may_be = self._is_folder(folder) and not self._is_listed(folder)
+            if (mode := self._mode(path) if may_be else None) is None:
+                self._looked[path] = None
+            else:
+                kind = DIR if mode & _GO_FOLDER else OTHER if mode & _GO_OTHERS else FILE
+                self._looked[path] = ImageEntry(path, kind, mode & 0o777, 0, 0, 0)
+        return self._looked[path]
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""
@@ -92,8 +117,7 @@ class Container:
 
     def paths(self, under: str) -> Iterator[ImageEntry]:
         """Return everything below a folder. The engine sends the contents along."""
-        top_entry = self.entry(under)
-        if top_entry is None or top_entry.kind != DIR:
+        if not self._is_folder(under):
             return
         if not self._is_listed(under):
             self._list(under)
@@ -104,13 +128,22 @@ class Container:
                 yield entry
 
     def _is_folder(self, path: str) -> bool:
-        """Return True for a folder. Its kind alone is asked for: a tenth of the cost of its entry."""
-        if path not in self._folders:
-            known = self._entries.get(path)
-            self._folders[path] = self._is_folder(posixpath.dirname(path)) and (
-                bool((self._mode(path) or 0) & _GO_FOLDER) if known is None else known.kind == DIR
-            )
-        return self._folders[path]
+        looked = self._look(path)
+        return looked is not None and looked.kind == DIR
+
+    def _read_package(self, path: str) -> None:
+        """Read what a path lies in as one stream: a package of vLLM's, metadata. Each request for files costs as much as some MB."""
+        site, _, below = path.rpartition("-packages/")
+        top, *inner = below.split("/")
+        package = f"{site}-packages/{top}"
+        if inner[1:] and top == "vllm":
+            package = f"{package}/{inner[0]}"
+        is_one = top == "vllm" or (top.endswith(".dist-info") and inner)
+        is_new = package not in self._begun and not self._is_listed(package)
+        if site and is_one and is_new and self._is_folder(package):
+            self._begun.add(package)
+            if self._list(package, most=_LARGEST_PASSED):
+                self._listed.add(package)
 
     def _is_listed(self, folder: str) -> bool:
         while folder not in self._listed:
@@ -121,10 +154,9 @@ class Container:
 
     def _fetch(self, path: str, *, content: bool = False) -> ImageEntry | None:
         """Return the entry of a path: the first member that the engine sends; the rest is not read."""
-        if self._mode(path) is None:
-            return None
         with self._archive(path) as archive:
             if archive is None:
+                self.check()
                 return None
             member = archive.next()
             if member is None:
@@ -133,23 +165,37 @@ class Container:
                 self._contents[path] = streams.content(archive, member)
             return streams.entry(member, path)
 
-    def _list(self, under: str) -> None:
+    def _list(self, under: str, most: float = math.inf) -> bool:
+        """Read a folder, up to a file of more than ``most`` bytes. Return whether that was all of it."""
         entries: dict[str, ImageEntry] = {}
         first: dict[str, str] = {}
         with self._archive(under) as archive:
+            if archive is None:
+                self.check()
             for member in archive or ():
+                if member.size > most:
+                    break
                 # Its first component is the folder itself.
                 path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
                 entries[path] = streams.entry(member, path)
+                is_kept = path.endswith(_KEPT) or ".dist-info/" in path
                 if member.islnk():
                     first[path] = posixpath.join(under, member.linkname.partition("/")[2])
-                elif member.isreg() and member.size <= _LARGEST_KEPT and path.endswith(_KEPT):
+                elif member.isreg() and member.size <= _LARGEST_KEPT and is_kept:
                     assert archive is not None  # noqa: S101  (there is a member)
                     self._contents[path] = streams.content(archive, member)
+            else:
+                most = math.inf
         for path, target in first.items():
             if target in entries:
                 entries[path] = entries[path]._replace(size=entries[target].size)
         self._entries.update(entries)
+        return most == math.inf
+
+    def check(self) -> None:
+        """Raise ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too."""
+        if self._unsure:
+            self._mode("")
 
     def _mode(self, path: str) -> int | None:
         """Return the mode of a path in Go's form, ``None`` if it is not there."""
@@ -157,9 +203,9 @@ class Container:
             response = self._client.head(
                 self._url, params={"path": f"/{path}"}, timeout=self._client.timeout
             )
-        if response.status_code == requests.codes.not_found:
-            # It says so too of anything in a container that is gone; the root is always there.
-            if path and self._mode("") is not None:
+        self._unsure = response.status_code == requests.codes.not_found
+        if self._unsure:
+            if path:
                 return None
             raise TreeError(
                 f"{self._what}: the container was removed while it was being read", hint=_AGAIN
@@ -185,7 +231,8 @@ class Container:
                 timeout=self._client.timeout,
             )
         with response:
-            if response.status_code == requests.codes.not_found:
+            self._unsure = response.status_code == requests.codes.not_found
+            if self._unsure:
                 yield None
                 return
             if response.status_code != requests.codes.ok:
@@ -235,11 +282,13 @@ class EngineImage(Opened):
 
     def close(self) -> None:
         """Remove the container that was made to read from, and end the connection."""
-        try:
-            if self._remove is not None:
-                self._remove()
-        finally:
-            self._client.close()
+        with contextlib.closing(self._client):
+            try:
+                if "_files" in vars(self):
+                    self._files.check()
+            finally:
+                if self._remove is not None:
+                    self._remove()
 
     @cached_property
     def _files(self) -> Container:

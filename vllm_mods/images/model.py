@@ -64,6 +64,10 @@ class Readable(Protocol):
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path; ``None`` for nothing, and for a path through a link."""
 
+    def look(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path, perhaps without its owner: an engine tells that at fifty times the cost."""
+        return self.entry(path)
+
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a regular file, ``None`` if there is none at that very path."""
 
@@ -120,7 +124,7 @@ def environment(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def children(base: Base, folder: str) -> Iterator[ImageEntry]:
     """Yield what lies directly in a folder, nothing where there is none."""
-    parent = base.entry(folder)
+    parent = base.look(folder)
     if parent is not None and parent.kind == DIR:
         for entry in base.paths(folder):
             if posixpath.dirname(entry.path) == folder:
@@ -144,7 +148,7 @@ def resolve(base: Base, path: str) -> str:
         # What is there at the end of a path has no link before it: the longest part is asked first.
         for end in range(len(run), 0, -1):
             place = "/".join((*done, *run[:end]))
-            entry = base.entry(place)
+            entry = base.look(place)
             if entry is not None:
                 break
         else:
@@ -183,6 +187,10 @@ class Opened(Base):
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
         return self._files.entry(path)
+
+    def look(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path, perhaps without its owner."""
+        return self._files.look(path)
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""

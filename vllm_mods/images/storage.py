@@ -31,6 +31,7 @@ from vllm_mods.images.model import (
     Descriptor,
     ImageEntry,
     Opened,
+    Readable,
     digest_of,
     with_ancestors,
 )
@@ -71,7 +72,7 @@ class StoredImage(Opened):
         return _MountedFiles(place, self.reference)
 
 
-class _MountedFiles:
+class _MountedFiles(Readable):
     """What lies below ``root``, where an image is mounted: no link in it leads out to this machine."""
 
     def __init__(self, root: str, what: str) -> None:

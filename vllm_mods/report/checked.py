@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 def check(result: CheckResult, paint: Paint, *, explain: bool) -> Reply:
     """Return a plan and how the mods fit a model; with ``explain``, what was not examined too."""
-    answer = data.plan(result.plan)
+    answer = {**data.plan(result.plan), "beside": result.beside}
     lines = [text.plan(result.plan, paint, explain=explain)]
+    lines += [f"beside it: {found}" for found in result.beside]
     if result.tree.releases is not None:
         answer["tree"]["verified"] = result.tree.verified
     if result.tree.verified == "parts":

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from vllm_mods.api.model import NO_DEVICE
 from vllm_mods.api.suggest import Suggested
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
@@ -49,12 +50,16 @@ def suggested(result: Suggested, paint: Paint) -> Reply:
     for each in suggestion.pairings:
         same = "for this model" if each.same else "written for another model of this kind"
         lines.append(f"  {each.name}: {same if each.ok else each.why}")
+    if suggestion.pairings and result.device is None:
+        lines.append(f"  not checked whether a GPU has room: {NO_DEVICE}")
     if result.plan is not None:
         lines += ["", text.plan(result.plan, paint)]
     answer = {
         "model": {
             **data.fields(checkpoint, "name", "commit", "config_sha256", "index_sha256"),
-            **data.fields(facts, "architecture", "model_type", "quantization", "bits", "context"),
+            **data.fields(
+                facts, "architecture", "model_type", "quantization", "bits", "context", "weights"
+            ),
             **{key: _layers_data(getattr(facts, key)) for key in ("packed", "block_fp8", "gdn")},
         },
         "mods": list(map(_needed, suggestion.mods)),
@@ -81,6 +86,8 @@ def _facts(facts: ModelFacts) -> Iterator[str]:
     yield f"  architecture {facts.architecture or 'not said'} ({kind})"
     yield f"  quantization {facts.quantization or 'none'}{bits}"
     yield f"  context      {f'{facts.context:,} tokens' if facts.context else 'not said'}"
+    if facts.weights:
+        yield f"  weights      {facts.weights / 2**30:.1f} GiB"
     packed = f"INT{facts.bits or '?'}"
     for key, layers in ((packed, facts.packed), ("block FP8", facts.block_fp8), ("GDN", facts.gdn)):
         if layers.total:

@@ -1,6 +1,5 @@
 """What a container of a pairing is started with, in whatever form: image, port, mounts, GPUs; and the line for it. Pure."""
 
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.images.engine_command import PODMAN
+from vllm_mods.scripts.command_line import flag_number
 
 PAIRING_LABEL = "vllm-mods.run"
 """On every container that ``run`` starts: the pairing's name."""
@@ -24,13 +24,6 @@ WORKER = (
 )
 """The script of every node of a cluster but the first, which it joins; then it waits."""
 _PORT = 8000
-# Each multiplies the ranks that vLLM starts; expert parallelism spreads experts over these.
-_PARALLEL = (
-    ("--tensor-parallel-size", "-tp"),
-    ("--pipeline-parallel-size", "-pp"),
-    ("--data-parallel-size", "-dp"),
-    ("--prefill-context-parallel-size", "-pcp"),
-)
 _GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z", re.ASCII)
 _SHM = re.compile(r"[0-9]+([kmgt]i?)?b?\Z", re.IGNORECASE | re.ASCII)
 # Commas, colons and quotes divide the words of docker, podman and compose; ``$`` is written as each takes it.
@@ -73,7 +66,7 @@ class StartOptions(NamedTuple):
     """What is asked of a container; None for what the pairing, its lock or the host's environment says.
 
     The fields have the names of the options. ``model_cache`` is the host's folder of models of the Hub,
-    ``model_folder`` that of this very model, where the pairing names a path.
+    ``model_folder`` that of this very model, where the pairing names a path; ``device_memory`` is that of each GPU.
     """
 
     lock: str | None = None
@@ -84,6 +77,7 @@ class StartOptions(NamedTuple):
     shm_size: str = "16g"
     model_cache: str | None = None
     model_folder: str | None = None
+    device_memory: str | None = None
     restart: str = "unless-stopped"
 
 
@@ -94,9 +88,12 @@ def service(
     image: str,
     command: str,
     cache: str,
+    beside: tuple[str, str] | None = None,
     arguments: tuple[str, ...] = (),
 ) -> Service:
     """Return how a pairing's ``image`` is started, ``image`` being the one where no other is asked for, ``cache`` the host's folder of models.
+
+    ``beside`` is a folder that the model's own needs with it, and the way from there to it.
 
     Raises ``UsageError`` for what no engine would take.
     """
@@ -110,7 +107,7 @@ def service(
             hint="no, always, unless-stopped, on-failure or on-failure:N",
         )
     words = (*pairings.arguments(wanted), *arguments)
-    inside = _number(words, _PORT, "--port")
+    inside = flag_number(words, _PORT, "--port")
     at_path = wanted.model.startswith("/")
     if asked.model_folder is not None and not at_path:
         raise UsageError(
@@ -122,13 +119,17 @@ def service(
         if at_path
         else Mount(cache, CACHE)
     )
-    for path in mount[:2]:
+    mounts: tuple[Mount, ...] = (mount,)
+    if beside is not None:
+        place = os.path.normpath(os.path.join(wanted.model, beside[1]))
+        mounts += (Mount(beside[0], place, read_only=True),)
+    for path in (path for each in mounts for path in each[:2]):
         if _NO_PATH.search(path) or os.path.normpath(path) != path:
             raise UsageError(
                 f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed',
                 hint="--model-folder DIR",
             )
-    ranks = math.prod(_number(words, 1, *names) for names in _PARALLEL)
+    ranks = pairings.ranks(words)
     cluster = wanted.topology == "cluster"
     per_node = -(-ranks // 2) if cluster else ranks
     named = asked.gpus.split(",") if asked.gpus[0].isdigit() else ()
@@ -143,7 +144,7 @@ def service(
         image=asked.image or image,
         command=command,
         env=wanted.env,
-        mounts=(mount,),
+        mounts=mounts,
         port=asked.port or inside,
         inside=inside,
         gpus=asked.gpus,
@@ -185,13 +186,3 @@ def head(planned: Service) -> str:
     """Return the script of a cluster's first node: Ray, then the command, as launchers of recipes do it."""
     ray = f'ray start --head --port={_RAY_PORT} --node-ip-address="$VLLM_HOST_IP" || exit 1'
     return f"{ray}\n{planned.command}"
-
-
-def _number(words: tuple[str, ...], default: int, *names: str) -> int:
-    number = default
-    for word, after in zip(words, (*words[1:], ""), strict=True):
-        name, equals, value = word.partition("=")
-        text = value if equals else after
-        if name.replace("_", "-") in names and text.isascii() and text.isdigit():
-            number = int(text)
-    return number

@@ -5,6 +5,7 @@ in its word as written and is listed in ``CommandScript.unknown``. A test asks b
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -53,6 +54,21 @@ class ShellError(ValueError):
         super().__init__(f"line {line}: {why}")
         self.line = line
         self.why = why
+
+
+def flag_values(argv: Sequence[str], *names: str) -> Iterator[str]:
+    """Yield what follows a flag, wherever it stands: ``names`` are its long name, of which the beginning will do, and short ones."""
+    for word, after in zip(argv, (*argv, "")[1:], strict=True):
+        typed, equals, value = word.partition("=")
+        typed = typed.replace("_", "-").partition(".")[0]
+        if typed in names or (len(typed) > len("--max") and names[0].startswith(typed)):
+            yield value if equals else after
+
+
+def flag_number(argv: Sequence[str], default: int, *names: str) -> int:
+    """Return the last number that follows a flag, as ``flag_values`` has it; ``default`` where there is none."""
+    texts = (text for text in flag_values(argv, *names) if text.isascii() and text.isdigit())
+    return int([str(default), *texts][-1])
 
 
 def read(text: str) -> CommandScript:

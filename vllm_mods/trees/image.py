@@ -61,7 +61,7 @@ class ImageTree(Tree):
     def folders(self) -> tuple[str, ...]:
         """Return vLLM's own ``.dist-info``: to list all of a site root, an engine sends its contents."""
         folder = f"vllm-{self.version}.dist-info"
-        entry = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
+        entry = self.base.look(f"{self.site_root}/{folder}") if self.version else None
         return (folder,) if entry is not None and entry.kind == DIR else ()
 
     @property
@@ -178,7 +178,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
             hint="run without --target-in-image: the folders that were found are listed",
         )
     vllms = vllms or _vllms(base, _behind_pth(base, looked))
-    locked = [one for one in vllms if base.entry(f"{one}/{pairing_lock.PLACE}") is not None]
+    locked = [one for one in vllms if base.look(f"{one}/{pairing_lock.PLACE}") is not None]
     if len(vllms) > 1 and len(locked) == 1:
         return locked[0]
     if len(vllms) == 1:
@@ -205,10 +205,10 @@ def _vllms(base: Base, folders: Iterable[str]) -> dict[str, str]:
 
 def _fault(base: Base, folder: str) -> str | None:
     """Say why the vLLM in a folder cannot be patched, ``""`` if it can, None if there is none."""
-    entry = base.entry(f"{folder}/vllm" if folder else "vllm")
+    entry = base.look(f"{folder}/vllm" if folder else "vllm")
     if entry is not None and entry.kind == LINK:
         return f"a symbolic link to {entry.target}"
-    is_there = entry is not None and base.entry(f"{folder}/{MARKER}".lstrip("/")) is not None
+    is_there = entry is not None and base.look(f"{folder}/{MARKER}".lstrip("/")) is not None
     return "" if is_there else None
 
 
@@ -267,10 +267,10 @@ def _candidates(base: Base) -> Iterator[str]:
     named = filter(None, prefixes)
     libs = (resolve(base, f"{prefix}/{name}") for prefix in named for name in ("lib", "lib64"))
     for lib in dict.fromkeys(libs):
-        if not lib or base.entry(lib) is None:
+        if not lib or base.look(lib) is None:
             continue
         for version in ("python3", *(f"python3.{minor}" for minor in _MINORS)):
-            if base.entry(f"{lib}/{version}") is not None:
+            if base.look(f"{lib}/{version}") is not None:
                 yield resolve(base, f"{lib}/{version}/dist-packages")
                 yield resolve(base, f"{lib}/{version}/site-packages")
 
@@ -278,8 +278,10 @@ def _candidates(base: Base) -> Iterator[str]:
 def _home(base: Base, user: str) -> str:
     """Return the home of the user that an image runs as, a name or a number, by its ``/etc/passwd``."""
     wanted = user.partition(":")[0]
+    if wanted in {"root", "0"}:
+        return "/root"
     for line in (base.read("etc/passwd") or b"").decode("utf-8", "replace").splitlines():
         fields = line.split(":")
         if len(fields) > 5 and wanted in {fields[0], fields[2]}:
             return fields[5]
-    return "/root" if wanted in {"root", "0"} else f"/home/{wanted}"
+    return f"/home/{wanted}"

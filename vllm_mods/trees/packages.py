@@ -2,7 +2,9 @@
 
 import csv
 import os
-from collections.abc import Collection, Iterable, Mapping
+import platform
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from packaging.markers import UndefinedEnvironmentName
@@ -14,6 +16,14 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.tree_names import canonical
 
+MODULES = {
+    "torch": "torch/version.py",
+    "flashinfer-python": "flashinfer/_build_meta.py",
+    "flashinfer-cubin": "flashinfer_cubin/_build_meta.py",
+}
+"""The files in which packages say their versions, which may be others than vLLM requires."""
+_PYTHON = re.compile(r"/python(3\.\d+)/")
+_UNAME = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 
 
@@ -30,11 +40,20 @@ def markers(python: str, machine: str) -> dict[str, str]:
 
 
 class Packages(NamedTuple):
-    """By canonical name: versions ``installed`` in the site root, what vLLM's METADATA ``needs`` and what it ``pins``."""
+    """By canonical name the versions ``installed`` in the site root; what vLLM's METADATA has ``wanted`` of its machine."""
 
     installed: Mapping[str, str]
-    pins: Mapping[str, str]
-    needs: Collection[str] = ()
+    wanted: Sequence[Requirement] = ()
+
+    @property
+    def pins(self) -> dict[str, str]:
+        """The versions that it names, by canonical name."""
+        return {
+            canonical(one.name): each.version
+            for one in self.wanted
+            for each in one.specifier
+            if each.operator == "==" and not each.version.endswith(".*")
+        }
 
 
 def read_packages(tree: Tree, names: Collection[str]) -> Packages:
@@ -45,31 +64,45 @@ def read_packages(tree: Tree, names: Collection[str]) -> Packages:
     try:
         named = tree_names.dist_infos(tree.folders())
         own = next((name for name, said in named.items() if said[0].lower() == "vllm"), None)
-        wanted = needs(tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b"")
-        pins = {
-            canonical(one.name): each.version
-            for one in wanted
-            for each in one.specifier
-            if each.operator == "==" and not each.version.endswith(".*")
-        }
-        installed = {canonical(name): version for name, version in named.values()}
-        for name in names:
+        metadata = tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b""
+        read = Packages(
+            {canonical(name): version for name, version in named.values()},
+            needs(metadata, _machine_of(tree)),
+        )
+        pins = read.pins
+        beside = {
+            name: version
+            for name in names
             # of an image the site root is not listed
-            if name in pins and name not in installed:
-                folder = f"{name.replace('-', '_')}-{pins[name]}.dist-info"
-                if tree.read(f"{folder}/METADATA") is not None:
-                    installed[name] = pins[name]
+            if name not in read.installed and (version := _version_of(tree, name, pins.get(name)))
+        }
     except TreeError:
-        return Packages({}, {})
-    return Packages(installed, pins, {canonical(one.name) for one in wanted})
+        return Packages({})
+    return read._replace(installed={**read.installed, **beside})
+
+
+def _version_of(tree: Tree, name: str, pin: str | None) -> str | None:
+    """Return the version of a package in a site root, by a file that every release of it has."""
+    if name in MODULES:
+        return tree_names.module_version(tree.read(MODULES[name]))
+    folder = f"{name.replace('-', '_')}-{pin}.dist-info"
+    return pin if pin and tree.read(f"{folder}/METADATA") is not None else None
+
+
+def _machine_of(tree: Tree) -> Mapping[str, str]:
+    """Return what markers ask for of the Python and the machine that a tree is for, as far as its place says."""
+    place = tree.root or getattr(tree, "site_root", "")  # an image's
+    match = _PYTHON.search(f"{place}/")
+    machine = _UNAME.get(tree.platform or "", platform.machine())
+    return markers(match[1], machine) if match else _LINUX
 
 
 def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     """Return the versions beside a tree of what its vLLM and these requirements name, sorted."""
     named = {canonical(needed.name) for text in texts if (needed := parse_requirement(text))}
     packages = read_packages(tree, named)
-    wanted = named.union(packages.needs)
-    return {name: version for name, version in sorted(packages.installed.items()) if name in wanted}
+    named |= {canonical(one.name) for one in packages.wanted}
+    return {name: version for name, version in sorted(packages.installed.items()) if name in named}
 
 
 def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_tree import MemoryTree
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.diagnosis.beside import requirement_troubles
+from vllm_mods.trees.beside import unmet
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vllm_mods.diagnosis.diagnosis import Trouble
+    from vllm_mods.trees.beside import Beside
 
 WANTED = (
     "torch==2.11.0",
@@ -26,7 +27,7 @@ WANTED = (
 )
 
 
-def troubles(root: Path, *installed: str, files: tuple[str, ...] = ()) -> list[Trouble]:
+def troubles(root: Path, *installed: str, files: tuple[str, ...] = ()) -> list[Beside]:
     (root / "vllm-0.21.0.dist-info").mkdir(parents=True)
     lines = "".join(f"Requires-Dist: {one}\n" for one in WANTED)
     metadata = f"Metadata-Version: 2.4\nName: vllm\nVersion: 0.21.0\n{lines}\nRequires-Dist: text\n"
@@ -36,7 +37,7 @@ def troubles(root: Path, *installed: str, files: tuple[str, ...] = ()) -> list[T
     for path in files:
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).touch()
-    return list(requirement_troubles(FolderTree(str(root))))
+    return list(unmet(FolderTree(str(root))))
 
 
 SOUND = ("torch-2.11.0", "flashinfer_python-0.6.8.post1", "xgrammar-0.2.1")
@@ -62,27 +63,27 @@ def test_what_is_required_is_sound(root: Path, installed: tuple[str, ...]) -> No
 
 def test_each_package_of_another_version_is_wrong(root: Path) -> None:
     told = troubles(root, "torch-2.10.0", "Flashinfer.Python-0.6.14", "xgrammar-1.0.0")
-    assert {one.code for one in told} == {FindingCode.UNMET_REQUIREMENT}
-    assert {one.level for one in told} == {Level.ERROR}
+    assert {one.finding.code for one in told} == {FindingCode.UNMET_REQUIREMENT}
+    assert {one.finding.level for one in told} == {Level.ERROR}
     first, *_, last = told
-    assert first.message == "torch 2.10.0 is installed, but this vLLM requires torch==2.11.0"
-    assert first.hint == "pip install 'torch==2.11.0'"
-    assert last.message.startswith("xgrammar 1.0.0 is installed")
+    said = "torch 2.10.0 is installed, but this vLLM requires torch==2.11.0"
+    assert (first.finding.message, first.hint) == (said, "pip install 'torch==2.11.0'")
+    assert last.finding.message.startswith("xgrammar 1.0.0 is installed")
     assert len(told) == 3
 
 
 def test_packages_that_are_elsewhere_are_counted_in_a_note(root: Path) -> None:
     (told,) = troubles(root, "torch-2.11.0")
-    assert told.code is FindingCode.REQUIREMENT_ELSEWHERE
-    assert told.level is Level.NOTE
-    assert told.message == (
+    assert told.finding.code is FindingCode.REQUIREMENT_ELSEWHERE
+    assert told.finding.level is Level.NOTE
+    assert told.finding.message == (
         f"2 of the packages that this vLLM requires are not in {root}: flashinfer-python, xgrammar"
     )
 
 
 def test_the_python_that_the_folder_is_of_answers_markers(tmp_path: Path) -> None:
     (told,) = troubles(tmp_path / "lib/python3.11/site-packages", *SOUND, "pears-2")
-    assert told.message == "pears 2 is installed, but this vLLM requires pears==1"
+    assert told.finding.message == "pears 2 is installed, but this vLLM requires pears==1"
 
 
 @pytest.mark.parametrize(
@@ -97,11 +98,46 @@ def test_a_torch_for_a_cpu_is_wrong_beside_a_vllm_for_a_gpu(
     root: Path, torch: str, file: str, *, wrong: bool
 ) -> None:
     told = troubles(root, torch, *SOUND[1:], files=(file,))
-    assert [one.message.partition(":")[0] for one in told] == (
+    assert [one.finding.message.partition(":")[0] for one in told] == (
         ["torch 2.11.0+cpu is built for a CPU, but this vLLM is built for a GPU"] if wrong else []
     )
 
 
+@pytest.mark.parametrize(
+    ("cubin", "wrong"), [("0.6.8.post1", False), ("0.6.8.post1+cu130", False), ("0.6.13", True)]
+)
+def test_flashinfer_takes_the_cubins_of_its_own_version(
+    root: Path, cubin: str, *, wrong: bool
+) -> None:
+    told = troubles(root, *SOUND, f"flashinfer_cubin-{cubin}")
+    said = "flashinfer-python 0.6.8.post1 does not work with flashinfer-cubin 0.6.13, which is installed"
+    hint = "pip install flashinfer-cubin==0.6.8.post1"
+    assert [(one.finding.message, one.hint) for one in told] == ([(said, hint)] if wrong else [])
+
+
+def test_of_an_image_what_says_its_version_in_a_file_is_known() -> None:
+    class OfImage(MemoryTree):
+        site_root = "usr/lib/python3.12/site-packages"
+
+        def folders(self) -> tuple[str, ...]:
+            return ("vllm-0.21.0.dist-info",)
+
+    lines = "".join(f"Requires-Dist: {one}\n" for one in (*WANTED, "flashinfer-cubin==0.6.8.post1"))
+    files = {
+        "vllm-0.21.0.dist-info/METADATA": lines.encode(),
+        "torch/version.py": b"__version__ = '2.10.0+cu130'\n",
+        "flashinfer/_build_meta.py": b"__version__ = '0.6.8.post1'\n",
+        "flashinfer_cubin/_build_meta.py": b'"""x"""\n__version__ = "0.6.13"\n',
+    }
+    told = [one.finding.message for one in unmet(OfImage(files))]
+    assert told == [
+        "torch 2.10.0+cu130 is installed, but this vLLM requires torch==2.11.0",
+        "flashinfer-cubin 0.6.13 is installed, but this vLLM requires flashinfer-cubin==0.6.8.post1",
+        "flashinfer-python 0.6.8.post1 does not work with flashinfer-cubin 0.6.13, which is installed",
+        "1 of the packages that this vLLM requires were not searched for in the image: xgrammar",
+    ]
+
+
 def test_of_a_folder_without_metadata_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "torch-2.10.0.dist-info").mkdir()
-    assert list(requirement_troubles(FolderTree(str(tmp_path)))) == []
+    assert list(unmet(FolderTree(str(tmp_path)))) == []

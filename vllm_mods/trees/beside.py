@@ -1,0 +1,61 @@
+"""The packages beside a vLLM, held against what its own METADATA requires of them."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from vllm_mods.base import versions
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.tree import Tree
+from vllm_mods.formats.tree_names import canonical
+from vllm_mods.trees.packages import MODULES, read_packages
+
+# An extension that is built for GPUs only.
+_OF_GPU = "vllm/cumem_allocator.abi3.so"
+
+
+class Beside(NamedTuple):
+    """What is not as vLLM requires it, and what to do about it."""
+
+    finding: Finding
+    hint: str | None = None
+
+
+def unmet(tree: Tree) -> Iterator[Beside]:
+    """Yield the packages in a site root that are not of the versions that vLLM requires; those that are elsewhere are a note.
+
+    An image's folders are not listed: there it is known of ``MODULES`` alone.
+    """
+    present = read_packages(tree, MODULES)
+    absent = []
+    for required in present.wanted:
+        version = present.installed.get(canonical(required.name))
+        if version is None:
+            absent.append(required.name)
+            continue
+        known = versions.parse(version)  # None: somebody's own, of which nothing is known
+        if known is not None and not required.specifier.contains(known, prereleases=True):
+            wanted = f"{required.name}{required.specifier}"
+            said = f"{required.name} {version} is installed, but this vLLM requires {wanted}"
+            yield _wrong(said, f"pip install '{wanted}'")
+    torch, python, cubin = map(present.installed.get, MODULES)
+    if torch and torch.endswith("+cpu") and tree.read(_OF_GPU) is not None:
+        said = (
+            f"torch {torch} is built for a CPU, but this vLLM is built for a GPU: it has {_OF_GPU}"
+        )
+        yield _wrong(
+            said,
+            "pip install --force-reinstall torch, from the package index for your CUDA or ROCm",
+        )
+    if python and cubin and python.partition("+")[0] != cubin.partition("+")[0]:
+        said = f"flashinfer-python {python} does not work with flashinfer-cubin {cubin}, which is installed"
+        yield _wrong(said, f"pip install flashinfer-cubin=={python}")
+    if absent:
+        few = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
+        where = f"are not in {tree.root}" if tree.root else "were not searched for in the image"
+        said = f"{len(absent)} of the packages that this vLLM requires {where}: {few}"
+        yield Beside(Finding(FindingCode.REQUIREMENT_ELSEWHERE, said, level=Level.NOTE))
+
+
+def _wrong(said: str, hint: str) -> Beside:
+    return Beside(Finding(FindingCode.UNMET_REQUIREMENT, said), hint)
