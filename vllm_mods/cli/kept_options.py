@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-_KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline"
+_KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock"
 _COMMAND = re.compile(
     r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
 )
@@ -21,7 +21,7 @@ def keep(hint: str, arguments: Sequence[str]) -> str:
         if word == "--":
             break
         if name in _KEPT.split():
-            value = [] if equals or name == "--offline" else [next(words, "")]
+            value = [] if equals or name == "--offline --lock" else [next(words, "")]
             given.setdefault(name, []).extend((word, *value))
     return _COMMAND.sub(lambda match: _complete(match, given), hint) if given else hint
 
@@ -40,4 +40,5 @@ def _complete(match: re.Match[str], given: dict[str, list[str]]) -> str:
     takes = {name for option in command.params for name in option.opts} - names
     takes -= {"--to"} if names & {"--continue", "--abort"} else set()
     more = (word for name in given if name in takes for word in given[name])
-    return " ".join((match[0], *map(shlex.quote, more)))
+    front, dashes, behind = match[0].partition(" -- ")
+    return " ".join((front, *map(shlex.quote, more))) + dashes + behind
