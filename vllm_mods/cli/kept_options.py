@@ -21,7 +21,7 @@ def keep(hint: str, arguments: Sequence[str]) -> str:
         if word == "--":
             break
         if name in _KEPT.split():
-            value = [] if equals or name == "--offline --lock" else [next(words, "")]
+            value = [] if equals or name == "--offline" else [next(words, "")]
             given.setdefault(name, []).extend((word, *value))
     return _COMMAND.sub(lambda match: _complete(match, given), hint) if given else hint
 
