@@ -9,12 +9,7 @@ from mod_making import diff_of, variant
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, TemplateFile, Variant, Verdict, When
-from vllm_mods.matrices.cell import (
-    Cell,
-    CellProblem,
-    HunkView,
-    MatrixResult,
-)
+from vllm_mods.matrices.cell import Cell, CellProblem, HunkView, MatrixResult
 
 Make = Callable[[], MatrixResult]
 

@@ -73,7 +73,7 @@ class Engine(NamedTuple):
 class started:  # noqa: N801  (reads as what it does)
     """A dockerd in a folder, for a ``with``; ``kill`` ends it at once."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, bridge: str = "none") -> None:
         # A socket's path may have 107 letters, and pytest's folders are long.
         self.socket = f"/tmp/vm-{os.getpid()}-{folder.name}.sock"  # noqa: S108
         self.folder = folder
@@ -81,7 +81,7 @@ class started:  # noqa: N801  (reads as what it does)
         arguments = [
             "dockerd", "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec",
             "--pidfile", f"{folder}/pid", "-H", f"unix://{self.socket}", "--storage-driver", "overlay2",
-            "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--bridge=none",
+            "--iptables=false", "--ip6tables=false", "--ip-masq=false", f"--bridge={bridge}",
             "--ip-forward=false",
         ]  # fmt: skip
         with self.log.open("wb") as log:

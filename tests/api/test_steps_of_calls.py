@@ -15,10 +15,10 @@ from vllm_mods.api import plan, run, sync
 from vllm_mods.applying.ground import Terms
 from vllm_mods.base import limits
 from vllm_mods.library.catalog import Library
-from vllm_mods.running import engine, evidence
+from vllm_mods.running import engine, evidence, starting
 from vllm_mods.running.engine import EngineContainer
 from vllm_mods.running.evidence import ServerEvidence
-from vllm_mods.running.service import StartOptions
+from vllm_mods.running.service import StartOptions, Typed
 from vllm_mods.sharing import locking
 
 if TYPE_CHECKING:
@@ -62,20 +62,26 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         ("of_container", SEEN),
     ):
         monkeypatch.setattr(run, name, step(name, answer))
-    for name, of_engine in (("start", "id1"), ("wait", None), ("container", RUNNING)):
-        monkeypatch.setattr(engine, name, step(name, of_engine))
+    monkeypatch.setattr(engine, "container", step("container", RUNNING))
+    for name, of_start in (("start", "id1"), ("wait", None), ("keep", None)):
+        monkeypatch.setattr(starting, name, step(name, of_start))
     return taken
 
 
 LIBRARY, ACCESS = Library(), vm.Access()
 OPTIONS = StartOptions()
+TYPED = Typed(("run", "pair", "--", "--x"))
 STARTED = [
     ("plan_service", LIBRARY, "pair", OPTIONS, ("--x",), {"note": ACCESS.note}),
-    ("_find_program", "docker", {}),
+    ("_find_program", "docker", OPTIONS, {}),
     ("_check_command", "podman", ACCESS, {}),
     ("line", "podman", {"env_files": ("e",)}),
-    ("start", ("podman", "run"), "one", {}),
+    ("start", ("podman", "run"), TYPED, {"replace": False}),
 ]
+
+
+def show(_seconds: int, _phase: str) -> None:
+    """Show nothing."""
 
 
 @pytest.mark.parametrize("wait", [False, True])
@@ -90,11 +96,13 @@ def test_a_container_is_started_when_all_is_checked_and_waited_for_on_demand(
         program="docker",
         env_files=("e",),
         wait=wait,
+        progress=show,
         access=ACCESS,
     )
     assert (started.program, started.identity) == ("podman", "id1")
     waited: list[tuple[Any, ...]] = [
-        ("wait", "podman", {}),
+        ("wait", "podman", show, {}),
+        ("keep", "podman", ACCESS.note, {}),
         ("container", "one", "podman", {}),
         ("of_container", LIBRARY, ("pair",), RUNNING, ACCESS, {}),
     ]

@@ -47,7 +47,7 @@ from vllm_mods.placing import locate, scopes, target
 from vllm_mods.placing.answers import Lost
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
-from vllm_mods.running import engine, evidence
+from vllm_mods.running import engine, evidence, starting
 from vllm_mods.running.service import StartOptions, service
 from vllm_mods.scripts import command_line
 from vllm_mods.sharing import contents, repositories
@@ -161,8 +161,11 @@ def waited(_: Path) -> None:
     wanted = Pairing("x", "s", "org/m", "base", "vllm serve org/m --port 1")
     one = service(wanted, StartOptions(), image="x", command="x", cache="/")
     there = engine.EngineContainer("docker", "x", {}, running=True, restarts=0, started="")
-    with mock.patch.object(engine, "container", return_value=there):
-        engine.wait(one, "docker")
+    with (
+        mock.patch.object(engine, "container", return_value=there),
+        mock.patch.object(engine, "log", return_value=b""),
+    ):
+        starting.wait(one, "docker", lambda *_: None)
 
 
 def looked_for(_: Path) -> None:

@@ -6,15 +6,7 @@ import pytest
 from mod_making import diff_of, mod, variant
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import (
-    FileChange,
-    Finding,
-    HunkState,
-    Level,
-    ModPlan,
-    Plan,
-    Verdict,
-)
+from vllm_mods.base.model import FileChange, Finding, HunkState, Level, ModPlan, Plan, Verdict
 
 MOD = mod(variant(diff_of("vllm/a.py", "A\n", "B\n")))
 TEXT = Finding(FindingCode.TEXT, "it is <gone>")

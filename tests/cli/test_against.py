@@ -194,10 +194,7 @@ def test_the_clone_is_named_by_commits_or_by_the_older_side(
     against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for span in (
-        (f"git:{cloned}@v0.20.0..v0.20.1",),
-        ("v0.20.0..v0.20.1", "--commits", cloned),
-    ):
+    for span in ((f"git:{cloned}@v0.20.0..v0.20.1",), ("v0.20.0..v0.20.1", "--commits", cloned)):
         answer = against(*span, "broken")
         assert (answer.code, answer.err) == (1, "")
         assert "(#4711)" in answer.out
@@ -317,10 +314,7 @@ def test_sarif_and_markdown(against: Call, tmp_path: Path) -> None:
     sarif = against("v0.20.0..main", "broken", "mended", "--format", "sarif")
     (result,) = json.loads(sarif.out)["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
-    assert place == {
-        "artifactLocation": {"uri": "vllm/loader.py"},
-        "region": {"startLine": 7},
-    }
+    assert place == {"artifactLocation": {"uri": "vllm/loader.py"}, "region": {"startLine": 7}}
     assert result["message"]["text"].startswith("broken 1.0.0: got worse: applies, then conflict\n")
     text = against("v0.20.0..main", "broken", "--format", "markdown", "--output", tmp_path / "x")
     written = (tmp_path / "x").read_text()

@@ -34,8 +34,8 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     told = {
-        "Image": "sha256:1",
-        "State": {"Running": True, "StartedAt": "2026-11-23T10:00:00Z"},
+        "Name": "mine",
+        "State": {"Running": True, "Status": "running", "StartedAt": "2026-11-23T10:00:00Z"},
         "RestartCount": 2,
         "Config": {"Labels": {"vllm-mods.mods": "fast@1.0.0"}},
     }

@@ -29,6 +29,8 @@ from vllm_mods.cli.kept_options import keep
         ("move it to a/vllm-mods list", "check x --library a", "move it to a/vllm-mods list"),
         ("vllm-mods nothing x", "check x --library a", "vllm-mods nothing x"),
         ("vllm-mods list", "new x -- --library a", "vllm-mods list"),
+        ("vllm-mods run p -- --host h  # x", "run p --library a", "vllm-mods run p --library a -- --host h  # x"),
+        ("vllm-mods build p", "run p --lock l --wait", "vllm-mods build p --lock l"),
     ],
 )  # fmt: skip
 def test_a_command_in_a_hint_has_the_options_of_the_call(

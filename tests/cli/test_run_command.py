@@ -17,6 +17,7 @@ from web_site import site
 from vllm_mods.api.access import Access
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
+from vllm_mods.running import starting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,13 +26,16 @@ DOCKER = """#!/bin/bash
 echo "$*" >>{0}/calls
 case "$1 $2" in
 'image inspect') [ -e {0}/image.json ] && exec /bin/cat {0}/image.json; exit 1;;
-'container inspect') [ "$3" = small ] && exec /bin/cat {0}/container.json; exit 1;;
+'container inspect') [ "$3" = small -o "$3" = 0123 ] && exec /bin/cat {0}/container.json; exit 1;;
 'logs small' | 'logs --since') exec /bin/cat {0}/log;;
 'run --detach') echo 0123456789abcdef;;
-'ps --all') echo table;;
+'ps --all') echo 0123;;
+update*) ;;
+stop*) ;;
 *) echo "what?" >&2; exit 125;;
 esac
 """
+FORM, READY = "INFO 11-23 10:00:00", "[api_server.py:6] Starting vLLM server on :8000\n"
 EVIDENCE = "\n[evidence]\nlog = 'patched \\d+'\n"
 
 
@@ -53,7 +57,8 @@ class Docker:
     def container(self, *, running: bool = True, log: str = "") -> None:
         config = {"Labels": {"vllm-mods.run": NAME}}
         state = {"Running": running, "StartedAt": "2026-11-23T10:00:00Z"}
-        told = {"State": state, "RestartCount": 0, "Config": config}
+        state |= {"Status": "running" if running else "exited", "ExitCode": int(not running)}
+        told = {"Name": NAME, "State": state, "RestartCount": 0, "Config": config}
         (self.folder / "container.json").write_text(json.dumps([told]))
         (self.folder / "log").write_text(log)
 
@@ -92,18 +97,18 @@ def digest(call: Caller) -> str:
 def test_run_starts_the_image_of_the_lock(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
     said = call("run", NAME, "--env-file", "/e", "--", "--max-model-len", 512)
-    assert said.out == "small: docker 0123456789ab, http://localhost:8000\n"
+    assert said.out == "small: docker 0123456789ab, http://127.0.0.1:8000\n"
     assert said.err.endswith("\nhint: docker logs --follow small\n")
     assert "note: the command is not checked: no docker engine responds\n" in said.err
     tag = f"small:0.19.1-{digest(call)[:12]}"
     rest = (
-        "--gpus all --shm-size 16g --publish 8000:8000 --volume /hub:/root/.cache/huggingface "
+        "--gpus all --shm-size 16g --publish 127.0.0.1:8000:8000 --volume /hub:/root/.cache/huggingface "
         f"--env-file /e {tag} --max-model-len 512"
     )
     asked, run = docker.calls
     assert asked == f"image inspect -- {tag}"
-    assert re.sub(r" --cidfile \S+", "", run) == (
-        f"run --detach --name small --label vllm-mods.run=small --restart unless-stopped {rest}"
+    assert re.sub(r" --cidfile \S+ --label vllm-mods.typed=.*? --name", " --name", run) == (
+        f"run --detach --name small --label vllm-mods.run=small --restart on-failure:3 {rest}"
     )
 
 
@@ -111,7 +116,7 @@ def test_print_shows_the_line_and_asks_nobody(call: Caller, docker: Docker) -> N
     said = call("run", NAME, "--print", "--gpus", "none", "--port", 80, "--image", "mine:1")
     assert said.out.startswith("docker run --detach --name small ")
     assert said.out.endswith(" mine:1\n")
-    assert "--publish 80:8000" in said.out
+    assert "--publish 127.0.0.1:80:8000" in said.out
     assert docker.calls == []
 
 
@@ -122,6 +127,10 @@ def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
     gone = call("run", NAME, code=2)
     assert "docker: image small:0.19.1-" in gone.err
     assert gone.err.endswith("hint: vllm-mods build small\n")
+    other = call("run", NAME, "--lock", call.lock, "--image", "far:1", code=2)
+    assert other.err.endswith("hint: docker pull far:1\n")
+    named = call("run", NAME, "--lock", call.lock, code=2)
+    assert named.err.endswith(f"hint: vllm-mods build small --lock {call.lock}\n")
     for lock in (None, "sha256:other"):
         docker.image(lock)
         assert "was built from another lock" in call("run", NAME, code=3).err
@@ -139,6 +148,11 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
             "patching: its code ran: patched 7",
             "writing: a log cannot show it; its manifest names no evidence",
         ]
+        assert "update --restart unless-stopped small" in docker.calls
+        docker.container(
+            log=f"(Worker pid=9) {FORM} [a.py:1] patched 7\n(APIServer pid=1) {FORM} {READY}"
+        )
+        assert call("ps").out.splitlines()[1].endswith("  ran, no evidence")
         docker.container(log="")
         assert (
             "patching: the log does not mention it"
@@ -151,7 +165,13 @@ def test_wait_says_why_a_container_ended(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
     docker.container(running=False, log="RuntimeError: no GPU\n")
     said = call("run", NAME, "--port", 1, "--wait", code=1)
-    assert "small ended before it served; the end of its log:\nRuntimeError: no GPU" in said.err
+    assert (
+        "small ended before it served: the log has no exception; its end:\nRuntimeError: no GPU"
+        in said.err
+    )
+    listed = call("ps")
+    assert listed.out.splitlines()[1].split() == ["small", "docker", "exited", "(1)", "small", "-"]
+    assert listed.err == "\nhint: docker logs small\n"
 
 
 @pytest.mark.slow
@@ -160,6 +180,19 @@ def test_wait_has_an_end(call: Caller, docker: Docker, monkeypatch: pytest.Monke
     docker.image(f"sha256:{digest(call)}")
     docker.container()
     assert "did not serve within 0 seconds" in call("run", NAME, "--port", 1, "--wait", code=1).err
+
+
+@pytest.mark.slow
+def test_a_start_shows_each_change_once(
+    call: Caller, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker.image(f"sha256:{digest(call)}")
+    docker.container(log="Starting to load model")
+    monkeypatch.setattr(starting, "_POLL_SECONDS", 0.01)
+    answers = [503, 503, 200]
+    with site({"/health": lambda one: one.say(answers.pop(0))}) as (url, _):
+        said = call("run", NAME, "--port", url.rpartition(":")[2], "--wait", code=1)
+    assert said.err.count("\n   0 s  loads the model\n") == 1
 
 
 @pytest.mark.slow

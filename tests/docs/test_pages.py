@@ -71,7 +71,6 @@ def test_no_block_is_silently_not_run() -> None:
         "docs/guides/dockerfile.md",
         "docs/guides/images.md",
         "docs/guides/keeping.md",
-        "docs/running.md",
     }
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import platform
 import py_compile
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -51,7 +52,7 @@ def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def buildah(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def buildah(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """Give buildah a storage of its own; podman would see the same."""
     need("buildah")
     folder = tmp_path_factory.mktemp("storage")
@@ -59,7 +60,9 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     settings.write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/root"\nrunroot = "{folder}/run"\n'
     )
-    return Engine("buildah", {"CONTAINERS_STORAGE_CONF": str(settings)}, settings)
+    yield Engine("buildah", {"CONTAINERS_STORAGE_CONF": str(settings)}, settings)
+    # podman leaves its storage mounted on itself
+    subprocess.run(["umount", "-q", "-l", folder / "root/overlay"], check=False)
 
 
 @pytest.fixture(scope="session")

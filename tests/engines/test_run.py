@@ -58,7 +58,8 @@ def test_a_pairing_is_started_and_told_from_others(tool: Tool, dockerd: Engine) 
     said = tool("run", NAME, "--engine", "docker", "--gpus", "none", "--", "--max-model-len", "9 9")
     assert said.stdout.startswith("small: docker ")
     (there,) = json.loads(dockerd("container", "inspect", "small"))
-    assert there["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
+    policy = {"Name": "on-failure", "MaximumRetryCount": 3}
+    assert there["HostConfig"]["RestartPolicy"] == policy
     assert there["HostConfig"]["ShmSize"] == 16 << 30
     assert list(there["HostConfig"]["PortBindings"]) == ["8000/tcp"]
     listed = dockerd("ps", "--filter", "label=vllm-mods.run")
@@ -77,13 +78,16 @@ def test_what_does_not_start_leaves_no_container(tool: Tool, dockerd: Engine) ->
     run = ("run", NAME, "--engine", "docker")
     failed = tool(*run, code=1).stderr  # the tests' docker has no driver for GPUs
     assert "could not select device driver" in failed
-    assert "the container was removed\n\nhint: --gpus none" in failed
+    assert (
+        "the container was removed\n\nhint: vllm-mods run small --engine docker --gpus none"
+        in failed
+    )
     assert dockerd("ps", "-aq") == ""
     tool(*run, "--gpus", "none")
     taken = tool(*run, "--gpus", "none", code=2).stderr
     assert taken.startswith("note: ")
     assert (
-        "docker already has a container small; nothing was started\n\nhint: docker stop small"
+        "docker already has a container small (running); nothing was started\n\nhint: vllm-mods run"
         in taken
     )
     assert "Up" in dockerd("ps", "--filter", "name=small", "--format", "{{.Status}}")

@@ -37,8 +37,8 @@ def made(wanted: Pairing = WANTED, **given: Any) -> Service:
 def test_the_line_has_what_a_server_of_models_needs() -> None:
     started = line("docker", made(arguments=("--max-model-len", "9 9")), env_files=["/e"])
     assert shlex.join(started) == (
-        "docker run --detach --name qwen3.5_x --label vllm-mods.run=qwen3.5_x --restart unless-stopped "
-        "--gpus all --shm-size 16g --publish 9000:9000 --volume /cache:/root/.cache/huggingface "
+        "docker run --detach --name qwen3.5_x --label vllm-mods.run=qwen3.5_x --restart on-failure:3 "
+        "--gpus all --shm-size 16g --publish 127.0.0.1:9000:9000 --volume /cache:/root/.cache/huggingface "
         "--env-file /e small:1-abc --max-model-len '9 9'"
     )
 
@@ -69,6 +69,42 @@ def test_the_port_is_the_one_that_the_command_has_in_the_end() -> None:
     assert (one.port, one.inside) == (80, 7000)
 
 
+def test_a_health_check_follows_what_the_arguments_move() -> None:
+    assert made().health is None
+    moved = made(arguments=("--port", "7000", "--ssl-certfile", "x"))
+    words = line("docker", moved)
+    check = words[words.index("--health-cmd") + 1]
+    assert check.startswith("python3 -c ")
+    assert "HTTPSConnection" in check
+    assert ", 7000, timeout" in check
+    assert moved.url == "https://127.0.0.1:7000"
+
+
+@pytest.mark.parametrize(
+    ("host", "published", "url"),
+    [
+        ("0.0.0.0", "0.0.0.0:9000:9000", "http://127.0.0.1:9000"),  # noqa: S104
+        ("192.0.2.1", "192.0.2.1:9000:9000", "http://192.0.2.1:9000"),
+        ("::", "[::]:9000:9000", "http://[::1]:9000"),
+    ],
+)
+def test_a_port_is_for_this_machine_unless_an_address_is_named(
+    host: str, published: str, url: str
+) -> None:
+    assert (made(host=host).published, made(host=host).url) == (published, url)
+    with pytest.raises(UsageError, match="not an IP address"):
+        made(host="example.org")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_a_server_that_only_its_container_reaches_is_refused(host: str) -> None:
+    with pytest.raises(UsageError, match="is reachable inside the container only") as caught:
+        made(arguments=("--host", host))
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("vllm-mods run qwen3.5_x -- --host 0.0.0.0  #")
+    made(WANTED._replace(topology="cluster"), arguments=("--host", host))
+
+
 def test_each_rank_has_a_gpu_of_its_own() -> None:
     cluster = WANTED._replace(topology="cluster")
     for wanted, more, ranks in (
@@ -95,7 +131,7 @@ def test_compose_starts_the_image() -> None:
     (one,) = yaml.safe_load(text)["services"].values()
     assert one["image"] == "small:1-abc"
     assert "command" not in one
-    assert one["ports"] == ["9000:9000"]
+    assert one["ports"] == ["127.0.0.1:9000:9000"]
     assert one["labels"] == {"vllm-mods.run": "qwen3.5_x"}
     assert one["volumes"] == ["/cache:/root/.cache/huggingface"]
     assert one["deploy"]["resources"]["reservations"]["devices"][0]["count"] == "all"
@@ -216,7 +252,7 @@ def test_a_secret_is_not_put_into_a_line() -> None:
 @pytest.mark.parametrize("restart", ["no", "always", "on-failure", "on-failure:3"])
 def test_what_engines_take(size: str, restart: str) -> None:
     started = made(shm_size=size, restart=restart)
-    assert (started.shm, started.restart) == (size, restart)
+    assert (started.shm, started.restart, started.restart_at_first) == (size, restart, restart)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +287,7 @@ def test_what_is_asked_for_goes_before_what_the_pairing_says() -> None:
 def test_all_gpus_are_one_device_of_podman() -> None:
     words = line("podman", made(gpus="all"))
     assert words[words.index("--device") + 1] == "nvidia.com/gpu=all"
-    assert words[words.index("--device") - 1] == "unless-stopped"
+    assert words[words.index("--device") - 1] == "on-failure:3"
 
 
 def test_files_of_variables_are_named_whole(
@@ -271,7 +307,7 @@ def test_a_file_for_compose_is_this_text() -> None:
         "        reservations:\n          devices:\n          - driver: nvidia\n            device_ids:\n"
         + "".join(f'            - "{n}"\n' for n in range(8))
         + "            capabilities:\n            - gpu\n"
-        '    ports:\n    - "9000:9000"\n    shm_size: "8g"\n'
+        '    ports:\n    - "127.0.0.1:9000:9000"\n    shm_size: "8g"\n'
     )
 
 

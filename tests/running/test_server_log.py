@@ -6,14 +6,14 @@ import pytest
 from lowering import lower
 
 from vllm_mods.running import server_log
-from vllm_mods.running.server_log import LogRecord
 
 TIME = "INFO 11-23 10:00:00"
 ENGINE, API = "(EngineCore pid=9) ", "(APIServer pid=1) "
 
 
 def records(*lines: str) -> list[tuple[str, str, bool]]:
-    return [tuple(record) for record in server_log.read("\n".join(lines).encode()).records]  # type: ignore[misc]
+    read = server_log.read("\n".join(lines).encode()).records
+    return [(record.file, record.message, record.computes) for record in read]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,6 @@ def records(*lines: str) -> list[tuple[str, str, bool]]:
 )
 def test_a_record_of_a_log(line: str, record: tuple[str, str, bool]) -> None:
     assert records(line) == [record]
-    assert server_log.read(line.encode()).records[0] == LogRecord(*record)
 
 
 @pytest.mark.parametrize(
@@ -110,3 +109,20 @@ def test_of_a_line_so_many_letters_count(monkeypatch: pytest.MonkeyPatch) -> Non
     lower(monkeypatch, "LOG_LINE", len(line) + 2)
     assert records(f"{line}xyz") == [("a.py", "xy", True)]
     assert server_log.read(f"{line}é\xff".encode("latin-1")).records[0].message == "��"
+
+
+@pytest.mark.parametrize(
+    ("lines", "phase"),
+    [
+        ((), "starts"),
+        ((f"{API}{TIME} [utils.py:1] vLLM API server version 1",), "starts"),
+        (("Fetching 9 files:  11%|# | 1/9 [00:01<00:08]\rFetching 9 files:  22%|# | 2/9 [00:02<",), "downloads the model, 2 of 9 files"),
+        ((f"{ENGINE}{TIME} [gpu_model_runner.py:1] Starting to load model m...", "x"), "loads the model"),
+        (("Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:01<00:01, 1it/s]",), "loads weights, 2 of 4 files"),
+        ((f"{ENGINE}{TIME} [a.py:1] Model loading took 5.2 GiB",), "has loaded the weights"),
+        ((f"{ENGINE}{TIME} [a.py:1] GPU KV cache size: 9 tokens", "Capturing CUDA graphs:   0%|"), "captures CUDA graphs"),
+        ((f"{API}{TIME} [a.py:1] Starting vLLM server on http://0.0.0.0:8000", "INFO: started"), "opens its port"),
+    ],
+)  # fmt: skip
+def test_what_a_server_that_starts_is_at(lines: tuple[str, ...], phase: str) -> None:
+    assert server_log.phase("\n".join(lines).encode()) == phase

@@ -41,13 +41,7 @@ from vllm_mods.formats import receipt
 from vllm_mods.site import journal, transaction
 from vllm_mods.site.integrity import undone_in
 from vllm_mods.site.state_folder import State, read_state
-from vllm_mods.site.transaction import (
-    Outcome,
-    commit,
-    recover,
-    refusal,
-    rehearse,
-)
+from vllm_mods.site.transaction import Outcome, commit, recover, refusal, rehearse
 from vllm_mods.site.transitions import Transition, revert_transition
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.receipt_tree import pristine

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mod_making import diff_of, lock_of, mod, variant
-from package_server import (
-    WHEEL,
-    PackageServer,
-    make_sdist,
-    make_wheel,
-    serving,
-    settings_of_none,
-)
+from package_server import WHEEL, PackageServer, make_sdist, make_wheel, serving, settings_of_none
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Verdict

@@ -8,17 +8,29 @@ from vllm_mods.api import on_base, serve_check
 from vllm_mods.api.access import Access
 from vllm_mods.api.model import look_at_model
 from vllm_mods.base import limits
-from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.base.errors import Refused, TreeError, UsageError, VllmModsError
 from vllm_mods.checkpoints import sources
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.running import engine
+from vllm_mods.running import engine, starting
 from vllm_mods.running import evidence as looking
 from vllm_mods.running.engine import EngineContainer
 from vllm_mods.running.evidence import ServerEvidence
-from vllm_mods.running.service import LOCK_LABEL, Service, StartOptions, line, service
+from vllm_mods.running.failure import FailedStart, failure_of
+from vllm_mods.running.service import (
+    LOCK_LABEL,
+    PAIRING_LABEL,
+    Service,
+    StartOptions,
+    Typed,
+    line,
+    service,
+)
+
+_STOPPED = {0, 130, 137, 143}
+"""The exit codes of what was stopped."""
 
 
 class ServedPairing(NamedTuple):
@@ -36,6 +48,14 @@ class StartedContainer(NamedTuple):
     program: str
     identity: str
     evidence: ServerEvidence | None = None
+
+
+class ListedContainer(NamedTuple):
+    """A container that ``run`` started: the ``evidence`` of its mods if it runs, its ``failure`` if it had one."""
+
+    container: EngineContainer
+    evidence: ServerEvidence | None = None
+    failure: FailedStart | None = None
 
 
 def plan_service(
@@ -115,25 +135,33 @@ def run(
     program: str | None = None,
     env_files: Sequence[str] = (),
     wait: bool = False,
+    replace: bool = False,
+    typed: Typed | None = None,
+    progress: Callable[[int, str], None] = lambda _seconds, _phase: None,
     access: Access,
 ) -> StartedContainer:
     """Start a pairing's image as a container that serves, in docker or podman.
 
     ``arguments`` come behind the command in the image, ``program`` is the engine (without it, the one that has the
-    image), ``env_files`` have secrets. With ``wait``, return when it serves, with the evidence of its mods.
+    image), ``env_files`` have secrets. With ``wait``, return when it serves, with the evidence of its mods;
+    ``progress`` is called meanwhile, as by ``starting.wait``. With ``replace``, a container of ``run`` that has the
+    name is removed first. ``typed`` are the words of this call, of which hints make the next.
     Raises ``Refused``, with nothing started, for an image of another lock and for what the vLLM in it would not
     take; ``UsageError`` where there is no image, and for a pairing of a cluster.
     """
+    typed = typed or Typed(("run", pairing, *(("--", *arguments) if arguments else ())))
     served = plan_service(library, pairing, options, arguments, note=access.note)
     planned = served.service
     check_single(pairing, planned)
-    program = _find_program(served, program)
+    program = _find_program(served, program, options)
     _check_command(served, program, access)
-    identity = engine.start(line(program, planned, env_files=env_files), planned.name)
+    words = line(program, planned, env_files=env_files)
+    identity = starting.start(words, planned, typed, replace=replace)
     started = StartedContainer(planned, program, identity)
     if not wait:
         return started
-    engine.wait(planned, program)
+    starting.wait(planned, program, progress)
+    starting.keep(planned, program, access.note)
     seen = of_container(library, (pairing,), engine.container(planned.name, program), access)
     return started._replace(evidence=seen._replace(ready=True))
 
@@ -163,7 +191,7 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
     serve_check.demand(asked, tree, note=access.note)
 
 
-def _find_program(served: ServedPairing, program: str | None) -> str:
+def _find_program(served: ServedPairing, program: str | None, options: StartOptions) -> str:
     """Return the engine that has the image; it has to be the one of the lock."""
     image, build = served.service.image, f"vllm-mods build {served.service.pairing}"
     for name in engine.installed(program):
@@ -176,9 +204,40 @@ def _find_program(served: ServedPairing, program: str | None) -> str:
                 hint=build,
             )
         return name
-    raise UsageError(
-        f"{' and '.join(engine.installed(program))}: image {image} not found", hint=build
-    )
+    names = engine.installed(program)
+    hint = build if options.image is None else f"{names[0]} pull {image}"
+    raise UsageError(f"{' and '.join(names)}: image {image} not found", hint=hint)
+
+
+def list_containers(library: Library, access: Access) -> tuple[ListedContainer, ...]:
+    """Return the containers that ``run`` started, of each engine here.
+
+    Raises ``UsageError`` where there is no engine, ``TreeError`` for one that does not answer and nothing to list.
+    """
+    listed: list[ListedContainer] = []
+    programs = engine.installed()
+    for program in programs:
+        try:
+            listed += [_look_at(library, each, access) for each in engine.containers(program)]
+        except TreeError as error:
+            if program == programs[-1] and not listed:
+                raise
+            access.note(error.message)
+    return tuple(listed)
+
+
+def _look_at(library: Library, each: EngineContainer, access: Access) -> ListedContainer:
+    """Return what a container's log tells: of one that runs whether its mods do, of one that failed why."""
+    listed = ListedContainer(each)
+    names = () if each.labels.get("vllm-mods.mods") else (each.labels[PAIRING_LABEL],)
+    if each.running and each.state != "restarting":
+        try:
+            listed = listed._replace(evidence=of_container(library, names, each, access))
+        except VllmModsError as error:
+            access.note(f"{each.name}: {error.message}")
+    if each.restarts or each.out_of_memory or (not each.running and each.exit_code not in _STOPPED):
+        listed = listed._replace(failure=failure_of(each, engine.log(each)))
+    return listed
 
 
 def of_container(

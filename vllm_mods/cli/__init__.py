@@ -43,6 +43,7 @@ GROUPS = {
         "image": "Show what is in an image, and whether it is intact.",
         "upgrade": "Move a pairing to another vLLM.",
         "run": "Start a pairing's image as a container that serves.",
+        "ps": "List the containers of `run`: state, port, mods, and whether their code ran.",
         "evidence": "Check in a server's log whether the mods' code ran.",
     },
     "Make and keep": {
@@ -74,7 +75,7 @@ _MODULES = {
     **dict.fromkeys(("lock", "upgrade"), "build"),
     **dict.fromkeys(("add", "remove", "update"), "project"),
     **dict.fromkeys(("status", "verify", "revert", "sync"), "installed"),
-    **dict.fromkeys(("run", "evidence"), "containers"),
+    **dict.fromkeys(("run", "ps", "evidence"), "containers"),
     **dict.fromkeys(("doctor", "explain", "completion"), "helping"),
 }
 

@@ -58,10 +58,7 @@ def lock_command(
 @option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
 @option("--output WHERE", "docker, oci:DIR or registry:REF [the engine that has the base].")
 @option("--tag T", "The tag of the image [PAIRING:VLLM-LOCK].")
-@option(
-    "--platform OS/ARCH",
-    "One platform of the lock [all, if the base is an index].",
-)
+@option("--platform OS/ARCH", "One platform of the lock [all, if the base is an index].")
 @options.where_served
 @options.library
 @options.network

@@ -1,11 +1,11 @@
-"""``vllm-mods run`` and ``evidence``: containers that serve, and whether the mods' code ran."""
+"""``vllm-mods run``, ``ps`` and ``evidence``: containers that serve, and whether the mods' code ran."""
 
 import shlex
 from typing import Any
 
 import click
 
-from vllm_mods.api.run import check_single, of_container, of_log, plan_service, run
+from vllm_mods.api.run import check_single, list_containers, of_container, of_log, plan_service, run
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import answers, named_files, options
@@ -15,7 +15,7 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.report import serve as report
 from vllm_mods.report.reply import Reply
 from vllm_mods.running import engine, service
-from vllm_mods.running.service import StartOptions
+from vllm_mods.running.service import StartOptions, Typed
 
 starting = options.grouped(
     "start",
@@ -23,6 +23,12 @@ starting = options.grouped(
     option("--lock FILE", "The pairing's lock [NAME.lock beside the pairing]."),
     option("--image REF", "The image to start [the tag that `build` gives it]."),
     option("--name NAME", "The name of the container [the pairing's]."),
+    option(
+        "--host ADDRESS",
+        "The host's address to publish on: 0.0.0.0 for all.",
+        default="127.0.0.1",
+        show_default=True,
+    ),
     option("--port", "The port on the host [the command's].", type=click.IntRange(1, 65535)),
     option("--gpus WHICH", "GPUs: all, none, or 0,1.", default="all", show_default=True),
     option("--shm-size SIZE", "The container's shared memory.", default="16g", show_default=True),
@@ -31,7 +37,10 @@ starting = options.grouped(
         "The cache of models from the Hub [$HF_HOME, else ~/.cache/huggingface].",
     ),
     options.where_served,
-    option("--restart POLICY", "When.", default="unless-stopped", show_default=True),
+    option(
+        "--restart POLICY",
+        "The restart policy [on-failure:3 until it serves, then unless-stopped].",
+    ),
 )
 """How a container is started: options of ``run`` and ``export``."""
 
@@ -43,6 +52,7 @@ starting = options.grouped(
 @option("--engine", "Engine [the image's].", "program", type=click.Choice(engine_command.PROGRAMS))
 @option("--env-file FILE", "Variables, such as HF_TOKEN=….", "env_files", multiple=True)
 @option("--print", "Print the command line; start nothing.", "only_print")
+@option("--replace", "Remove a container of this name first, if run started it.")
 @option("--wait", "Wait until it serves, then report whether the mods' code ran.")
 @options.library
 @options.network
@@ -60,8 +70,8 @@ def run_command(
     """Start a pairing's image as a container that serves.
 
     The image is the one that `build` made from the pairing's lock, in docker or podman. ARGUMENTs are appended
-    to its command; arguments that its vLLM would reject are refused, as by serve-check. Use the engine for the
-    rest: `docker ps`, `docker logs NAME`, `docker stop NAME`.
+    to its command; arguments that its vLLM would reject are refused, as by serve-check. `vllm-mods ps`
+    lists the containers; use the engine for the rest: `docker logs NAME`, `docker stop NAME`.
     """
     if only_print:
         planned = plan_service(library, pairing, start, arguments, note=answers.note).service
@@ -69,15 +79,35 @@ def run_command(
         program = program or next(iter(engine.engines_here()), engine_command.PROGRAMS[0])
         click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
         return EXIT_OK
-    started = run(library, pairing, arguments, start, program=program, env_files=env_files, **given)
-    container = started.service
-    click.echo(
-        f"{container.name}: {started.program} {started.identity[:12]}, http://localhost:{container.port}"
+    started = run(
+        library,
+        pairing,
+        arguments,
+        start,
+        program=program,
+        env_files=env_files,
+        typed=Typed(click.get_current_context().obj["arguments"]),
+        progress=lambda seconds, phase: click.echo(f"{seconds:4} s  {phase}", err=True),
+        **given,
     )
+    container = started.service
+    click.echo(f"{container.name}: {started.program} {started.identity[:12]}, {container.url}")
     if started.evidence is None:
         answers.hint(engine.log_command(started.program, container.name))
         return EXIT_OK
     return answers.print_reply(report.evidence(started.evidence), as_json=False)
+
+
+@click.command(name="ps")
+@options.library
+@options.network
+@options.json_output
+def ps_command(**given: Any) -> Reply:
+    """List the containers that run started, in docker and podman.
+
+    The table has their state, restarts, port and mods, and whether the mods' code ran; the cause of each failure is below.
+    """
+    return report.containers(list_containers(**given))
 
 
 @click.command(name="evidence")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-_KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline"
+_KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock"
 _COMMAND = re.compile(
     r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
 )
@@ -40,4 +40,5 @@ def _complete(match: re.Match[str], kept: dict[str, list[str]]) -> str:
     takes = {name for option in command.params for name in option.opts} - names
     takes -= {"--to"} if names & {"--continue", "--abort"} else set()
     more = (word for name in kept if name in takes for word in kept[name])
-    return " ".join((match[0], *map(shlex.quote, more)))
+    front, dashes, behind = match[0].partition(" -- ")
+    return " ".join((front, *map(shlex.quote, more))) + dashes + behind

@@ -88,7 +88,7 @@ def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
     port = options.get("--port", str(_PORT))
     if not listens or not port.isdigit():
         return Served(env, entrypoint, None, None)
-    return Served(env, entrypoint, int(port), _health(options, int(port)))
+    return Served(env, entrypoint, int(port), health(options, int(port)))
 
 
 def problems(pairing: Pairing) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
 def options_of(argv: tuple[str, ...]) -> dict[str, str]:
     """Return the value of each ``--option`` of a command, the last one of several; ``""`` if it has none."""
     options: dict[str, str] = {}
-    for word, after in zip(argv, (*argv[1:], "--"), strict=True):
+    for word, after in zip(argv, (*argv[1:], "--"), strict=False):
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")
@@ -154,7 +154,8 @@ def _model(argv: tuple[str, ...], options: Mapping[str, str]) -> str | None:
     return options.get("--model") or options.get("--model-tag")
 
 
-def _health(options: Mapping[str, str], port: int) -> tuple[str, ...]:
+def health(options: Mapping[str, str], port: int) -> tuple[str, ...]:
+    """Return the command that asks a server of these options whether it is well."""
     host = options.get("--host", "")
     asked = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104  (what vLLM listens on)
     tls = "--ssl-certfile" in options

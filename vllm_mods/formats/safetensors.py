@@ -23,10 +23,7 @@ def header_length(data: bytes, size: int, where: str) -> int:
     """Return how many bytes of a file of ``size`` its header takes, behind the first ``LENGTH``."""
     length = int.from_bytes(data, "little")
     if len(data) != LENGTH or length > size - LENGTH:
-        raise TreeError(
-            f"{where}: cut off, or not a safetensors file",
-            hint=_AGAIN,
-        )
+        raise TreeError(f"{where}: cut off, or not a safetensors file", hint=_AGAIN)
     if length > limits.SAFETENSORS_HEADER:
         raise TreeError(
             f"{where}: its header has {length:,} bytes; the limit is {limits.SAFETENSORS_HEADER}",

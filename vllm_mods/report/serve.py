@@ -1,14 +1,16 @@
-"""Answers of ``serve-check`` and ``evidence``."""
+"""Answers of ``serve-check``, ``ps`` and ``evidence``."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from vllm_mods.api.run import ListedContainer
 from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.base.model import Level
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
 from vllm_mods.report.text import columns
 from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
+from vllm_mods.running.service import PAIRING_LABEL
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
 
@@ -18,6 +20,7 @@ _MEANING = {
     SILENT: "the log does not mention it",
     UNTOLD: "a log cannot show it; {}",
 }
+_SHORT = {RAN: "ran", OTHER: "other code ran", SILENT: "not in the log", UNTOLD: "no evidence"}
 
 
 def checked(result: ServeChecked) -> Reply:
@@ -90,3 +93,34 @@ def evidence(server: ServerEvidence) -> Reply:
         words = " ".join((seen.text or "its manifest names no evidence").split())
         lines.append(f"{seen.name}: {_MEANING[seen.state].format(words[:200])}")
     return Reply({"ok": server.ok, **server._asdict()}, "\n".join(lines), server.ok)
+
+
+def containers(listed: Sequence[ListedContainer]) -> Reply:
+    """Return a row per container, then why those failed that did; the hint of the first of these is the next step."""
+    rows = [("name", "engine", "state", "port", "pairing", "mods", "their code")]
+    objects = []
+    for each in listed:
+        at, seen = each.container, each.evidence
+        state = at.state if at.running else f"{at.state} ({at.exit_code})"
+        state += f", {text.counted(at.restarts, 'restart')}" if at.restarts else ""
+        pairing, mods = at.labels[PAIRING_LABEL], at.labels.get("vllm-mods.mods", "")
+        ran = ", ".join(_SHORT[mod.state] for mod in seen.mods) if seen else ""
+        ran = "not serving yet" if seen and not seen.ready else ran or "-"
+        rows.append((at.name, at.program, state, ", ".join(at.ports), pairing, mods, ran))
+        objects.append(
+            {
+                **data.fields(at, "name", "program", "state", "exit_code", "restarts", "ports"),
+                "pairing": pairing,
+                "mods": mods.split(),
+                "evidence": seen and {"ok": seen.ok, **seen._asdict()},
+                "failure": each.failure,
+            }
+        )
+    failed = [(each.container.name, each.failure) for each in listed if each.failure]
+    words = "\n".join((*columns(rows), *(f"{name}: {why.cause}" for name, why in failed)))
+    hint = failed[0][1].hint if failed else None
+    return Reply(
+        {"containers": objects},
+        words if listed else "there are no containers of run",
+        next_step=hint,
+    )

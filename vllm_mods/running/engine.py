@@ -1,30 +1,28 @@
-"""docker and podman, by their own commands: what a container is, what it said, and whether it serves."""
+"""docker and podman, by their own commands: what a container is, and what it said."""
 
-import http.client
 import json
 import re
 import shutil
 import subprocess
-import tempfile
 import threading
-import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.images import engine_command
 from vllm_mods.images.engine_command import PROGRAMS
-from vllm_mods.running.service import Service
+from vllm_mods.running.service import PAIRING_LABEL
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
-_POLL_SECONDS = 2.0
-_HEALTH_SECONDS = 5.0
 
 
 class EngineContainer(NamedTuple):
-    """A container of an engine, running or not; ``restarts`` is how often the engine started it again, ``started`` when last."""
+    """A container of an engine, running or not; ``restarts`` is how often the engine started it again, ``started`` when last.
+
+    ``state`` is the engine's word, ``ports`` are those of the host, ``command`` is what runs in it, ``folders`` has
+    the host's folder of each that is mounted. ``memory`` is its limit in bytes, 0 for none.
+    """
 
     program: str
     name: str
@@ -32,6 +30,13 @@ class EngineContainer(NamedTuple):
     running: bool
     restarts: int
     started: str
+    state: str = ""
+    exit_code: int = 0
+    out_of_memory: bool = False
+    memory: int = 0
+    ports: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    folders: Mapping[str, str] = {}
 
 
 def engines_here() -> tuple[str, ...]:
@@ -73,16 +78,39 @@ def container(name: str, wanted: str | None = None) -> EngineContainer:
         done = engine_command.run(program, "container", "inspect", name)
         if not done.code:
             (raw,) = json.loads(done.out)
-            return EngineContainer(
-                program,
-                name,
-                raw["Config"].get("Labels") or {},
-                bool(raw["State"]["Running"]),
-                int(raw.get("RestartCount") or 0),
-                raw["State"]["StartedAt"],
-            )
+            return _container(program, raw)
     raise UsageError(
         f"{' and '.join(programs)}: no container {name}", hint=f"{programs[0]} ps --all"
+    )
+
+
+def containers(program: str) -> tuple[EngineContainer, ...]:
+    """Return those of an engine that ``run`` started. Raises ``TreeError`` if it does not answer."""
+    label = f"label={PAIRING_LABEL}"
+    names = engine_command.call(program, "ps", "--all", "--quiet", "--filter", label).split()
+    if not names:
+        return ()
+    listed = json.loads(engine_command.call(program, "container", "inspect", *names))
+    return tuple(_container(program, raw) for raw in listed)
+
+
+def _container(program: str, raw: Mapping[str, Any]) -> EngineContainer:
+    state, config, host = raw["State"], raw["Config"], raw.get("HostConfig") or {}
+    bound = (host.get("PortBindings") or {}).values()
+    return EngineContainer(
+        program,
+        raw["Name"].removeprefix("/"),
+        config.get("Labels") or {},
+        bool(state["Running"]),
+        int(raw.get("RestartCount") or 0),
+        state["StartedAt"],
+        state=state["Status"],
+        exit_code=int(state.get("ExitCode") or 0),
+        out_of_memory=bool(state.get("OOMKilled")),
+        memory=int(host.get("Memory") or 0),
+        ports=tuple(f"{at['HostIp']}:{at['HostPort']}" for each in bound for at in each or ()),
+        command=(raw.get("Path") or "", *(raw.get("Args") or ())),
+        folders={at["Destination"]: at.get("Source", "") for at in raw.get("Mounts") or ()},
     )
 
 
@@ -98,57 +126,3 @@ def log(container: EngineContainer, *, since: str | None = None) -> bytes:
         end.cancel()
         process.kill()
     return data
-
-
-def start(line: Sequence[str], name: str) -> str:
-    """Run ``PROGRAM run --detach …`` and return the container's ID; one that does not start is removed again.
-
-    Raises ``UsageError`` where a container has the name, ``TreeError`` with the engine's words.
-    """
-    program = line[0]
-    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
-        id_file = Path(folder, "id")
-        done = engine_command.run(*line[:3], "--cidfile", str(id_file), *line[3:])
-        identity = id_file.read_text().strip() if id_file.exists() else ""
-    if not done.code:
-        return done.out
-    if identity:
-        engine_command.run(program, "rm", "--force", "--volumes", identity)
-    elif not engine_command.run(program, "container", "inspect", name).code:
-        raise UsageError(
-            f"{program} already has a container {name}; nothing was started",
-            hint=f"{program} stop {name} && {program} rm {name}; or --name ANOTHER",
-        )
-    words = done.errors.partition("\n\nRun '")[0]
-    no_gpu = any(word in words.lower() for word in ("gpu", "nvidia"))
-    raise TreeError(
-        f"{program} run: {words}; the container was removed",
-        hint="--gpus none, if this machine has no GPU" if no_gpu else f"{program} info",
-    )
-
-
-def wait(planned: Service, program: str) -> None:
-    """Wait until it serves. Raises ``TreeError`` for a container that ends, or takes too long."""
-    end = time.monotonic() + limits.START_SECONDS
-    while not _serves(planned.port):
-        state = container(planned.name, program)
-        if not state.running or state.restarts:
-            last = log(state)[-2000:].decode("utf-8", "replace").strip()
-            why = f"ended before it served; the end of its log:\n{last}"
-        elif time.monotonic() > end:
-            why = f"did not serve within {limits.START_SECONDS}"
-        else:
-            time.sleep(_POLL_SECONDS)
-            continue
-        raise TreeError(f"{planned.name} {why}", hint=log_command(program, planned.name))
-
-
-def _serves(port: int) -> bool:
-    connection = http.client.HTTPConnection("localhost", port, timeout=_HEALTH_SECONDS)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()

@@ -40,7 +40,7 @@ def _services(planned: Service) -> dict[str, Any]:
         device = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
         common["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
     if not planned.cluster:
-        ports = {"ports": [f"{planned.port}:{planned.inside}"], "shm_size": planned.shm}
+        ports = {"ports": [planned.published], "shm_size": planned.shm}
         return {planned.name: {"container_name": planned.name, **common, **ports}}
     # Two hosts: `docker compose --profile head up` on one, `--profile worker` on the other.
     host = {"VLLM_HOST_IP": "${VLLM_HOST_IP:?the address of this node}"}

@@ -2,19 +2,25 @@
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import secrets
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.container import health, options_of
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.images.engine_command import PODMAN
 from vllm_mods.scripts.command_line import flag_number
 
 PAIRING_LABEL = "vllm-mods.run"
 """On every container that ``run`` starts: the pairing's name."""
+TYPED_LABEL = "vllm-mods.typed"
+"""On each of these: the words that started it, of which a hint makes the next line to type."""
 LOCK_LABEL = "vllm-mods.lock"
+_KEPT, _ON_TRIAL = "unless-stopped", "on-failure:3"
+"""The restart policy of what has served, and of what has not yet: that would load its weights for ever."""
 CACHE = "/root/.cache/huggingface"
 """Where the Hub's client keeps models in vLLM's images."""
 _RAY_PORT = 6379
@@ -24,10 +30,12 @@ WORKER = (
 )
 """The script of every node of a cluster but the first, which it joins; then it waits."""
 _PORT = 8000
+_REACHED = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104
 _GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z", re.ASCII)
 _SHM = re.compile(r"[0-9]+([kmgt]i?)?b?\Z", re.IGNORECASE | re.ASCII)
 # Commas, colons and quotes divide the words of docker, podman and compose; ``$`` is written as each takes it.
 _NO_PATH = re.compile(r"""[\x00-\x1f\x7f,:"\\]""")
+_ADDRESS = re.compile(r"(\d+(\.\d+){3}|[\da-f.]*:[\da-f.:]*)\Z", re.ASCII)
 _RESTART = re.compile(r"(no|always|unless-stopped|on-failure(:\d+)?)\Z", re.ASCII)
 
 
@@ -42,9 +50,12 @@ class Mount(NamedTuple):
 class Service(NamedTuple):
     """A container that serves a pairing.
 
-    ``port`` is the host's, ``inside`` the one that vLLM listens on. ``gpus`` is ``all``, ``none`` or numbers with
-    commas. ``arguments`` are put behind the image's command.
+    ``port`` is the host's, ``inside`` the one that vLLM listens on, ``published`` is both as engines take it, ``url``
+    where this machine asks. ``gpus`` is ``all``, ``none`` or numbers with commas. ``arguments`` are put behind the
+    image's command.
     ``command`` is the text of that command, which a node of a ``cluster`` runs when Ray is up.
+    ``restart`` is the policy of a server that has served, ``restart_at_first`` the one until then. ``health`` is
+    asked in place of the image's own check, where the arguments move what that asks.
     """
 
     name: str
@@ -55,11 +66,38 @@ class Service(NamedTuple):
     mounts: tuple[Mount, ...]
     port: int
     inside: int
+    published: str
+    url: str
     gpus: str
     shm: str
     restart: str
+    restart_at_first: str
+    health: tuple[str, ...] | None
     arguments: tuple[str, ...]
     cluster: bool
+
+
+class Typed(NamedTuple):
+    """The ``words`` of a ``run``, behind ``vllm-mods``."""
+
+    words: tuple[str, ...]
+
+    def again(self, *options: tuple[str, ...], arguments: tuple[str, ...] = ()) -> str:
+        """Return the line to type next: the same with these options, and with these arguments of vLLM's."""
+        end = self.words.index("--") if "--" in self.words else len(self.words)
+        front, behind = list(self.words[:end]), list(self.words[end + 1 :])
+        for option in options:
+            _put(front, option)
+        _put(behind, arguments)
+        return shlex.join(("vllm-mods", *front, *(("--", *behind) if behind else ())))
+
+
+def _put(words: list[str], option: tuple[str, ...]) -> None:
+    """Put an option with its value behind words, in place of what they have of it; of files with secrets there may be several."""
+    if option and option[0] in words and option[0] != "--env-file":
+        place = words.index(option[0])
+        del words[place : place + len(option)]
+    words += option
 
 
 class StartOptions(NamedTuple):
@@ -72,13 +110,14 @@ class StartOptions(NamedTuple):
     lock: str | None = None
     image: str | None = None
     name: str | None = None
+    host: str = "127.0.0.1"
     port: int | None = None
     gpus: str = "all"
     shm_size: str = "16g"
     model_cache: str | None = None
     model_folder: str | None = None
     device_memory: str | None = None
-    restart: str = "unless-stopped"
+    restart: str | None = None
 
 
 def service(
@@ -101,13 +140,19 @@ def service(
         raise UsageError(f"--gpus {asked.gpus}: expected all, none or numbers", hint="--gpus 0,1")
     if not _SHM.match(asked.shm_size):
         raise UsageError(f"--shm-size {asked.shm_size}: not a size", hint="--shm-size 16g")
-    if not _RESTART.match(asked.restart):
+    if asked.restart is not None and not _RESTART.match(asked.restart):
         raise UsageError(
             f"--restart {asked.restart}: not a restart policy",
             hint="no, always, unless-stopped, on-failure or on-failure:N",
         )
     words = (*pairings.arguments(wanted), *arguments)
     inside = flag_number(words, _PORT, "--port")
+    options = options_of(words)
+    cluster = wanted.topology == "cluster"
+    _check_hosts(wanted.name, asked.host, "" if cluster else options.get("--host", ""))
+    port, host = asked.port or inside, asked.host
+    host = f"[{host}]" if ":" in host else host
+    moved = {"--host", "--port", "--ssl-certfile"} & options_of(arguments).keys()
     at_path = wanted.model.startswith("/")
     if asked.model_folder is not None and not at_path:
         raise UsageError(
@@ -130,7 +175,6 @@ def service(
                 hint="--model-folder DIR",
             )
     ranks = pairings.ranks(words)
-    cluster = wanted.topology == "cluster"
     per_node = -(-ranks // 2) if cluster else ranks
     named = asked.gpus.split(",") if asked.gpus[0].isdigit() else ()
     if named and len(named) < per_node:
@@ -145,11 +189,15 @@ def service(
         command=command,
         env=wanted.env,
         mounts=mounts,
-        port=asked.port or inside,
+        port=port,
         inside=inside,
+        published=f"{host}:{port}:{inside}",
+        url=f"http{'s' * ('--ssl-certfile' in options)}://{_REACHED.get(host, host)}:{port}",
         gpus=asked.gpus,
         shm=asked.shm_size,
-        restart=asked.restart,
+        restart=asked.restart or _KEPT,
+        restart_at_first=asked.restart or _ON_TRIAL,
+        health=health(options, inside) if moved else None,
         arguments=arguments,
         cluster=cluster,
     )
@@ -159,12 +207,26 @@ def service(
     return started
 
 
+def _check_hosts(pairing: str, host: str, inside: str) -> None:
+    """Raise ``UsageError`` for a ``host`` that is no address, and for vLLM's own, ``inside``, that no port leads to."""
+    if not _ADDRESS.match(host):
+        raise UsageError(f"--host {host}: not an IP address", hint="--host 0.0.0.0")
+    if re.match(r"localhost$|127\.|::1$", inside):
+        raise UsageError(
+            f"vLLM's --host {inside} is reachable inside the container only",
+            hint=f"vllm-mods run {pairing} -- --host 0.0.0.0  # before --, --host sets the host's address",
+        )
+
+
 def line(program: str, planned: Service, *, env_files: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the words of ``docker run`` or ``podman run``."""
     words = [program, "run", "--detach", "--name", planned.name]
-    words += ["--label", f"{PAIRING_LABEL}={planned.pairing}", "--restart", planned.restart]
+    words += ["--label", f"{PAIRING_LABEL}={planned.pairing}"]
+    words += ["--restart", planned.restart_at_first]
     words += [*_gpus(program, planned.gpus), "--shm-size", planned.shm]
-    words += ["--publish", f"{planned.port}:{planned.inside}"]
+    words += ["--publish", planned.published]
+    if planned.health is not None:
+        words += ["--health-cmd", shlex.join(planned.health)]
     for source, target, read_only in planned.mounts:
         # a model has to be there; docker would make an empty folder of a --volume that is not
         bind = f"type=bind,source={source},target={target},readonly"
