@@ -159,7 +159,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: vm.serve_check(command="vllm serve m"),
-        "no tree is named: no vLLM to check against was named",
+        "no vLLM to check against was named",
         "--target TREE",
     ),
     (

@@ -168,7 +168,7 @@ def test_a_command_line_that_is_not(call: Call, tree: Path) -> None:
     assert answer.out.splitlines()[1:] == [
         "  3 flags: 3 wrong",
         "    --silent: vLLM 0.19.1 has no such flag [flag-unknown]",
-        "    --dtype: 'bf16' is not offered: there is auto, half, bfloat16 [value-choice]",
+        "    --dtype: 'bf16' is not accepted: expected auto, half, bfloat16 [value-choice]",
         "    VLLM_PROT: vLLM 0.19.1 knows no such variable and ignores it; did you mean VLLM_PORT? [env-unknown]",
         "    note: --dtype: is given 2 times: the last one counts [flag-twice]",
     ]
@@ -211,7 +211,7 @@ def test_a_pairing_is_checked_with_its_mods_in(
 def test_without_the_mod_the_choice_is_not_offered(call: Call, tree: Path) -> None:
     answer = call("serve-check", "--command", "vllm serve m --gdn flashqla", "--target", tree)
     assert answer.code == 1
-    assert "'flashqla' is not offered: there is flashinfer, triton" in answer.out
+    assert "'flashqla' is not accepted: expected flashinfer, triton" in answer.out
 
 
 @pytest.mark.slow

@@ -55,5 +55,7 @@ def test_the_mods_of_the_corpus_make_a_map(
     given = ("matrix", *mods, "--library", str(tmp_path), *trees)
     page = tmp_path / "map.html"
     assert run([*given, "--jobs", "1", "--format", "html", "--output", str(page)]) == 0
-    assert "Every mod applies wherever its range says so: 9 of 9 cells" in capsys.readouterr().out
+    assert (
+        "Every mod applies to every release in its ranges: 9 of 9 cells" in capsys.readouterr().out
+    )
     assert page.read_text().count('<td class="applies"') >= 6

@@ -407,15 +407,15 @@ def test_what_another_compiler_makes_of_code_is_let_be_where_values_decide() -> 
             "too-many-positional-arguments",
             f"{_MANY} constructor `Plain.__init__`: expected 1, got 2",
             (
-                "`Plain(1)`: too many positional arguments to constructor `Plain.__init__`: expected 1, got 2, "
-                "Plain (vllm/kinds.py:9)"
+                "`Plain(1)`: too many positional arguments to constructor `Plain.__init__`: expected 1, got 2; "
+                "the class is Plain (vllm/kinds.py:9)"
             ),
         ),
         (
             "§x.tke",
             "missing-attribute",
             "Object of type `Plain` has no attribute `tke`",
-            "`x.tke`: object of type `Plain` has no attribute `tke`, Plain (vllm/kinds.py:9); the nearest is take",
+            "`x.tke`: object of type `Plain` has no attribute `tke`; the class is Plain (vllm/kinds.py:9); the nearest is take",
         ),
         (
             "§x.y.tke + 1",

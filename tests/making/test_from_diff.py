@@ -53,7 +53,7 @@ def changed(*parts: bytes) -> tuple[dict[str, tuple[str | None, str | None]], tu
 def test_a_file_is_the_one_whose_path_ends_so_and_that_takes_the_hunks(old: str, new: str) -> None:
     changes, notes = changed(diff(old, new))
     assert changes == {"vllm/x.py": (OLD, NEW)}
-    assert all(note.endswith(" is vllm/x.py") for note in notes)
+    assert all(note.endswith(" in the diff was taken as vllm/x.py") for note in notes)
 
 
 def test_what_a_part_means_is_noted_where_it_is_not_what_it_says() -> None:
@@ -64,7 +64,10 @@ def test_what_a_part_means_is_noted_where_it_is_not_what_it_says() -> None:
     changes, notes = changed(*parts)
     assert list(changes) == ["vllm/sub/x.py", "vllm/sub/new.py"]
     assert changes["vllm/sub/new.py"] == (None, "N = 1\n")
-    assert notes == ("lib/x.py is vllm/sub/x.py", "lib/new.py is vllm/sub/new.py")
+    assert notes == (
+        "lib/x.py in the diff was taken as vllm/sub/x.py",
+        "lib/new.py in the diff was taken as vllm/sub/new.py",
+    )
 
 
 def test_a_file_that_is_removed_has_no_text_left() -> None:
@@ -127,7 +130,7 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
         ),
         (
             [b"--- vllm/x.py\n+++ vllm/x.py\n@@ -5,1 +5,1 @@\n-A4 = 4\n+A4 = 5\n"],
-            "x.diff:1: vllm/x.py: its changes have no context lines, so nothing proves where they belong",
+            "x.diff:1: vllm/x.py: its changes have no context lines, so the right place is uncertain",
             "--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
         ),
     ],
@@ -154,7 +157,7 @@ def test_of_twins_the_one_at_the_stated_line_is_meant_in_the_tree_that_is_named(
         parts[1 - at] += "a = 1"
         assert change.after == "".join(parts).encode()
         assert not from_diff.is_of(text % (line, line), "x.diff", tree)  # nobody has named it
-    with pytest.raises(Refused, match=r"its text is in vllm/t\.py, not at its lines, so nothing"):
+    with pytest.raises(Refused, match=r"its text is in vllm/t\.py, but not at the stated lines"):
         from_diff.changes(text % (4, 4), "x.diff", tree)
 
 

@@ -314,7 +314,7 @@ def test_what_a_variant_is_for_and_what_lies_beside_it_is_noted(known: str | Non
             "version-range",
             (
                 "variant `one` (<0.1) does not cover this version, "
-                "but the source is what it was written for"
+                "but the source is what the variant was written for"
             ),
         ),
     ]

@@ -358,14 +358,14 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         (
             "--t 1",
             (
-                "--t: is an abbreviation of --template-kwargs or --tensor-parallel-size or --timeout or "
+                "--t: could mean --template-kwargs or --tensor-parallel-size or --timeout or "
                 "--tool-call-parser or 3 others: write the full name"
             ),
         ),
         (
             "--en",
             (
-                "--en: is an abbreviation of --enable-auto-tool-choice or --enable-log-outputs or "
+                "--en: could mean --enable-auto-tool-choice or --enable-log-outputs or "
                 "--enable-log-requests or --enable-prefix-caching: write the full name"
             ),
         ),
@@ -373,7 +373,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ("--zzzzzz x y", "--zzzzzz: vLLM 0.19.1 has no such flag"),
         (
             "--no-trust-remote-cod",
-            "note: --no-trust-remote-cod: is an abbreviation of --no-trust-remote-code: write the full name",
+            "note: --no-trust-remote-cod: stands for --no-trust-remote-code: write the full name",
         ),
         (
             "--no-trust-remot-code",
@@ -383,7 +383,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ("--no-dtype x", "--no-dtype: --dtype takes a value, so it has no --no- form"),
         ("--no-quiet", "--no-quiet: --quiet takes no value, so it has no --no- form"),
         ("--no-names", "--no-names: --names takes one value or more, so it has no --no- form"),
-        ("--dty auto", "note: --dty: is an abbreviation of --dtype: write the full name"),
+        ("--dty auto", "note: --dty: stands for --dtype: write the full name"),
         ("--dtype --quiet", "--dtype: takes a value, but none follows"),
         ("--names --quiet", "--names: takes one value or more, but none follows"),
         ("--quiet=true", "--quiet: takes no value, but has 'true'"),
@@ -391,12 +391,12 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ("--quiet.a 1", "--quiet.a: takes no value, not keys after a dot"),
         ("--pc.mode --quiet", "--pc.mode: vLLM 0.19.1 has no such flag; did you mean -pc?"),
         ("-pc.mode --quiet", "-pc.mode: takes a value, but none follows"),
-        ("-pc.mode x", """-pc.mode: 'mode': "x" is not offered: there is a whole number"""),
+        ("-pc.mode x", """-pc.mode: 'mode': "x" is not accepted: expected a whole number"""),
         (
             "-pc.passes.fuse 7 --quiet",
-            "-pc.passes.fuse: 'passes.fuse': 7 is not offered: there is true or false",
+            "-pc.passes.fuse: 'passes.fuse': 7 is not accepted: expected true or false",
         ),
-        ("-pc.sizes+ 1,x", """-pc.sizes+: 'sizes': ["1", "x"] is not offered: there is a list"""),
+        ("-pc.sizes+ 1,x", """-pc.sizes+: 'sizes': ["1", "x"] is not accepted: expected a list"""),
         (
             "--old-way",
             "note: --old-way: is deprecated in vLLM 0.19.1: --old-way is deprecated and will go.",
@@ -404,7 +404,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         (
             "--enable-auto-tool-choice --tool-call-parser qwen3_code",
             (
-                "--tool-call-parser: 'qwen3_code' is not offered: did you mean 'qwen3_coder'? there is "
+                "--tool-call-parser: 'qwen3_code' is not accepted: did you mean 'qwen3_coder'? expected "
                 "hermes, qwen3_coder (unless a plugin adds it)"
             ),
         ),

@@ -65,9 +65,9 @@ def test_what_a_reader_takes(reader: str, variable: EnvVariable) -> None:
         ("VLLM_PORT", "1.5", "'1.5' is not a whole number, which vLLM needs"),
         ("VLLM_SHARE", "1.5", ""),
         ("VLLM_SHARE", "x", "'x' is not a number, which vLLM needs"),
-        ("VLLM_LEVEL", "LOW", "'LOW' is not offered: did you mean 'low'? there is low, high"),
+        ("VLLM_LEVEL", "LOW", "'LOW' is not accepted: did you mean 'low'? expected low, high"),
         ("VLLM_ANY", "AbC", ""),
-        ("VLLM_ANY", "X", "'x' is not offered: there is abc, def"),
+        ("VLLM_ANY", "X", "'x' is not accepted: expected abc, def"),
         ("VLLM_ATOMIC_ADD", "any", ""),
         ("HF_PORT", "x", ""),
         (

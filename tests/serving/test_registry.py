@@ -17,7 +17,7 @@ def offered(text: str, *, path: str = PARSERS) -> str:
     answer = ask(
         "--enable-auto-tool-choice --tool-call-parser zzzz", files={**files, path: text.encode()}
     )
-    return only(answer).message.removeprefix("'zzzz' is not offered: there is ")
+    return only(answer).message.removeprefix("'zzzz' is not accepted: expected ")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_names_that_an_annotation_lists(annotation: str, value: str, names: 
     lines = messages(ask(f"--sampling {value}", files=files))
     near = "did you mean 'ONE'? " if value == "one" else ""
     expected = (
-        f"--sampling: {value!r} is not offered: {near}there is {names} (unless a plugin adds it)"
+        f"--sampling: {value!r} is not accepted: {near}expected {names} (unless a plugin adds it)"
     )
     assert lines == ([expected] if names else [])
 

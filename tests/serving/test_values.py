@@ -98,7 +98,7 @@ def test_a_value_that_pydantic_takes_passes(annotation: str, value: object) -> N
 def test_a_value_that_pydantic_refuses_is_said_with_what_there_is(
     annotation: str, value: object, offered: str
 ) -> None:
-    message = f"-pc: 'free': {json.dumps(value)} is not offered: there is {offered}"
+    message = f"-pc: 'free': {json.dumps(value)} is not accepted: expected {offered}"
     assert of_key(annotation, value) == [message]
 
 
@@ -111,7 +111,7 @@ def test_an_alias_of_a_type_is_followed() -> None:
     alias = ("MTP = ", "Alias: TypeAlias = int | None\nMTP = ")
     assert of_key("Alias", None, alias) == []
     assert of_key("Alias", "x", alias) == [
-        """-pc: 'free': "x" is not offered: there is a whole number"""
+        """-pc: 'free': "x" is not accepted: expected a whole number"""
     ]
 
 
@@ -121,12 +121,12 @@ def test_an_alias_of_itself_ends() -> None:
 
 def test_a_name_near_one_of_many_is_said_without_the_others() -> None:
     few = "Literal['alpha', 'b', 'c', 'd', 'e', 'f', 'g', 'h']"
-    every = "there is alpha, b, c, d, e, f, g, h"
-    front = """-pc: 'free': "alphx" is not offered: did you mean 'alpha'?"""
+    every = "expected alpha, b, c, d, e, f, g, h"
+    front = """-pc: 'free': "alphx" is not accepted: did you mean 'alpha'?"""
     assert of_key(few, "alphx") == [f"{front} {every}"]
     assert of_key(few.replace("]", ", 'i']"), "alphx") == [front]
     assert of_key(few.replace("]", ", 'i']"), "zz") == [
-        f"""-pc: 'free': "zz" is not offered: {every}, i"""
+        f"""-pc: 'free': "zz" is not accepted: {every}, i"""
     ]
 
 
@@ -140,7 +140,7 @@ def test_case_and_dashes_do_not_hide_what_was_meant() -> None:
         ({"passes": {"fuze": 1}}, "PassConfig has no 'passes.fuze'; did you mean 'fuse'?"),
         (
             {"passes": {"fuse": "x"}},
-            """'passes.fuse': "x" is not offered: there is true or false""",
+            """'passes.fuse': "x" is not accepted: expected true or false""",
         ),
         ({"made": 1}, "'made' is set by PlanConfig itself and cannot be given"),
         ({"zzzz": 1}, "PlanConfig has no 'zzzz'"),
@@ -200,8 +200,8 @@ def test_fields_of_a_base_class_are_keys_and_those_of_the_class_itself_come_last
     )
     files = changed(ENGINE, based)
     assert messages(ask("""-pc '{"passes": {"deep": "x", "fuse": 7}}'""", files=files)) == [
-        """-pc: 'passes.deep': "x" is not offered: there is a whole number""",
-        "-pc: 'passes.fuse': 7 is not offered: there is true or false",
+        """-pc: 'passes.deep': "x" is not accepted: expected a whole number""",
+        "-pc: 'passes.fuse': 7 is not accepted: expected true or false",
     ]
 
 
@@ -265,7 +265,7 @@ def test_a_validator_that_looks_up_names_takes_those_of_the_enumeration() -> Non
     assert of_key("Level | None", "o3", early) == []
     assert of_key("Level | None", None, early) == []
     assert of_key("Level", "o33", early) == [
-        "-pc: 'free': 'o33' is not offered: did you mean 'O3'? there is O0, 0, O3, 3"
+        "-pc: 'free': 'o33' is not accepted: did you mean 'O3'? expected O0, 0, O3, 3"
     ]
     assert of_key("Level | str", "o33", early) == []
     assert of_key("Level", 9, early) == []
@@ -305,11 +305,17 @@ def test_other_json_that_is_none_says_where(text: str) -> None:
         ("-tp 1k", "-tp: '1k' is not a whole number (this flag takes no suffix)"),
         ("--share x", "--share: 'x' is not a number"),
         ("--share 1k", "--share: '1k' is not a number"),
-        ("--batch x", "--batch: 'x' is not a whole number, or 32k, 4M"),
-        ("--batch auto", "--batch: 'auto' is not a whole number, or 32k, 4M"),
-        ("--max-model-len 1.5", "--max-model-len: '1.5' is not a whole number, or 32k, 4M"),
+        ("--batch x", "--batch: 'x' is not a whole number, optionally with k, M or G (32k, 4M)"),
+        (
+            "--batch auto",
+            "--batch: 'auto' is not a whole number, optionally with k, M or G (32k, 4M)",
+        ),
+        (
+            "--max-model-len 1.5",
+            "--max-model-len: '1.5' is not a whole number, optionally with k, M or G (32k, 4M)",
+        ),
         ("--batch 1.5K", "--batch: '1.5K': K is binary and takes no decimals; 1.5k takes them"),
-        ("--rank 9", "--rank: 9 is not offered: there is 1, 8, 16"),
+        ("--rank 9", "--rank: 9 is not accepted: expected 1, 8, 16"),
         ("--share 82", "--share: 82.0 is out of range: it must be > 0 and <= 1"),
     ],
 )

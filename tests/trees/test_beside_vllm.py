@@ -21,7 +21,7 @@ from vllm_mods.trees.other_packages import OtherPackages
 if TYPE_CHECKING:
     from pathlib import Path
 
-REBUILD = "get the archive again; a wheel or sdist of vllm contains no such file"
+REBUILD = "download it again: this is not what vLLM's wheels or sdists contain"
 
 
 def zipped(*entries: tuple[str | zipfile.ZipInfo, bytes]) -> io.BytesIO:

@@ -66,7 +66,7 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         (
             "{0}",
             {},
-            "{0} has no vLLM: neither {0}/vllm/__init__.py nor {0}/__init__.py of a folder named vllm exists",
+            "{0} has no vLLM: neither {0}/vllm/__init__.py nor {0}/__init__.py (of a folder named vllm) exists",
             "python3 -m pip show --files vllm  # 'Location' is the site root",
         ),
     ],

@@ -48,8 +48,8 @@ GROUPS = {
     },
     "Make and keep": {
         "new": "Make a mod from a diff, two trees or a command.",
-        "import": "Make a pairing from a recipe, or a mod from a launcher's mod.",
-        "export": "Write a mod as a folder for launchers, or a pairing as a recipe.",
+        "import": "Make a pairing from a recipe, or a mod from spark-vllm-docker's.",
+        "export": "Write a mod for spark-vllm-docker, or a pairing as a recipe.",
         "port": "Make a variant of a mod for another vLLM.",
         "keep": "Keep a library up to date with vLLM's releases, on git branches.",
     },

@@ -24,7 +24,10 @@ from vllm_mods.report import data, text
     "--keep-links",
     "Refuse to replace a file that has other hard links; these would keep the old contents.",
 )
-@option("--without-files", "Leave out the files that only an image can hold, and name them.")
+@option(
+    "--without-files",
+    "Skip files outside site-packages, which only `build` can add, and name them.",
+)
 @option("--dry-run", "Print what would change; write nothing.")
 @options.json_flag
 @options.source_date_epoch
@@ -40,9 +43,9 @@ def command(
 ) -> int:
     """Apply mods to an installed vLLM, all of them or none.
 
-    Without MOD and --pairing, it is all bundled mods that are marked as default. Mods that are already applied
-    do not change. If a mod does not apply, or vllm-mods.toml does not trust it, nothing is changed (exit code
-    3). --dry-run ends with the exit code of the real run. If SOURCE_DATE_EPOCH is set, it becomes the
+    With neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Mods that are
+    already applied do not change. Nothing is changed (exit code 3) if a mod does not apply, or if the project's
+    vllm-mods.toml (see `add`) does not allow it. --dry-run ends with the exit code of the real run. If SOURCE_DATE_EPOCH is set, it becomes the
     modification time of every file written.
     """
     chosen = choose(library, mods, pairing, target=target)

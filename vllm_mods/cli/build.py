@@ -18,7 +18,7 @@ from vllm_mods.report.reply import Reply
 @options.base
 @option(
     "--platform OS/ARCH,…",
-    "The platforms to lock, such as linux/arm64 [all in the index, in one lock].",
+    "The platforms to lock, such as linux/arm64 [all platforms of the image].",
 )
 @options.target_in_image
 @option("--output FILE", "Where to write the lock [NAME.lock beside the pairing].")
@@ -67,8 +67,8 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
     """Build the image of a pairing's lock.
 
     The image is the base with one more layer: the files that `apply` would write, and the lock. Only the files
-    that the mods change are read from the base; its layers are not copied if they are already there. A mod that
-    vllm-mods.toml does not trust is not built. A tag that names another image is not moved.
+    that the mods change are read from the base; its layers are not copied if the destination already has them.
+    A mod that the project's vllm-mods.toml (see `add`) does not allow is not built. A tag that names another image is not moved.
     """
     result = build(pairing=pairing, lock=lock, tag=tag, **given)
     named = (*(("--lock", lock) if lock else ()), *(("--image", tag) if tag else ()))

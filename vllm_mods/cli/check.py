@@ -37,9 +37,9 @@ from vllm_mods.report.reply import Reply
 def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> int:
     """Check whether mods apply to a vLLM tree; change nothing.
 
-    MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). Without MOD
-    and --pairing, it is all bundled mods that are marked as default. Exit code 0 if every mod applies (with
-    --model: and is meant for the model).
+    MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). With
+    neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
+    mod applies (with --model: and is meant for the model).
     """
     if as_json and form != "text":
         raise UsageError(
@@ -66,8 +66,9 @@ def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> i
 def diff_command(**given: Any) -> Reply:
     """Show what mods would change in a vLLM tree, as one diff; change nothing.
 
-    `git apply` and `patch -p1` accept the diff in the folder that contains vllm/. Without MOD and --pairing, it
-    is all bundled mods that are marked as default. Exit code 1, and no diff, if a mod does not apply.
+    `git apply` and `patch -p1` accept the diff in the folder that contains vllm/. With neither MOD
+    nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 1, and no diff, if a
+    mod does not apply.
     """
     return report.diff(_check(**given), answers.paint)
 

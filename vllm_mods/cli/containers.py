@@ -49,7 +49,12 @@ starting = options.grouped(
 @options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @starting
-@option("--engine", "Engine [the image's].", "program", type=click.Choice(engine_command.PROGRAMS))
+@option(
+    "--engine",
+    "The engine to use [the one that has the image].",
+    "program",
+    type=click.Choice(engine_command.PROGRAMS),
+)
 @option("--env-file FILE", "Variables, such as HF_TOKEN=….", "env_files", multiple=True)
 @option("--print", "Print the command line; start nothing.", "only_print")
 @option("--replace", "Remove a container of this name first, if run started it.")

@@ -34,7 +34,7 @@ def command(
     start: StartOptions,
     as_json: bool,
 ) -> int:
-    """Write a mod as a folder that launchers can run, or a pairing as a recipe or a compose file.
+    """Write a mod as a folder that spark-vllm-docker and other launchers can run, or a pairing as a recipe or a compose file.
 
     The folder's run.sh applies the mod with vllm-mods; if that is not installed, it installs the wheel in the
     folder. A recipe renders the same command as the pairing. --format compose writes a file that starts the

@@ -55,11 +55,12 @@ _of_mods = options.grouped(
 def command(
     path: str, folder: str | None, terms: ImportTerms, access: Access, **of_recipes: Any
 ) -> Reply:
-    """Make a pairing from a recipe, or a mod from a launcher's mod folder or zip.
+    """Make a pairing from a recipe, or a mod from the folder or zip of spark-vllm-docker and other launchers.
 
     Without --output and --library, the pairing or the mod's manifest is printed. The run.sh of a mod is run in
     a sandbox: on a copy of --tree in bubblewrap, or in a container of --image. Its changes become the mod,
-    which is checked on that vLLM. A mod that vllm-mods made is not run. Exit code 1 if the recipe has something
+    which is checked on that vLLM. The script of a folder that
+    `vllm-mods export` wrote is not run. Exit code 1 if the recipe has something
     that a pairing cannot do; 2 if it cannot be read; 3 if the script does not make a mod.
     """
     if terms.fetch and access.offline:

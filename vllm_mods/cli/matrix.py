@@ -46,7 +46,7 @@ from vllm_mods.report.reply import Reply
 )
 @option(
     "--strict",
-    "Ignore the locks, and check the parser of scopes against a second one. Also exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
+    "Ignore the locks, and check with a second parser where each hunk goes. Also exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
 )
 @option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
 @option("--no-cache", "Compute every cell again; do not use or fill the cache.")
@@ -75,9 +75,10 @@ def matrix_command(
 ) -> int:
     """Check mods against many vLLM releases.
 
-    Without MOD and --pairing, all mods of your libraries, or the bundled ones; without --vllm and --tree, every release that a mod's ranges
-    name, rebuilt wheels included, and the newest three beyond. Exit code 0 if every mod
-    would end up in every tree that its ranges name; with --against, if none got worse.
+    With neither MOD nor --pairing, it checks all mods of your libraries, or the bundled ones if you name no
+    library. With neither --vllm nor --tree, it checks every release in the mods' ranges, rebuilt wheels
+    included, and the newest three after them. Exit code 0 if every mod applies, or is already present, on every
+    release in its ranges; with --against, if none got worse.
     """
     if relock and (trees or others):
         raise UsageError(

@@ -134,12 +134,13 @@ mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=compl
 pairing_name = click.argument("pairing", metavar="PAIRING", shell_complete=complete_pairings)
 pairing = option(
     "--pairing NAME",
-    "Use the mods and templates of this pairing, then MOD.",
+    "Use this pairing's mods and templates, followed by each MOD given.",
     shell_complete=complete_pairings,
 )
 base = option("--base REF", "The base image [the one that the pairing or its lock names].")
 platform = option(
-    "--platform OS/ARCH", "The image of an index to read, such as linux/arm64 [this machine's]."
+    "--platform OS/ARCH",
+    "The platform to read of a multi-platform image, such as linux/arm64 [this machine's].",
 )
 target_in_image = option(
     "--target-in-image DIR",
@@ -158,7 +159,7 @@ where_served = all_of(
 """Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
-    "For a release or wheel: the version of a package beside vLLM [the newest when vLLM was released].",
+    "For a release or wheel: assume this version of another package [the newest when vLLM was released].",
     "others",
     multiple=True,
 )
@@ -167,7 +168,7 @@ verify = option(
 )
 target_folder = option(
     "--target DIR",
-    "The vllm package folder, or its parent folder [the active environment's].",
+    "The vllm package folder, its parent folder or its environment [the active environment's].",
     envvar=TARGET,
     callback=_or_found,
 )

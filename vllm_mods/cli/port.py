@@ -47,8 +47,8 @@ def port_command(
 
     The changes of the variant are merged with the target, once for the whole file and once class by class; both
     must give the same result. Files, classes and functions that moved are followed, and each move is printed. A
-    clean port becomes a new variant, if it applies to the target. Conflicts are written as git does it, for
-    --continue; then nothing else is written. Exit code 0 for a new variant or if none is needed, 1 for a
+    clean port becomes a new variant, if it applies to the target. If there is a
+    conflict, only files with git's conflict markers are written: edit them, then run --continue. Exit code 0 for a new variant or if none is needed, 1 for a
     conflict or a port that would not work.
     """
     if sum((go_on, abort, target is not None)) != 1:
@@ -76,7 +76,7 @@ def port_command(
 @option("--pre", "Include pre-releases.")
 @option("--commits REPO", "Also look at the newest commit of this clone of vLLM.")
 @option("--pull-requests", "Push the branches, and open a pull request for each.")
-@option("--remote NAME", "With --pull-requests: where [the only remote].")
+@option("--remote NAME", "The git remote to push to, with --pull-requests [the only one there is].")
 @option("--dry-run", "With --pull-requests: push nothing, and only say what would be done.")
 @option("--offline", "Use only the cache; do not use the network.")
 @options.json_flag
@@ -88,8 +88,8 @@ def keep_command(
     For each mod and each new release: if a variant applies, its range is widened; if none applies, the mod is
     ported; if the release has the change, the range ends. Each result is one commit on a branch
     vllm-mods/MOD/RELEASE, which starts at the branch of the previous release; its message is the text for a
-    pull request. An existing branch is left alone, unless its mod changed and all its commits are by keep: then
-    it is made again. Nothing is checked out. Exit code 1 if some work is left for a person.
+    pull request. A branch that exists is made again only if the mod has changed and nobody but `keep` committed
+    to it. Nothing is checked out. Exit code 1 if some work is left for a person.
 
     With --pull-requests, each branch has one request at GitHub, GitLab, Gitea or Forgejo: opened once,
     updated when it changes, closed when its work is done. The token is in GITHUB_TOKEN,
@@ -99,7 +99,9 @@ def keep_command(
     from vllm_mods.report import keep as kept  # noqa: PLC0415
 
     if offline and given["pull_requests"]:
-        raise UsageError("--pull-requests asks a forge, and --offline nobody", hint="give one")
+        raise UsageError(
+            "--pull-requests needs the network, which --offline forbids", hint="give one"
+        )
     access = options.open_access(offline=offline, commits=commits)
     given |= {"access": access, "dry_run": dry_run}
     outcomes = []

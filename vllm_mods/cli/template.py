@@ -78,9 +78,9 @@ def check(
     answers: str | None,
     **given: Any,
 ) -> Reply:
-    """Check that templates make the right prompts; without TEMPLATE, check all of them.
+    """Check that templates make the right prompts.
 
-    The command also shows the content format that each vLLM detects, and the arguments that the template reads,
+    Without TEMPLATE, all templates are checked. The command also shows the content format that each vLLM detects, and the arguments that the template reads,
     and compares them with its template.toml. Exit code 1 if anything is wrong.
     """
     if parsers != (target is not None) or ((tool or reasoner or answers) and not parsers):
@@ -104,9 +104,9 @@ def check(
 @options.access
 @options.json_output
 def clients(templates: tuple[str, ...], **given: Any) -> Reply:
-    """Show which clients work with templates on which vLLM: Claude Code, Codex, OpenCode, Cline.
+    """Show which clients work with templates.
 
-    Without --target and --vllm, show the table beside the templates. It was made with the code of each release,
+    The clients are Claude Code, Codex, OpenCode, Cline and others. Without --target and --vllm, show the table beside the templates. It was made with the code of each release,
     from the requests that these clients send.
     """
     if given["target"] is not None and given["vllm"] is not None:
@@ -155,9 +155,9 @@ def render(
 @options.library
 @options.json_output
 def diff(old: str, new: str, **given: Any) -> Reply:
-    """Show how the prompts of two templates differ, and how much of the cache each keeps.
+    """Show how the prompts of two templates differ.
 
-    The prompts are those of the conversations beside either template, or of --conversations; if there are none,
+    It also shows how much of the prefix cache each keeps. The prompts are those of the conversations beside either template, or of --conversations; if there are none,
     those of `template check`. Exit code 1 if any prompt differs.
     """
     return report.diff(*compare_templates(old=old, new=new, **given), (old, new))

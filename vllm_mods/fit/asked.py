@@ -87,7 +87,7 @@ class Asked:
         if owner and self.member:
             names = attributes(self.world, lineage(self.world, owner))
             instead = nearest(self.member[2], names)
-        where = f", {owner.text}" if owner else ""
+        where = f"; the class is {owner.text}" if owner else ""
         return f"{code}{words[:1].lower()}{words[1:]}{where}{instead}"
 
     def _expression(self, *, of_call: bool) -> ast.expr | None:

@@ -57,7 +57,11 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
             after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
             file_changes.append(FileChange(path=path, before=None, after=after))
             meant[part.new] = path
-    notes = tuple(f"{named} is {path}" for named, path in meant.items() if named != path)
+    notes = tuple(
+        f"{named} in the diff was taken as {path}"
+        for named, path in meant.items()
+        if path not in (named, named.partition("/")[2])
+    )
     return ModEffect(tuple(file_changes), notes=notes)
 
 
@@ -160,9 +164,9 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
         has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
         if has_text and not is_in:
             none = "its changes have no context lines"
-            why = f"its text is in {named}, not at its lines" if has_context else none
+            why = f"its text is in {named}, but not at the stated lines" if has_context else none
             raise Refused(
-                f"{at}: {why}, so nothing proves where they belong",
+                f"{at}: {why}, so the right place is uncertain",
                 hint="--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
             )
         raise Refused(

@@ -37,13 +37,13 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
         message = f"a range of {mod.name} includes {where}, where the mod is `{cell.verdict}`"
     elif not cell.verdict.ok and is_wanted(mod, cell):
         code = FindingCode.NEEDS_PORT
-        message = f"no variant of {mod.name} applies to {where}: port the mod, or end `vllm` in its mod.toml before that release and give the reason as `until`"
+        message = f"no variant of {mod.name} applies to {where}: port the mod, or end the variant's range `vllm` before that release, with the reason as `until`"
     elif cell.verdict.writes and named and not cell.in_range:
         code = FindingCode.RANGE_TOO_WIDE
         message = f"on {where} variant `{cell.variant}` of {mod.name} fits, but the range of another variant includes that version"
     elif cell.verdict.writes and not named and not cell.meant:
         code, level = FindingCode.RANGE_TOO_NARROW, Level.NOTE
-        message = f"variant `{cell.variant}` of {mod.name} fits {where}, which no range includes: widen the range if the mod also works there"
+        message = f"variant `{cell.variant}` of {mod.name} fits {where}, which is outside its ranges: widen the range if the mod also works there"
     else:
         return None
     return CellProblem(code, mod.name, cell.tree, message, level)

@@ -43,7 +43,7 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     if named:
         return (
             FindingCode.SCOPE_GONE,
-            f"no file of {top}/ defines it, but {named} still uses the name",
+            f"no file of {top}/ defines `{name}`, but {named} still uses the name",
         )
     why = "uses the name, so its callers are gone too"
     return FindingCode.SUPERSEDED, f"superseded: no file of {top}/ ({len(looked)}) {why}"

@@ -178,7 +178,9 @@ def summary(of: Grid) -> str:
     if not meant:
         return "No mod covers any of these trees."
     if not bad:
-        return f"Every mod applies wherever its range says so: {len(meant)} of {len(meant)} cells."
+        return (
+            f"Every mod applies to every release in its ranges: {len(meant)} of {len(meant)} cells."
+        )
     return f"{bad} of {len(meant)} cells that should work do not."
 
 

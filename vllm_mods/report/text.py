@@ -17,7 +17,7 @@ MEANING = {
     Verdict.APPLIED: "already applied",
     Verdict.UPSTREAM: "the release already has the change: the mod is not needed",
     Verdict.CONFLICT: "the source does not match the patch",
-    Verdict.MISPLACED: "the text matches, but in another place than it was written for",
+    Verdict.MISPLACED: "the text matches elsewhere, or in several places",
     Verdict.UNFIT: "the patch matches, but the result would not work",
     Verdict.MISSING: "a file that it changes is gone",
     Verdict.PARTIAL: "only a part of it is applied",

@@ -95,7 +95,7 @@ class _Checker:
             return
         shape = self.shape(use.flag)
         if use.shortened:
-            message = f"is an abbreviation of {use.shortened}: write the full name"
+            message = f"stands for {use.shortened}: write the full name"
             yield note(FindingCode.FLAG_SHORTENED, use.typed, message)
         yield from self.deprecated(use, use.flag, shape)
         if use.keys:
@@ -117,7 +117,7 @@ class _Checker:
             names = " or ".join(use.candidates[:_SHOWN])
             if len(use.candidates) > _SHOWN:
                 names += f" or {len(use.candidates) - _SHOWN} others"
-            message = f"is an abbreviation of {names}: write the full name"
+            message = f"could mean {names}: write the full name"
             return ServeFault(FindingCode.FLAG_AMBIGUOUS, use.typed, message)
         head = use.typed.partition(".")[0]
         known = list(self.flags.by_name)

@@ -78,7 +78,10 @@ def choice_problems(
         return
     near = nearest(str(value), offered)
     yield ServeFault(
-        FindingCode.VALUE_CHOICE, "", f"{value!r} is not offered: {list_names(offered, near)}", near
+        FindingCode.VALUE_CHOICE,
+        "",
+        f"{value!r} is not accepted: {list_names(offered, near)}",
+        near,
     )
 
 
@@ -93,7 +96,7 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
 def list_names(offered: list[str], near: str) -> str:
     """Say what there is; of many only the one that was probably meant."""
-    every = f"there is {', '.join(offered)}"
+    every = f"expected {', '.join(offered)}"
     if not near:
         return every
     return f"did you mean {near!r}?" + (f" {every}" if len(offered) <= _FEW else "")
@@ -153,7 +156,7 @@ def read(shape: FlagShape, text: str) -> Any:
     except ValueError as error:
         if "binary" in str(error):
             raise
-        what = _IN_WORDS.get(shape.kind, "a whole number, or 32k, 4M")
+        what = _IN_WORDS.get(shape.kind, "a whole number, optionally with k, M or G (32k, 4M)")
         short = shape.kind == "int" and _HUMAN.fullmatch(text)
         suffix = " (this flag takes no suffix)" if short else ""
         raise ValueError(f"{text!r} is not {what}{suffix}") from error
@@ -222,7 +225,7 @@ def _field_problems(
     wrong = _mismatch(sources, kinds, value)
     if wrong is not None:
         near = nearest(str(value), wrong)
-        message = f"{at!r}: {json.dumps(value)} is not offered: {list_names(wrong, near)}"
+        message = f"{at!r}: {json.dumps(value)} is not accepted: {list_names(wrong, near)}"
         yield ServeFault(FindingCode.JSON_VALUE, "", message, near)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _in_bounds(sources, cls, field, value, at)

@@ -201,7 +201,7 @@ class TarArchive(Archive):
         return self._file.read(member.size)
 
 
-_REBUILD = "get the archive again; a wheel or sdist of vllm contains no such file"
+_REBUILD = "download it again: this is not what vLLM's wheels or sdists contain"
 
 
 @contextlib.contextmanager

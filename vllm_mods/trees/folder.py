@@ -267,6 +267,6 @@ def _no_vllm(path: str) -> UsageError:
         return UsageError(f"{path} is a file, not a folder", hint=hint)
     show = "python3 -m pip show --files vllm  # 'Location' is the site root"
     return UsageError(
-        f"{path} has no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py of a folder named vllm exists",
+        f"{path} has no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py (of a folder named vllm) exists",
         hint=show,
     )

@@ -284,8 +284,10 @@ class Releases:
         if named is not None or parse(name) is None:
             version = named and named.version
             near = [file.filename for file in answer.files if file.version == version]
-            known = f"files of that release: {', '.join(near)}" if near else "no such release"
-            return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
+            why = "not a vLLM version or the name of a release's file"
+            if near:
+                why = f"no such file; files of that release: {', '.join(near)}"
+            return UsageError(f"{spec}: {why}", hint="pypi:VERSION")
         if self.http is None:
             return Unreachable(
                 f"{spec}: the cached pages of the index have no such release", hint=OFFLINE
