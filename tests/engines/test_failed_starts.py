@@ -240,7 +240,7 @@ def test_what_is_refused_starts_nothing(docker: Host, tmp_path: Path) -> None:
     (tmp_path / "links/config.json").symlink_to("../../blobs/0123")
     for name in ("links", "empty"):
         (tmp_path / name).mkdir(exist_ok=True)
-        assert f"{tmp_path}/{name}" in docker.run("--model-folder", tmp_path / name, code=2).stderr
+        assert f"{tmp_path}/{name}" in docker.run("--model-folder", tmp_path / name, code=3).stderr
     bad = docker.run("--", "--max-num-seqs", "many", code=3)
     assert "many" in docker.follow(bad, code=1)
     inside = docker.run("--", "--host", "127.0.0.1", code=2)
