@@ -9,6 +9,7 @@ import io
 import json
 import os
 import platform
+import sys
 import tarfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -155,12 +156,18 @@ class Image:
         return path
 
 
+def zstd(data: bytes) -> bytes:
+    """Pack with the module that this Python has."""
+    name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    packed: bytes = importlib.import_module(name).compress(data)
+    return packed
+
+
 def _packed(data: bytes, packing: str) -> bytes:
     if packing == "gzip":
         return gzip.compress(data, 1, mtime=0)
     if packing == "zstd":
-        packed: bytes = importlib.import_module("backports.zstd").compress(data)
-        return packed
+        return zstd(data)
     return data
 
 

@@ -125,7 +125,9 @@ def test_the_watch_would_see_it(hostile: Path) -> None:
     with watched() as seen:
         exec(compile("x = 1", str(hostile / "setup.py"), "exec"), {})  # noqa: S102
         subprocess.run([sys.executable, "-c", ""], check=True)
-    assert [one.split(":")[0] for one in seen] == ["exec", "subprocess.Popen"]
+    events = [one.split(":")[0] for one in seen]
+    assert events[:2] == ["exec", "subprocess.Popen"]
+    assert set(events[2:]) <= {"os.posix_spawn"}  # so Python 3.14 starts it
 
 
 @pytest.mark.slow

@@ -170,7 +170,7 @@ def test_a_try_that_expects_an_import_to_fail(handler: str, catches: bool) -> No
 
 def test_what_is_no_python_has_no_summary() -> None:
     assert summarize(b"def (") is None
-    assert summarize(b"x = " + b"-" * 5000 + b"1") is None
+    assert summarize(b"x = " + b"(" * 5000 + b"1") is None
 
 
 # ---- classes ---------------------------------------------------------------------------------------

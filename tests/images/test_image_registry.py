@@ -168,7 +168,7 @@ def test_a_blob_that_is_another(fake: Fake) -> None:
     fake.blobs[name] = fake.blobs[name][:-1] + b"x"
     base = open_base(fake.reference)
     assert base.read("a/c") == b"high"
-    with pytest.raises(TreeError, match=f"its contents do not match {name}"):
+    with pytest.raises(TreeError, match=f"its contents do not match {name}|broken or cut short"):
         base.read("a/b")
     assert digest(fake.blobs[name]) != name
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib
 import io
 import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
 from lowering import lower
-from making_images import OLD, File, Folder, Image, Link, Thing, digest
+from making_images import OLD, File, Folder, Image, Link, Thing, digest, zstd
 from making_images import layer as tar_of
 
 from vllm_mods.base.cache import Cache
@@ -96,7 +95,7 @@ class Trickle:
         return self.file.read(min(size, 3))
 
 
-ZSTD: bytes = importlib.import_module("backports.zstd").compress(DATA * 9)
+ZSTD = zstd(DATA * 9)
 
 
 @pytest.mark.parametrize(

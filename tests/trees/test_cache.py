@@ -113,8 +113,8 @@ def test_leftovers_of_killed_downloads_go_after_a_day(tmp_path: Path) -> None:
     old.touch()
     young.touch()
     os.utime(old, (time.time() - 90000,) * 2)
-    with Cache(str(tmp_path)).scratch():
-        pass
+    with Cache(str(tmp_path)).scratch() as scratch:
+        scratch.close()
     assert not old.exists()
     assert young.exists()
 

@@ -20,17 +20,20 @@ _BEFORE = frozenset({*b"xgXLK"})
 class Info(tarfile.TarInfo):
     """A member whose size can be true."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Info:
-        """Read a header. Raises ``ReadError`` for sizes that no tar has."""
-        info = super().frombuf(buf, encoding, errors)
-        if info.size < 0:
-            raise tarfile.ReadError(f"{info.name!r} has {info.size} bytes")
-        if ord(info.type) in _BEFORE and info.size > limits.TAR_HEADER:
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """Read what follows a header. Raises ``ReadError`` for sizes that no tar has.
+
+        ``tarfile`` has this method overridden by whoever reads members otherwise; from Python 3.14 on, its reader
+        no longer calls ``frombuf``.
+        """
+        if self.size < 0:
+            raise tarfile.ReadError(f"{self.name!r} has {self.size} bytes")
+        if ord(self.type) in _BEFORE and self.size > limits.TAR_HEADER:
             raise tarfile.ReadError(
-                f"the extended header of a member takes {info.size:,} bytes; the limit is {limits.TAR_HEADER}"
+                f"the extended header of a member takes {self.size:,} bytes; the limit is {limits.TAR_HEADER}"
             )
-        return info
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
 
 
 def members(file: BinaryIO) -> Iterator[tarfile.TarInfo]:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from vllm_mods.base import limits
@@ -104,5 +105,8 @@ def _serves(planned: Service) -> bool:
     try:
         with opener.open(f"{planned.url}/health", timeout=_HEALTH_SECONDS) as answer:
             return bool(answer.status == http.client.OK)
+    except HTTPError as answer:
+        answer.close()
     except (OSError, http.client.HTTPException):
-        return False
+        pass
+    return False

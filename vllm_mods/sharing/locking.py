@@ -141,7 +141,8 @@ def _installed(name: str) -> tuple[str, str]:
     try:
         distribution = metadata.distribution(name)
         packages = [one.value for one in distribution.entry_points.select(group=_GROUP)]
-        parse_version(distribution.version)
+        version = distribution.metadata.get("Version")
+        parse_version(version)
     except metadata.PackageNotFoundError as error:
         raise UsageError(
             f"package:{name}: no such distribution is installed beside vllm-mods",
@@ -154,7 +155,7 @@ def _installed(name: str) -> tuple[str, str]:
         ) from error
     if len(packages) != 1:
         raise UsageError(
-            f"package:{name}: {distribution.version} has {len(packages)} entry points in {_GROUP}, but needs exactly one",
+            f"package:{name}: {version} has {len(packages)} entry points in {_GROUP}, but needs exactly one",
             hint="it has no library; is another distribution meant?",
         )
     top, *below = parts = packages[0].split(".")
@@ -164,10 +165,10 @@ def _installed(name: str) -> tuple[str, str]:
     folder = next(filter(os.path.isdir, folders), None)
     if folder is None:
         raise UsageError(
-            f"package:{name}: {distribution.version} names the package {packages[0]}, which does not exist",
+            f"package:{name}: {version} names the package {packages[0]}, which does not exist",
             hint=f"pip install --force-reinstall {name}",
         )
-    return distribution.version, folder
+    return version, folder
 
 
 def _signers(project: ProjectFile, source: LibrarySource) -> str | None:
