@@ -141,7 +141,7 @@ def _installed(name: str) -> tuple[str, str]:
     try:
         distribution = metadata.distribution(name)
         packages = [one.value for one in distribution.entry_points.select(group=_GROUP)]
-        version = distribution.metadata.get("Version")
+        version = distribution.version if "Version" in distribution.metadata else ""
         parse_version(version)
     except metadata.PackageNotFoundError as error:
         raise UsageError(
