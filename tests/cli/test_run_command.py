@@ -54,11 +54,15 @@ class Docker:
         labels = {} if lock is None else {"vllm-mods.lock": lock}
         (self.folder / "image.json").write_text(json.dumps([{"Config": {"Labels": labels}}]))
 
-    def container(self, *, running: bool = True, log: str = "") -> None:
-        config = {"Labels": {"vllm-mods.run": NAME}}
+    def container(
+        self, *, running: bool = True, log: str = "", lock: str = "", port: str = ""
+    ) -> None:
+        config = {"Labels": {"vllm-mods.run": NAME, "vllm-mods.lock": lock}}
         state = {"Running": running, "StartedAt": "2026-11-23T10:00:00Z"}
         state |= {"Status": "running" if running else "exited", "ExitCode": int(not running)}
         told = {"Name": NAME, "State": state, "RestartCount": 0, "Config": config}
+        at = dict(zip(("HostIp", "HostPort"), port.split(":"), strict=False))
+        told["HostConfig"] = {"PortBindings": {"8000/tcp": [at] if port else []}}
         (self.folder / "container.json").write_text(json.dumps([told]))
         (self.folder / "log").write_text(log)
 
@@ -87,6 +91,13 @@ def call(
     manifest.write_text(manifest.read_text().replace("[[variant]]", f"{EVIDENCE}[[variant]]"))
     found("lock", NAME, "--base", found.base)
     return found
+
+
+def lock_on(call: Caller, base: str) -> None:
+    """Have the pairing name a base that anybody can open, and lock it."""
+    pairing = call.library / f"pairings/{NAME}.toml"
+    pairing.write_text(pairing.read_text().replace("base:1", base))
+    call("lock", NAME)
 
 
 def digest(call: Caller) -> str:
@@ -230,3 +241,49 @@ def test_a_cluster_is_exported_as_two_nodes_and_not_run(call: Caller, tmp_path: 
     head = nodes["small-head"]["entrypoint"][-1]
     assert "ray start --head" in head
     assert "vllm serve org/small --chat-template /" in head
+
+
+@pytest.mark.slow
+def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
+    """A plan of three steps: what holds already is told, and has no command."""
+    run = "vllm-mods run small --gpus none --wait --replace"
+    lock_on(call, call.base)
+    said = call("up", NAME, "--gpus", "none", "--print")
+    tag = f"small:0.19.1-{digest(call)[:12]}"
+    assert [line.split(None, 2)[:2] for line in said.err.splitlines()[-3:]] == [
+        ["lock", "no"],
+        ["build", "yes"],
+        ["run", "yes"],
+    ]
+    assert f"no engine here has {tag}" in said.err
+    assert said.out.splitlines() == ["vllm-mods build small", run]
+    docker.image(f"sha256:{digest(call)}")
+    docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
+    assert call("up", NAME, "--gpus", "none", "--print").out.splitlines() == [run]
+    at = call("up", NAME, "--print", "--port", 9000)
+    assert (at.out, at.err.splitlines()[-1]) == ("", "run    no   small runs")
+    behind = call("up", NAME, "--print", "--port", 9000, "--", "--max-model-len", 8)
+    assert behind.out.endswith("--wait --replace -- --max-model-len 8\n")
+    with call.lock.open("a") as file:
+        file.write("\n")
+    assert (
+        call("up", NAME, "--print", "--port", 9000).out.splitlines()[0] == "vllm-mods build small"
+    )
+    call.lock.unlink()
+    said = call("up", NAME, "--print")
+    assert "\nlock   yes  " in f"\n{said.err}"
+    assert said.out.splitlines()[:2] == ["vllm-mods lock small", "vllm-mods build small"]
+    assert not [line for line in docker.calls if line.startswith("run")]
+
+
+@pytest.mark.slow
+def test_up_waits_for_what_runs_already(call: Caller, docker: Docker) -> None:
+    lock_on(call, call.base)
+    docker.image(f"sha256:{digest(call)}")
+    with site({"/health": lambda one: one.say(200)}) as (url, _):
+        port = url.rpartition(":")[2]
+        log = "(Worker pid=9) INFO 11-23 10:00:00 [a.py:1] patched 7\n"
+        docker.container(log=log, lock=f"sha256:{digest(call)}", port=f"127.0.0.1:{port}")
+        said = call("up", NAME, "--port", port)
+    assert "\npatching: its code ran: patched 7\n" in said.out
+    assert not [line for line in docker.calls if line.startswith("run")]

@@ -160,6 +160,18 @@ def run(
     started = StartedContainer(planned, program, identity)
     if not wait:
         return started
+    return wait_for(library, pairing, started, progress, access)
+
+
+def wait_for(
+    library: Library,
+    pairing: str,
+    started: StartedContainer,
+    progress: Callable[[int, str], None],
+    access: Access,
+) -> StartedContainer:
+    """Wait until a container serves, and return it with the evidence of its mods. Raises as ``starting.wait``."""
+    planned, program = started.service, started.program
     starting.wait(planned, program, progress)
     starting.keep(planned, program, access.note)
     seen = of_container(library, (pairing,), engine.container(planned.name, program), access)

@@ -42,6 +42,7 @@ GROUPS = {
         "build": "Build the image of a pairing's lock.",
         "image": "Show what is in an image, and whether it is intact.",
         "upgrade": "Move a pairing to another vLLM.",
+        "up": "Lock, build and start a pairing, and wait until it serves.",
         "run": "Start a pairing's image as a container that serves.",
         "ps": "List the containers of `run`: state, port, mods, and whether their code ran.",
         "evidence": "Check in a server's log whether the mods' code ran.",
@@ -75,7 +76,7 @@ _MODULES = {
     **dict.fromkeys(("lock", "upgrade"), "build"),
     **dict.fromkeys(("add", "remove", "update"), "project"),
     **dict.fromkeys(("status", "verify", "revert", "sync"), "installed"),
-    **dict.fromkeys(("run", "ps", "evidence"), "containers"),
+    **dict.fromkeys(("up", "run", "ps", "evidence"), "containers"),
     **dict.fromkeys(("doctor", "explain", "completion"), "helping"),
 }
 

@@ -1,14 +1,25 @@
 """``vllm-mods run``, ``ps`` and ``evidence``: containers that serve, and whether the mods' code ran."""
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from vllm_mods.api.run import check_single, list_containers, of_container, of_log, plan_service, run
+from vllm_mods.api.access import Access
+from vllm_mods.api.run import (
+    StartedContainer,
+    check_single,
+    list_containers,
+    of_container,
+    of_log,
+    plan_service,
+    run,
+)
+from vllm_mods.api.up import UpStep, plan_up, up
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import answers, named_files, options
+from vllm_mods.cli import answers, kept_options, named_files, options
 from vllm_mods.cli.options import option
 from vllm_mods.images import engine_command
 from vllm_mods.library.catalog import Library
@@ -42,20 +53,23 @@ starting = options.grouped(
         "The restart policy [on-failure:3 until it serves, then unless-stopped].",
     ),
 )
-"""How a container is started: options of ``run`` and ``export``."""
+"""How a container is started: options of ``run``, ``up`` and ``export``."""
+_engine = options.all_of(
+    option(
+        "--engine",
+        "The engine to use [the one that has the image].",
+        "program",
+        type=click.Choice(engine_command.PROGRAMS),
+    ),
+    option("--env-file FILE", "Variables, such as HF_TOKEN=….", "env_files", multiple=True),
+)
 
 
 @click.command(name="run")
 @options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @starting
-@option(
-    "--engine",
-    "The engine to use [the one that has the image].",
-    "program",
-    type=click.Choice(engine_command.PROGRAMS),
-)
-@option("--env-file FILE", "Variables, such as HF_TOKEN=….", "env_files", multiple=True)
+@_engine
 @option("--print", "Print the command line; start nothing.", "only_print")
 @option("--replace", "Remove a container of this name first, if run started it.")
 @option("--wait", "Wait until it serves, then report whether the mods' code ran.")
@@ -84,23 +98,74 @@ def run_command(
         program = program or next(iter(engine.engines_here()), engine_command.PROGRAMS[0])
         click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
         return EXIT_OK
-    started = run(
-        library,
-        pairing,
-        arguments,
-        start,
-        program=program,
-        env_files=env_files,
-        typed=Typed(click.get_current_context().obj["arguments"]),
-        progress=lambda seconds, phase: click.echo(f"{seconds:4} s  {phase}", err=True),
-        **given,
-    )
+    typed = Typed(click.get_current_context().obj["arguments"])
+    given |= {"program": program, "env_files": env_files, "typed": typed, "progress": _progress}
+    return _tell(run(library, pairing, arguments, start, **given))
+
+
+def _progress(seconds: int, phase: str) -> None:
+    click.echo(f"{seconds:4} s  {phase}", err=True)
+
+
+def _tell(started: StartedContainer) -> int:
+    """Print where a container answers, and the evidence of its mods if it was waited for; return the exit code."""
     container = started.service
     click.echo(f"{container.name}: {started.program} {started.identity[:12]}, {container.url}")
     if started.evidence is None:
         answers.hint(engine.log_command(started.program, container.name))
         return EXIT_OK
     return answers.print_reply(report.evidence(started.evidence), as_json=False)
+
+
+@click.command(name="up")
+@options.pairing_name
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
+@starting
+@_engine
+@option("--print", "Print the steps and their commands; do nothing.", "only_print")
+@options.library
+@options.network
+def up_command(
+    pairing: str,
+    arguments: tuple[str, ...],
+    library: Library,
+    *,
+    start: StartOptions,
+    program: str | None,
+    only_print: bool,
+    access: Access,
+    **given: Any,
+) -> int:
+    """Lock, build and start a pairing, and wait until it serves.
+
+    It does what `lock`, `build` and `run --wait --replace` do, as far as that is needed: a lock that no longer
+    matches is made again on its base, and a container that runs as planned stays. The three steps are printed
+    first.
+    """
+    words = click.get_current_context().obj["arguments"]
+    typed = Typed(("run", *(word for word in words[1:] if word != "--print")))
+    given |= {"program": program, "access": access}
+    if not only_print:
+        given |= {"typed": typed, "progress": _progress, "announce": _announce}
+        return _tell(up(library, pairing, arguments, start, **given))
+    del given["env_files"]
+    steps = plan_up(library, pairing, arguments, start, **given).steps
+    _announce(steps)
+    at = () if start.lock is None else ("--output", start.lock)
+    commands = {
+        "lock": shlex.join(("vllm-mods", "lock", pairing, *at)),
+        "build": f"vllm-mods build {shlex.quote(pairing)}",
+        "run": typed.again(("--wait",), ("--replace",)),
+    }
+    for step in steps:
+        if step.needed:
+            click.echo(kept_options.keep(commands[step.command], words))
+    return EXIT_OK
+
+
+def _announce(steps: Sequence[UpStep]) -> None:
+    for step in steps:
+        click.echo(f"{step.command:5}  {'yes' if step.needed else 'no':3}  {step.why}", err=True)
 
 
 @click.command(name="ps")

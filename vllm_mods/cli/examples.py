@@ -31,6 +31,7 @@ EXAMPLES = (
     "vllm-mods build qwen3.5-122b-hybrid --output registry:ghcr.io/me/vllm:mods",
     "vllm-mods upgrade qwen3.5-122b-hybrid --to 0.22.0 --library ./mods",
     "vllm-mods run qwen3.5-122b-int4 --env-file hub.env --gpus 0,1 -- --tensor-parallel-size 2",
+    "vllm-mods up qwen3.5-122b-int4 --env-file hub.env",
     "vllm-mods ps --json",
     "vllm-mods evidence qwen3.5-122b-hybrid --log serve.log",
     "vllm-mods import recipe.yaml --library ./mods",
