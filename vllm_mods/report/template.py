@@ -326,7 +326,7 @@ def clients(results: Sequence[TemplateClients]) -> Reply:
     lines = []
     for result in results:
         lines.append(result.template.name)
-        for subject, rows in itertools.groupby(result.rows, key=lambda row: row.answer.subject):
+        for subject, rows in itertools.groupby(result.rows, key=lambda row: row.subject):
             lines.append(f"  {titles.get(subject, subject)}")
             lines += [
                 f"    {line}"
@@ -347,11 +347,8 @@ def _release_span(row: Row) -> str:
 
 
 def _client_words(row: Row) -> str:
-    return f"{row.answer.verdict}: {row.answer.why}" if row.answer.why else str(row.answer.verdict)
+    return f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
 
 
 def _client_row(row: Row) -> dict[str, Any]:
-    return {
-        **data.fields(row, "since", "until"),
-        **data.fields(row.answer, "subject", "verdict", "why"),
-    }
+    return data.fields(row, "since", "until", "subject", "verdict", "why")

@@ -19,6 +19,7 @@ from vllm_mods.serving.faults import ServeFault, note, of
 from vllm_mods.serving.flags import Flag
 from vllm_mods.serving.shape import FlagShape, KnownFlags
 from vllm_mods.serving.template import Serving
+from vllm_mods.templates import client_table
 
 # How many flags are named that a word may stand for.
 _SHOWN = 4
@@ -59,12 +60,17 @@ class _Checker:
         self.version = known.sources.tree.version or "this version"
         self.chat_template = [u for u in self.parsed.uses if u.name == "--chat-template"]
         self.served = {
-            mod: (file.file, terms)
+            mod: (file.file, opened, opened.about)
             for mod, file in template.served(self.chat_template, serving.mods)
-            if (terms := serving.terms(file.file, file.data))
+            if (opened := template.open_served(serving.library, file)).about
         }
 
     def faults(self) -> Iterator[ServeFault]:
+        for name, why in self.serving.missing:
+            message = f"was not checked: {why}; what the mod adds is unknown"
+            yield note(FindingCode.MOD_UNREAD, name, message)
+        for name, text in self.serving.brought:
+            yield note(FindingCode.MOD_BRINGS, name, text)
         for use in self.parsed.uses:
             yield from self.use(use)
         yield from self.repeated()
@@ -72,13 +78,13 @@ class _Checker:
         yield from self.requirements()
         uses = self.chat_template
         yield from template.faults(self.sources.tree, uses, self.serving)
-        for name, terms in self.served.values():
-            yield from template.term_faults(self.parsed.uses, name, terms)
-        named = [u.values[0] for u in self.parsed.uses if u.name == "--model" and u.values]
-        model = self.parsed.model or next(iter(named), "")
-        own = next((value for use in uses for value in use.values), "")
-        if not self.served and (parsers := self.serving.own_terms(model, own)):
-            yield from template.parser_faults(self.parsed.uses, parsers)
+        for name, _, about in self.served.values():
+            yield from template.term_faults(self.parsed.uses, name, about)
+        if not self.served:
+            named = [u.values[0] for u in self.parsed.uses if u.name == "--model" and u.values]
+            model = self.parsed.model or next(iter(named), "")
+            own = next((value for use in uses for value in use.values), "")
+            yield from template.parser_faults(self.parsed.uses, model, own)
         if envs.renders_with_minijinja(self.sources, self.serving.env):
             yield from template.engine_faults(uses, self.serving)
         for mod in self.serving.mods:
@@ -86,8 +92,10 @@ class _Checker:
         yield from envs.faults(self.sources, self.serving)
         for text in dict.fromkeys(self.serving.unknown):
             yield note(FindingCode.SHELL, text, "filled in by a shell at run time: not checked")
-        for name, terms in self.served.values():
-            yield from (note(FindingCode.CLIENT_LOSES, name, text) for text in terms.clients)
+        version, library = self.sources.tree.version, self.serving.library
+        for name, opened, _ in self.served.values():
+            lost = client_table.notes(library, opened, version) if version and library else ()
+            yield from (note(FindingCode.CLIENT_LOSES, name, text) for text in lost)
 
     def use(self, use: Use) -> Iterator[ServeFault]:
         if use.flag is None:
@@ -134,7 +142,7 @@ class _Checker:
             near = ""  # nothing turns that one off
         meant = f"; did you mean {near}?" if near else ""
         if self.serving.missing:
-            meant += f" (unless {', '.join(self.serving.missing)} adds it)"
+            meant += f" (unless {', '.join(name for name, _ in self.serving.missing)} adds it)"
         message = f"vLLM {self.version} has no such flag{meant}"
         return ServeFault(FindingCode.FLAG_UNKNOWN, use.typed, message, near)
 
@@ -296,8 +304,8 @@ class _Checker:
             if not same:
                 message = f"needs {shown}, which is missing"
                 yield ServeFault(FindingCode.MOD_FLAG_ABSENT, name, message, shown)
-            elif name in self.served and want.name in self.served[name][1].takes:
-                continue  # held against its terms
+            elif name in self.served and want.name in template.fitting(self.served[name][2]):
+                continue  # held against what its template goes with
             elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
                 given = " ".join((same[-1].typed, *same[-1].values))
                 message = f"is meant for {shown}, but the command has {given}"
