@@ -325,7 +325,7 @@ def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:
     assert lines(error)[-1] == "1 conversation: the same prompts"
 
 
-RELEASE = ReleaseParsers("pypi:0.19.1", "0.19.1", {}, ("hermes", "qwen"), ("deepseek",), ())
+RELEASE = ReleaseParsers("pypi:0.19.1", "0.19.1", {}, ("hermes", "qwen"), ("deepseek",))
 CALL = Finding(FindingCode.TEXT, "a call is lost")
 HERMES = PairRead("hermes", None, 2, (2, 2, 2, 2), ())
 BOTH = PairRead("qwen", "deepseek", 2, (2, 1, 0, 2), (CALL,))

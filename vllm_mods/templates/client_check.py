@@ -11,7 +11,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.templates import client_requests, reading_back, rendering, replay
-from vllm_mods.templates.client_requests import ChatClient, RequestJob, Taken
+from vllm_mods.templates.client_requests import ChatClient, Taken
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.rendering import Rendered
@@ -97,7 +97,12 @@ def ask(
     heads = [rendering.render(one.data, one.path, ()) for one in templates]
     formats = [rendering.format_on(head.formats, tree.version) for head in heads]
     jobs = [
-        RequestJob(client.endpoint, turn.body, template.data.decode(), content_format)
+        {
+            "endpoint": client.endpoint,
+            "body": turn.body,
+            "template": template.data.decode(),
+            "content_format": content_format,
+        }
         for template, content_format in zip(templates, formats, strict=True)
         for client in clients
         for turn in client.turns
