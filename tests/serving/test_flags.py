@@ -331,7 +331,7 @@ def test_a_flag_of_a_field_that_the_class_has_not_takes_any_text() -> None:
 def test_short_names_stand_beside_the_long_one() -> None:
     assert FLAGS.by_name["-tp"].name == "--tensor-parallel-size"
     assert FLAGS.by_name["-tp"].names == ("--tensor-parallel-size", "-tp")
-    assert flags.Flag(("-x",)).name == "-x"
+    assert flags.Flag(("-x",), None, None, {}, [], set()).name == "-x"
 
 
 def test_a_loop_over_fields_gives_the_short_names_that_are_stated() -> None:
