@@ -377,9 +377,9 @@ ADAPTERS = {
         ("''", ""),
         ("""'{"name": "a", "path": "b"}'""", ""),
         ("""'{"name": "a", "path": "b=c,d"}'""", ""),
-        ("a", "a is neither name=path nor JSON"),
-        ("a=b,c=d", "a=b,c=d is neither name=path nor JSON"),
-        ("[]", "[] is not a JSON object: give one for each adapter"),
+        ("a", "a is neither name=path nor a JSON object"),
+        ("a=b,c=d", "a=b,c=d is neither name=path nor a JSON object"),
+        ("[]", "[] is neither name=path nor a JSON object"),
         ("""'{"name": "a"}'""", """'path' is missing in {"name": "a"}"""),
         (
             """'{"name": "a", "path": "b", "rnk": 1}'""",

@@ -128,18 +128,11 @@ class _Checker:
             message = f"is an abbreviation of {names}: write the full name"
             return ServeFault(FindingCode.FLAG_AMBIGUOUS, use.typed, message)
         head = use.typed.partition(".")[0]
-        known = list(self.flags.by_name)
-        if head.startswith("--no-"):
-            base = f"--{head[5:]}"
-            if base in self.flags.by_name:
-                takes = _how_many(self.shape(self.flags.by_name[base]))
-                message = f"{base} takes {takes}, so it has no --no- form"
-                return ServeFault(FindingCode.FLAG_UNKNOWN, use.typed, message, base)
-            known += [f"--no-{name[2:]}" for name in known if name.startswith("--")]
-        near = values.nearest(head, known)
-        on = self.flags.by_name.get(f"--{near.removeprefix('--no-')}")
-        if near not in self.flags.by_name and on and self.shape(on).kind != "switch":
-            near = ""  # nothing turns that one off
+        is_off = head.startswith("--no-")
+        near = values.nearest(f"--{head[5:]}" if is_off else head, self.flags.by_name)
+        if near and is_off:  # only a switch can be
+            is_switch = self.shape(self.flags.by_name[near]).kind == "switch"
+            near = f"--no-{near.removeprefix('--')}" if is_switch else ""
         meant = f"; did you mean {near}?" if near else ""
         if self.serving.missing:
             meant += f" (unless {', '.join(name for name, _ in self.serving.missing)} adds it)"

@@ -314,22 +314,15 @@ def adapter_problems(sources: ModuleSources, shape: FlagShape, text: str) -> Ite
     """Yield what is wrong with an adapter: ``name=path`` or an object. Its own action reads it."""
     if not text or ("=" in text and "," not in text):
         return
+    if not _OBJECT.fullmatch(text):
+        message = f"{text} is neither name=path nor a JSON object"
+        yield ServeFault(FindingCode.JSON_INVALID, "", message)
+        return
     many = hints.hints(sources, shape.field.annotation) if shape.field else ()
     inner = next((hint.args[0] for hint in many if hint.name == "list" and hint.args), None)
     cls = next((h.place for h in hints.hints(sources, inner) if h.place), None) if inner else None
-    try:
-        data = json_of(text)
-    except ValueError:
-        yield ServeFault(FindingCode.JSON_INVALID, "", f"{text} is neither name=path nor JSON")
-        return
-    if not isinstance(data, dict):
-        yield ServeFault(
-            FindingCode.JSON_VALUE, "", f"{text} is not a JSON object: give one for each adapter"
-        )
-    elif cls is not None:
-        yield from object_problems(sources, cls, data)
-        body = [one for one in cls.node.body if isinstance(one, ast.AnnAssign) and not one.value]
-        asked = {getattr(one.target, "id", "") for one in body}
-        for name in configs.fields(sources, cls):
-            if name in asked and name not in data:
-                yield ServeFault(FindingCode.JSON_KEY, "", f"{name!r} is missing in {text}")
+    wrong = list(problems(sources, FlagShape("json", config=cls), text))
+    yield from wrong
+    for name, field in configs.fields(sources, cls).items() if cls and not wrong else ():
+        if field.is_required and name not in json_of(text):
+            yield ServeFault(FindingCode.JSON_KEY, "", f"{name!r} is missing in {text}")
