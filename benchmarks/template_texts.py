@@ -135,10 +135,8 @@ def main() -> None:
             assert checked.texts is not None
             counts = ", ".join(f"{n} {way_name(way)}" for way, n in checked.texts.counts.items())
             print(f"{release.version} {named}: kept {counts}, of {len(TEXTS)}")
-            for text in checked.texts.texts if options.show else ():
-                for way, came in text.came.items():
-                    if came != text.text:
-                        print(f"    {way}: {text.name}: {text.text!r}\n        {came!r}")
+            for finding in checked.texts.findings if options.show else ():
+                print(f"    {finding.message}")
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
     if result.texts is not None:
         kept = ", ".join(f"{count} {way_name(way)}" for way, count in result.texts.counts.items())
         lines.append(
-            f"  of {text.counted(len(result.texts.texts), 'text')} of a model come back: {kept}"
+            f"  of {text.counted(result.texts.asked, 'text')} of a model come back: {kept}"
         )
         lines += text.findings(result.texts.findings, "    ")
     lines.append(f"  {_weights(result)}")
@@ -303,7 +303,7 @@ def _parsers(back: ReadBack) -> dict[str, Any]:
 
 
 def _texts(texts: TextsBack) -> dict[str, Any]:
-    return {"texts": len(texts.texts), "kept": texts.counts, "findings": texts.findings}
+    return {"texts": texts.asked, "kept": texts.counts, "findings": texts.findings}
 
 
 def _parser_names(pair: PairRead) -> str:
