@@ -53,7 +53,6 @@ class _Checker:
     def __init__(self, known: KnownFlags, serving: Serving) -> None:
         self.known = known
         self.sources = known.sources
-        self.flags = known.flags
         self.shape = known.shape
         self.serving = serving
         self.parsed = command.parse(serving.argv, known)
@@ -129,9 +128,9 @@ class _Checker:
             return ServeFault(FindingCode.FLAG_AMBIGUOUS, use.typed, message)
         head = use.typed.partition(".")[0]
         is_off = head.startswith("--no-")
-        near = values.nearest(f"--{head[5:]}" if is_off else head, self.flags.by_name)
+        near = values.nearest(f"--{head[5:]}" if is_off else head, self.known.by_name)
         if near and is_off:  # only a switch can be
-            is_switch = self.shape(self.flags.by_name[near]).kind == "switch"
+            is_switch = self.shape(self.known.by_name[near]).kind == "switch"
             near = f"--no-{near.removeprefix('--')}" if is_switch else ""
         meant = f"; did you mean {near}?" if near else ""
         if self.serving.missing:
@@ -212,7 +211,7 @@ class _Checker:
             if name in by_key:
                 message = "is given both as a whole and by key: the keys form a JSON object, which replaces the whole one"
                 yield ServeFault(FindingCode.FLAG_SHADOWED, name, message)
-            elif count > 1 and not self.shape(self.flags.by_name[name]).append:
+            elif count > 1 and not self.shape(self.known.by_name[name]).append:
                 yield note(
                     FindingCode.FLAG_TWICE, name, f"is given {count} times: the last one counts"
                 )
@@ -262,7 +261,7 @@ class _Checker:
         if parser and parser.values[0] not in _NEEDS_NO_CHOICE and not self.given(_AUTO_CHOICE):
             message = f"is not used without {_AUTO_CHOICE}: requests with tools are refused unless they name one"
             yield ServeFault(FindingCode.FLAG_UNUSED, parser.typed, message, _AUTO_CHOICE)
-        for node in self.sources.nodes(self.flags.entry.path):
+        for node in self.sources.nodes(self.known.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
                 continue
             match node.test:

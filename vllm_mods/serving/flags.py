@@ -7,12 +7,12 @@ asks (``shape.py``): its names are known from here.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.serving import configs, flag_rules
+from vllm_mods.serving import configs
 from vllm_mods.serving.source import (
     AnyPlace,
     ClassPlace,
@@ -52,15 +52,6 @@ class Flag(NamedTuple):
         return next((name for name in self.names if name.startswith("--")), self.names[0])
 
 
-class Flags(NamedTuple):
-    """All flags of a tree."""
-
-    flags: tuple[Flag, ...]
-    by_name: Mapping[str, Flag]
-    rules: flag_rules.FlagRules
-    entry: FunctionPlace
-
-
 class _Kwargs:
     """The dict that ``get_kwargs(Cls)`` returns: the flags, still without names, by their fields."""
 
@@ -82,18 +73,12 @@ class _FlagScope(NamedTuple):
     names: dict[str, _Kwargs | Flag]
 
 
-def read(sources: ModuleSources) -> Flags:
-    """Return the flags of ``vllm serve``. Raises ``TreeError`` where the tree does not say them."""
+def read(sources: ModuleSources) -> tuple[tuple[Flag, ...], FunctionPlace]:
+    """Return the flags of ``vllm serve``, and the function that makes them. Raises ``TreeError`` where the tree does not say them."""
     entry = _entry(sources)
     reader = _FlagReader(sources)
     reader.function(entry, _FlagScope(entry.path, None, None, {}))
-    flags = tuple(reader.flags)
-    return Flags(
-        flags=flags,
-        by_name={name: flag for flag in flags for name in flag.names},
-        rules=flag_rules.read(sources),
-        entry=entry,
-    )
+    return tuple(reader.flags), entry
 
 
 def _entry(sources: ModuleSources) -> FunctionPlace:
