@@ -12,13 +12,13 @@ from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.template_verdict import verdict
 from vllm_mods.report.text import columns
-from vllm_mods.templates.check import CaseOutcome, TemplateChecked, Weight, count_weights, weight
+from vllm_mods.templates.check import TemplateChecked, Weight, count_weights, weight
 from vllm_mods.templates.client_requests import clients as known_clients
 from vllm_mods.templates.client_table import Row
 from vllm_mods.templates.model_texts import TextsBack
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
-from vllm_mods.templates.replay import Replayed
+from vllm_mods.templates.replay import Judged
 from vllm_mods.templates.source import SPECIAL, About, Template
 
 # What every template gets; the rest are chat template arguments.
@@ -135,19 +135,19 @@ def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
 
 def _beside(
     first: TemplateChecked, second: TemplateChecked
-) -> list[tuple[str, Replayed | None, Replayed | None]]:
+) -> list[tuple[str, Judged | None, Judged | None]]:
     sides = [{one.conversation.name: one for one in side.replays} for side in (first, second)]
     return [(name, sides[0].get(name), sides[1].get(name)) for name in sides[0] | sides[1]]
 
 
-def _kept(replay: Replayed | None) -> str:
+def _kept(replay: Judged | None) -> str:
     if replay is None:
         return "not tested"
     codes = [finding.code for finding in replay.findings]
     if "not-rendered" in codes:
         return "refused"
     lost = ", content lost" * ("content-lost" in codes)
-    return f"{replay.turns_kept} of {replay.turns} turns, {replay.kept:,} of {replay.bytes:,} bytes{lost}"
+    return f"{replay.turns_kept} of {replay.turns} turns, {replay.bytes_kept:,} of {replay.bytes:,} bytes{lost}"
 
 
 def _checked_lines(result: TemplateChecked) -> list[str]:
@@ -177,8 +177,7 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
         lines += text.findings(result.texts.findings, "    ")
     lines.append(f"  {_weights(result)}")
     lines += text.findings(result.findings, "  ")
-    conversations: list[CaseOutcome | Replayed] = [*result.outcomes, *result.replays]
-    for noted in conversations:
+    for noted in (*result.outcomes, *result.replays):
         if noted.findings:
             title = f": {noted.conversation.title}" if noted.conversation.title else ""
             lines.append(f"  {noted.conversation.name}{title}")
@@ -219,7 +218,7 @@ def _head(template: Template) -> dict[str, Any]:
     return data.fields(template, "name", "path")
 
 
-def _outcome(outcome: CaseOutcome) -> dict[str, Any]:
+def _outcome(outcome: Judged) -> dict[str, Any]:
     return {
         **data.fields(outcome.conversation, "name", "title"),
         "ok": outcome.ok,
@@ -228,11 +227,10 @@ def _outcome(outcome: CaseOutcome) -> dict[str, Any]:
     }
 
 
-def _replay(replay: Replayed) -> dict[str, Any]:
+def _replay(replay: Judged) -> dict[str, Any]:
     return {
         "name": replay.conversation.name,
-        **data.fields(replay, "turns", "turns_kept", "bytes"),
-        "bytes_kept": replay.kept,
+        **data.fields(replay, "turns", "turns_kept", "bytes", "bytes_kept"),
         "findings": _findings(replay.findings),
     }
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.templates.check import TemplateChecked
-from vllm_mods.templates.reading_back import only_notes
+from vllm_mods.templates.replay import only_notes
 
 _WORKS_FOR = {"chat": "chat", "agent": "agents"}
 _LOSSES: dict[str, str] = {

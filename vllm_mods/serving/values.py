@@ -151,12 +151,8 @@ def read(shape: FlagShape, text: str) -> Any:
             return _human(text)
         return int(text) if shape.kind == "int" else float(text)
     except ValueError as error:
-        if "binary" in str(error):
-            raise
         what = _IN_WORDS.get(shape.kind, "a whole number, or 32k, 4M")
-        short = shape.kind == "int" and _HUMAN.fullmatch(text)
-        suffix = " (this flag takes no suffix)" if short else ""
-        raise ValueError(f"{text!r} is not {what}{suffix}") from error
+        raise ValueError(f"{text!r} is not {what}") from error
 
 
 def _plain_json(text: str) -> str:
@@ -178,10 +174,6 @@ def _human(text: str) -> int:
         if math.isinf(number):
             raise ValueError(f"{text} is too large a number")
         return int(number)
-    if "." in suffixed[1]:
-        raise ValueError(
-            f"{text!r}: {suffixed[2]} is binary and takes no decimals; {text.lower()} takes them"
-        )
     return int(suffixed[1]) * _BINARY[suffixed[2]]
 
 

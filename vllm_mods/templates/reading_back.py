@@ -7,7 +7,7 @@ models needs code of its own here. The parsers are the release's own code: ``par
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from vllm_mods.templates import rendering, replay
 from vllm_mods.templates.conversation import Conversation, Message
 from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers, as_text
 from vllm_mods.templates.rendering import Rendered
+from vllm_mods.templates.replay import only_notes
 
 WAYS = ("whole", "1", "3", "1000000")
 """An answer at once, and streamed by so many tokens."""
@@ -90,11 +91,6 @@ class ReadBack(NamedTuple):
     def ok(self) -> bool:
         """Whether all that the named parsers, or any, should read is read."""
         return only_notes(self.findings) and all(only_notes(one.findings) for one in self.pairs)
-
-
-def only_notes(findings: Iterable[Finding]) -> bool:
-    """Tell whether nothing is wrong."""
-    return all(one.level is Level.NOTE for one in findings)
 
 
 def read_back(
