@@ -133,7 +133,7 @@ def main() -> None:
             template = open_template(Library(), named)._replace(about=None)
             checked = check(template, (), release, PARSERS, asked)
             assert checked.texts is not None
-            counts = ", ".join(f"{n} {way_name(way)}" for way, n in checked.texts.counts.items())
+            counts = ", ".join(f"{n} {way_name(way)}" for way, n in checked.texts.kept.items())
             print(f"{release.version} {named}: kept {counts}, of {len(TEXTS)}")
             for finding in checked.texts.findings if options.show else ():
                 print(f"    {finding.message}")

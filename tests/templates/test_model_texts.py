@@ -45,7 +45,7 @@ def checked(texts: dict[str, str], template: bytes = TEMPLATE) -> TextsBack:
 @pytest.mark.slow
 def test_what_the_parsers_and_the_template_keep_comes_back_byte_for_byte() -> None:
     back = checked(KEPT)
-    assert back.counts == {"whole": 4, "1": 4, "3": 4}
+    assert back.kept == {"whole": 4, "1": 4, "3": 4}
     assert back.findings == ()
 
 
@@ -55,7 +55,7 @@ def test_what_does_not_come_back_is_shown_where_it_begins_to_differ() -> None:
         "no arguments": "Hm.</think><call>look_up</call>",
     }
     back = checked(texts)
-    assert back.counts == {"whole": 0, "1": 0, "3": 0}
+    assert back.kept == {"whole": 0, "1": 0, "3": 0}
     first, second = (finding.message for finding in back.findings)
     assert first.startswith('otherwise: \'"a"}</call>\' is \' "a"}</call>')
     assert second.startswith("no arguments: '</call>' is ' {}</call>")

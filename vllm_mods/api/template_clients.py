@@ -1,7 +1,6 @@
 """The clients of chat templates: which of them work on which release, asked of the releases or read from a library's table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.base.errors import TreeError, UsageError
@@ -14,13 +13,6 @@ from vllm_mods.templates.parser_process import open_release
 from vllm_mods.templates.source import Template, open_template
 
 
-class TemplateClients(NamedTuple):
-    """A template, and the rows of the table that are about it; none if nobody asked, or of another text."""
-
-    template: Template
-    rows: tuple[Row, ...]
-
-
 def template_clients(
     library: Library,
     names: Sequence[str] = (),
@@ -30,14 +22,15 @@ def template_clients(
     update: bool = False,
     access: Access | None = None,
     note: Callable[[str], None] = lambda _words: None,
-) -> tuple[TemplateClients, ...]:
+) -> dict[str, tuple[Row, ...]]:
     """Tell which clients work with chat templates on which releases of vLLM.
 
     ``names`` are templates of the library, without any all of them. Without ``target`` and ``vllm``, the library's
     table says it; with a tree as ``open_tree`` takes it, or a range of releases, these are asked: their own code takes
     each client's requests, fenced in. ``update`` writes the table. ``note`` hears of each release that is asked.
 
-    Raises ``UsageError`` for a template that there is not, ``TreeError`` for a tree that cannot be asked.
+    Returns the rows of each template by its name; none if nobody asked, or of another text. Raises ``UsageError`` for a
+    template that there is not, ``TreeError`` for a tree that cannot be asked.
     """
     if update and (names or vllm is None):
         raise UsageError(
@@ -46,10 +39,9 @@ def template_clients(
         )
     templates = [open_template(library, name) for name in names or library.template_names()]
     if target is None and vllm is None:
-        return tuple(
-            TemplateClients(one, client_table.read(library, one).of(one.name, one.data))
-            for one in templates
-        )
+        return {
+            one.name: client_table.read(library, one).of(one.name, one.data) for one in templates
+        }
     access = access or Access()
     specs = [target] if target is not None else releases_in(access, vllm or "", plain=True)
     answers = {}
@@ -67,7 +59,7 @@ def template_clients(
     if update:
         _write(library, templates, answers)
     table = client_table.collect(answers, _texts(templates))
-    return tuple(TemplateClients(one, table.of(one.name, one.data)) for one in templates)
+    return {one.name: table.of(one.name, one.data) for one in templates}
 
 
 def _write(

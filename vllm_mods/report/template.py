@@ -2,10 +2,9 @@
 
 import difflib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vllm_mods.api.template_clients import TemplateClients
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
@@ -15,7 +14,6 @@ from vllm_mods.report.text import columns
 from vllm_mods.templates.check import TemplateChecked, Weight, count_weights, weight
 from vllm_mods.templates.client_requests import clients as known_clients
 from vllm_mods.templates.client_table import Row
-from vllm_mods.templates.model_texts import TextsBack
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Judged
@@ -71,7 +69,7 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
         "conversations": list(map(_outcome, result.outcomes)),
         "replays": list(map(_replay, result.replays)),
         **({"parsers": _parsers(result.back)} if result.back else {}),
-        **({"texts": _texts(result.texts)} if result.texts else {}),
+        **({"texts": result.texts._asdict()} if result.texts else {}),
     }
 
 
@@ -170,9 +168,9 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
     if result.back is not None:
         lines += _read_back(result.back)
     if result.texts is not None:
-        kept = ", ".join(f"{count} {way_name(way)}" for way, count in result.texts.counts.items())
+        kept = ", ".join(f"{count} {way_name(way)}" for way, count in result.texts.kept.items())
         lines.append(
-            f"  of {text.counted(result.texts.asked, 'text')} of a model come back: {kept}"
+            f"  of {text.counted(result.texts.texts, 'text')} of a model come back: {kept}"
         )
         lines += text.findings(result.texts.findings, "    ")
     lines.append(f"  {_weights(result)}")
@@ -300,10 +298,6 @@ def _parsers(back: ReadBack) -> dict[str, Any]:
     }
 
 
-def _texts(texts: TextsBack) -> dict[str, Any]:
-    return {"texts": texts.asked, "kept": texts.counts, "findings": texts.findings}
-
-
 def _parser_names(pair: PairRead) -> str:
     return " with ".join(filter(None, (pair.tool, pair.reasoning)))
 
@@ -318,23 +312,25 @@ def _counts(pair: PairRead) -> str:
 # --- what clients are to expect
 
 
-def clients(results: Sequence[TemplateClients]) -> Reply:
+def clients(results: Mapping[str, Sequence[Row]]) -> Reply:
     """Return, for each template, what each client is to expect on which releases."""
     titles = {client.name: f"{client.title}, {client.endpoint}" for client in known_clients()}
     lines = []
-    for result in results:
-        lines.append(result.template.name)
-        for subject, rows in itertools.groupby(result.rows, key=lambda row: row.subject):
+    for name, of_template in results.items():
+        lines.append(name)
+        for subject, rows in itertools.groupby(of_template, key=lambda row: row.subject):
             lines.append(f"  {titles.get(subject, subject)}")
             lines += [
                 f"    {line}"
                 for line in columns((_release_span(row), _client_words(row)) for row in rows)
             ]
-        if not result.rows:
+        if not of_template:
             lines.append("  the table has no entry for its text: --target TREE asks a vLLM")
+    keys = ("since", "until", "subject", "verdict", "why")
     answer = {
         "templates": [
-            {"name": one.template.name, "rows": list(map(_client_row, one.rows))} for one in results
+            {"name": name, "rows": [data.fields(row, *keys) for row in rows]}
+            for name, rows in results.items()
         ]
     }
     return Reply(answer, "\n".join(lines))
@@ -346,7 +342,3 @@ def _release_span(row: Row) -> str:
 
 def _client_words(row: Row) -> str:
     return f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
-
-
-def _client_row(row: Row) -> dict[str, Any]:
-    return data.fields(row, "since", "until", "subject", "verdict", "why")

@@ -52,7 +52,7 @@ def _faults(result: TemplateChecked) -> Iterator[str]:
     if result.back and not result.back.ok:
         yield f"vLLM {result.back.release.version} does not parse its answers completely"
     if result.texts and result.texts.findings:
-        lost, asked = len(result.texts.findings), result.texts.asked
+        lost, asked = len(result.texts.findings), result.texts.texts
         yield f"{lost} of {asked} texts of a model come back changed by its parsers and the template"
 
 

@@ -38,8 +38,8 @@ class ModelTexts(NamedTuple):
 class TextsBack(NamedTuple):
     """What became of all texts: how many were kept by the ways in which they were read, and where another was not."""
 
-    asked: int
-    counts: Mapping[str, int]
+    texts: int
+    kept: Mapping[str, int]
     findings: tuple[Finding, ...]
 
 
@@ -89,7 +89,7 @@ def send_back(
     histories = iter(
         render([conversation(_QUESTION, replay.message_of(one), _FURTHER) for one in read_well])
     )
-    counts = dict.fromkeys(LIKELY, 0)
+    kept = dict.fromkeys(LIKELY, 0)
     findings = []
     for (name, text), by_way in zip(asked.texts.items(), answers, strict=True):
         lost: dict[str, str] = {}
@@ -98,14 +98,14 @@ def send_back(
             if history is None:
                 lost[way] = answer.get("error", "the template rejects the parsed answer")
             elif history.startswith(prompt + text + end):
-                counts[way] += 1
+                kept[way] += 1
             else:
                 lost[way] = _difference(text, history.removeprefix(prompt))
         if lost:
             where = "" if len(lost) == len(LIKELY) else f"{', '.join(map(way_name, lost))}: "
             message = f"{where}{name}: {next(iter(lost.values()))}"
             findings.append(Finding(FindingCode.ANSWER_DIFFERS, message))
-    return TextsBack(len(asked.texts), counts, tuple(findings))
+    return TextsBack(len(asked.texts), kept, tuple(findings))
 
 
 def _difference(text: str, came: str) -> str:
