@@ -199,21 +199,18 @@ def _check_path(
         return
     near = values.nearest(name, brought)
     if inside:
-        yield ServeFault(
-            FindingCode.TEMPLATE_MISSING, use.typed, f"{inside} is not in the tree", near
-        )
+        missing = f"{inside} is not in the tree"
     elif brought and ("/" not in value or near):
-        message = f"no mod has {value!r}: the mods have {', '.join(brought)}"
-        yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, message, near)
+        missing = f"no mod has {value!r}: the mods have {', '.join(brought)}"
     elif image is not None:
-        place = posixpath.join(image.directory, value)
-        yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, f"the image has no {place}", near)
+        missing = f"the image has no {posixpath.join(image.directory, value)}"
     elif serving.mods and "/" not in value:
-        message = (
+        missing = (
             f"no mod has {value!r}, which vLLM looks up in the working directory of the container"
         )
-        yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, message)
     else:
         where = "at that path" if value.startswith("/") else "in the working directory"
         message = f"it is unknown whether {value!r} will be {where} when vLLM starts"
         yield note(FindingCode.TEMPLATE_UNCLEAR, use.typed, message)
+        return
+    yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, missing, near)
