@@ -154,22 +154,16 @@ def notes(library: Library, template: Template, version: str | None) -> tuple[st
     Without a release, the second of each client. Nothing is said of what the table does not know.
     """
     table = read(library, template)
-    if version is None:
-        rows = table.of(template.name, template.data)
-        newest = {row[:2]: row.answer for row in rows if row.answer.is_client}
-        return tuple(f"{_title(one)}: {_from(table.works_from(one))}" for one in newest.values())
-    answers = (row.answer for row in table.at(template.name, template.data, version))
-    return tuple(
-        f"{_title(one)}: {one.verdict}, {one.why}; {_from(table.works_from(one))}"
-        for one in answers
-        if one.is_client and one.verdict not in (ClientVerdict.WORKS, ClientVerdict.UNKNOWN)
-    )
-
-
-def _title(answer: ClientAnswer) -> str:
+    asked = (template.name, template.data)
+    rows = table.of(*asked) if version is None else table.at(*asked, version)
     titles = {client.name: client.title for client in client_requests.clients()}
-    return titles.get(answer.subject, answer.subject)
-
-
-def _from(since: str | None) -> str:
-    return f"works from vLLM {since} on" if since else "works on none of these releases"
+    said = []
+    for answer in {row[:2]: row.answer for row in rows if row.answer.is_client}.values():
+        since = table.works_from(answer)
+        what = f"works from vLLM {since} on" if since else "works on none of these releases"
+        if version is not None:
+            if answer.verdict in (ClientVerdict.WORKS, ClientVerdict.UNKNOWN):
+                continue
+            what = f"{answer.verdict}, {answer.why}; {what}"
+        said.append(f"{titles.get(answer.subject, answer.subject)}: {what}")
+    return tuple(said)
