@@ -14,7 +14,7 @@ from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.reading_back import PairRead, ReadBack
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
-from vllm_mods.templates.replay import SCENES, Judged
+from vllm_mods.templates.replay import SCENES, CaseOutcome
 from vllm_mods.templates.source import About, Kwarg, Template
 
 KWARGS = (Kwarg("thinking", "boolean", True, "think"), Kwarg("tools", "array", None, "t"))
@@ -33,10 +33,13 @@ ANSWER = RenderAnswer(
     ("messages", "thinking"), ("thinking", "tools", "bos_token"), (("0.10", "openai"),), ()
 )
 REPLAYS = (
-    Judged(A, Rendered("p\nq\n"), (LOST,), 3, 2, 1000, 900),
-    Judged(B, Rendered(None, "bad"), (REFUSED,), 1, 0, 10, 0),
+    CaseOutcome(A, Rendered("p\nq\n"), (LOST,), 3, 2, 1000, 900),
+    CaseOutcome(B, Rendered(None, "bad"), (REFUSED,), 1, 0, 10, 0),
 )
-OUTCOMES = (Judged(A, Rendered("p\nq\n"), (LOST, STYLE)), Judged(B, Rendered(None, "bad", 3), ()))
+OUTCOMES = (
+    CaseOutcome(A, Rendered("p\nq\n"), (LOST, STYLE)),
+    CaseOutcome(B, Rendered(None, "bad", 3), ()),
+)
 WHOLE = TemplateChecked(SMALL, ANSWER, (STYLE,), OUTCOMES, REPLAYS)
 NONE_READ = TemplateChecked(BARE, None, ())
 LOST_DATA, REFUSED_DATA, STYLE_DATA = (
@@ -197,7 +200,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
 
 
 def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
-    fine = Judged(A, Rendered("p"), ())
+    fine = CaseOutcome(A, Rendered("p"), ())
     answer = ANSWER._replace(arguments=("tools",), formats=(("0.10", "string"), ("0.12", "openai")))
     reply = template.checked([TemplateChecked(BARE, answer, (STYLE,), (fine,))])
     assert lines(reply) == [
@@ -212,9 +215,9 @@ def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
     assert reply.ok
 
 
-def replayed(name: str, *findings: Finding) -> Judged:
+def replayed(name: str, *findings: Finding) -> CaseOutcome:
     scene = next(one for one in SCENES if one.name == name)
-    return Judged(scene, Rendered("p"), findings, 1, 1, 1, 1)
+    return CaseOutcome(scene, Rendered("p"), findings, 1, 1, 1, 1)
 
 
 BESIDE = replayed("text-beside-a-call", LOST)
@@ -250,7 +253,7 @@ UNREAD = Finding(FindingCode.KWARG_UNREAD, "x")
     ],
 )
 def test_one_sentence_says_what_a_template_is_good_for_and_the_exit_code_follows_it(
-    replays: tuple[Judged, ...], findings: tuple[Finding, ...], expected: str
+    replays: tuple[CaseOutcome, ...], findings: tuple[Finding, ...], expected: str
 ) -> None:
     reply = template.checked([TemplateChecked(BARE, ANSWER, findings, (), replays)])
     assert lines(reply)[-1] == f"bare: {expected}"
@@ -264,13 +267,13 @@ def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:
         ANSWER,
         (),
         (
-            Judged(A, Rendered("p\nr"), ()),
-            Judged(B, Rendered(None, "bad"), ()),
-            Judged(C, Rendered("x"), ()),
+            CaseOutcome(A, Rendered("p\nr"), ()),
+            CaseOutcome(B, Rendered(None, "bad"), ()),
+            CaseOutcome(C, Rendered("x"), ()),
         ),
         (
             REPLAYS[0]._replace(findings=(), turns_kept=3, bytes_kept=1000),
-            Judged(D, Rendered("p"), (), 1, 1, 2, 2),
+            CaseOutcome(D, Rendered("p"), (), 1, 1, 2, 2),
         ),
     )
     reply = template.diff(WHOLE, other, ("old", "new"))

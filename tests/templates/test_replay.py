@@ -12,7 +12,7 @@ from vllm_mods.base.model import Finding
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates.check import TemplateChecked, Weight, check, count_weights, weight
 from vllm_mods.templates.rendering import Rendered
-from vllm_mods.templates.replay import SCENES, Judged, judge_scenes, scenes
+from vllm_mods.templates.replay import SCENES, CaseOutcome, judge_scenes, scenes
 from vllm_mods.templates.source import Template, open_template
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _codes(found: TemplateChecked) -> dict[str, list[str]]:
     }
 
 
-def _scene(found: TemplateChecked, name: str) -> Judged:
+def _scene(found: TemplateChecked, name: str) -> CaseOutcome:
     (one,) = [replay for replay in found.replays if replay.conversation.name == name]
     return one
 

@@ -16,7 +16,7 @@ from vllm_mods.templates.client_requests import clients as known_clients
 from vllm_mods.templates.client_table import Row
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
-from vllm_mods.templates.replay import Judged
+from vllm_mods.templates.replay import CaseOutcome
 from vllm_mods.templates.source import SPECIAL, About, Template
 
 # What every template gets; the rest are chat template arguments.
@@ -133,12 +133,12 @@ def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
 
 def _beside(
     first: TemplateChecked, second: TemplateChecked
-) -> list[tuple[str, Judged | None, Judged | None]]:
+) -> list[tuple[str, CaseOutcome | None, CaseOutcome | None]]:
     sides = [{one.conversation.name: one for one in side.replays} for side in (first, second)]
     return [(name, sides[0].get(name), sides[1].get(name)) for name in sides[0] | sides[1]]
 
 
-def _kept(replay: Judged | None) -> str:
+def _kept(replay: CaseOutcome | None) -> str:
     if replay is None:
         return "not tested"
     codes = [finding.code for finding in replay.findings]
@@ -216,7 +216,7 @@ def _head(template: Template) -> dict[str, Any]:
     return data.fields(template, "name", "path")
 
 
-def _outcome(outcome: Judged) -> dict[str, Any]:
+def _outcome(outcome: CaseOutcome) -> dict[str, Any]:
     return {
         **data.fields(outcome.conversation, "name", "title"),
         "ok": outcome.ok,
@@ -225,7 +225,7 @@ def _outcome(outcome: Judged) -> dict[str, Any]:
     }
 
 
-def _replay(replay: Judged) -> dict[str, Any]:
+def _replay(replay: CaseOutcome) -> dict[str, Any]:
     return {
         "name": replay.conversation.name,
         **data.fields(replay, "turns", "turns_kept", "bytes", "bytes_kept"),

@@ -17,7 +17,7 @@ from vllm_mods.templates.model_texts import ModelTexts, TextsBack
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.reading_back import ParserPair, ReadBack
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
-from vllm_mods.templates.replay import Judged, only_notes
+from vllm_mods.templates.replay import CaseOutcome, only_notes
 from vllm_mods.templates.source import SPECIAL, About, Template
 
 _SHORT = 200
@@ -54,8 +54,8 @@ class TemplateChecked(NamedTuple):
     template: Template
     answer: RenderAnswer | None
     findings: tuple[Finding, ...]
-    outcomes: tuple[Judged, ...] = ()
-    replays: tuple[Judged, ...] = ()
+    outcomes: tuple[CaseOutcome, ...] = ()
+    replays: tuple[CaseOutcome, ...] = ()
     back: ReadBack | None = None
     texts: TextsBack | None = None
 
@@ -123,7 +123,7 @@ def check(
         message = f"kwargs.{name}: {case.kwargs[name]!r} is not its default: {why}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
-        Judged(one, rendered, tuple(_findings(one.expect, rendered)))
+        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered)))
         for one, rendered in zip(conversations, plain, strict=True)
     )
 

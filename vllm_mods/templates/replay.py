@@ -103,7 +103,7 @@ def _read_scenes() -> Iterator[Conversation]:
 SCENES = tuple(_read_scenes())
 
 
-class Judged(NamedTuple):
+class CaseOutcome(NamedTuple):
     """What became of one conversation, and what it lost: of its turns, and of the bytes that could be found again, so many were kept."""
 
     conversation: Conversation
@@ -151,7 +151,7 @@ def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[
     return tuple(asked)
 
 
-def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[Judged, ...]:
+def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[CaseOutcome, ...]:
     """Render all that conversations need with one call, and judge each."""
     parts = [
         one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
@@ -186,7 +186,7 @@ def _cuts(conversation: Conversation) -> tuple[Cut, ...]:
     return (*(cut for cut in cuts if cut != whole), whole)
 
 
-def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Judged:
+def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> CaseOutcome:
     """Hold the prompts of a conversation, one for each of ``_cuts``, against each other."""
     whole = rendered[len(conversation.messages), True]
     failed = next((one for one in rendered.values() if one.prompt is None), None)
@@ -197,7 +197,7 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Judg
         refused = Finding(
             FindingCode.NOT_RENDERED, failed.error or "", line=failed.line, level=level
         )
-        return Judged(conversation, whole, (refused,))
+        return CaseOutcome(conversation, whole, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
     lost = [said for said in _required_texts(conversation) if said[1] not in (whole.prompt or "")]
     findings: list[Finding] = []
@@ -220,7 +220,7 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Judg
             findings.append(Finding(FindingCode.CACHE_LOST, message, level=level))
         turns, kept_turns = turns + 1, kept_turns + (same == len(wanted))
         total, kept = total + len(wanted.encode()), kept + len(wanted[:same].encode())
-    return Judged(conversation, whole, tuple(findings), turns, kept_turns, total, kept)
+    return CaseOutcome(conversation, whole, tuple(findings), turns, kept_turns, total, kept)
 
 
 def _form_findings(
