@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.templates.conversation import Conversation
     from vllm_mods.templates.rendering import Rendered
-    from vllm_mods.templates.replay import Replayed
+    from vllm_mods.templates.replay import CaseOutcome
 
 
 class Column(NamedTuple):
@@ -36,7 +36,7 @@ class Column(NamedTuple):
 
     template: Template
     marks: dict[str, str]
-    replays: dict[str, Replayed]
+    replays: dict[str, CaseOutcome]
 
 
 def column(template: Template) -> Column:
@@ -64,7 +64,7 @@ def column(template: Template) -> Column:
     return Column(template, marks, replays)
 
 
-def mark(mode: Mode, rendered: Rendered, replayed: Replayed | None, *, ours: bool) -> str:
+def mark(mode: Mode, rendered: Rendered, replayed: CaseOutcome | None, *, ours: bool) -> str:
     """Return the sign of one template in one mode."""
     if mode.refused is not None:
         well = rendered.error is not None and mode.refused in rendered.error
@@ -112,15 +112,15 @@ def tables(columns: Sequence[Column]) -> str:
     return "\n".join(lines)
 
 
-def _cell(one: Replayed | None) -> str:
+def _cell(one: CaseOutcome | None) -> str:
     if one is None or not one.turns:
         return "refused" if one else "not asked"
     kept, turns, lost = _numbers(one)
     return f"{kept}/{turns} -{lost}"
 
 
-def _numbers(one: Replayed) -> tuple[int, int, int]:
-    return one.turns_kept, one.turns, one.bytes - one.kept
+def _numbers(one: CaseOutcome) -> tuple[int, int, int]:
+    return one.turns_kept, one.turns, one.bytes - one.bytes_kept
 
 
 def well(one: Column) -> bool:

@@ -133,12 +133,10 @@ def main() -> None:
             template = open_template(Library(), named)._replace(about=None)
             checked = check(template, (), release, PARSERS, asked)
             assert checked.texts is not None
-            counts = ", ".join(f"{n} {way_name(way)}" for way, n in checked.texts.counts.items())
+            counts = ", ".join(f"{n} {way_name(way)}" for way, n in checked.texts.kept.items())
             print(f"{release.version} {named}: kept {counts}, of {len(TEXTS)}")
-            for text in checked.texts.texts if options.show else ():
-                for way, came in text.came.items():
-                    if came != text.text:
-                        print(f"    {way}: {text.name}: {text.text!r}\n        {came!r}")
+            for finding in checked.texts.findings if options.show else ():
+                print(f"    {finding.message}")
 
 
 if __name__ == "__main__":

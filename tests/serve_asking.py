@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_tree import MemoryTree
 from serve_tree import FILES
@@ -15,11 +15,10 @@ from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.serving.template import Serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from vllm_mods.base.model import Mod
     from vllm_mods.serving.faults import ServeFault
-    from vllm_mods.serving.template import ContainerSettings
 
 
 def changed(path: str, *pairs: tuple[str, str]) -> dict[str, bytes]:
@@ -38,12 +37,11 @@ def ask(
     mods: tuple[ModPlan, ...] = (),
     unknown: tuple[str, ...] = (),
     files: Mapping[str, bytes] = FILES,
-    container: ContainerSettings | None = None,
-    missing: tuple[str, ...] = (),
-    other_engine: Callable[[str, bytes], str] = lambda _name, _data: "",
+    image: Any = None,
+    missing: tuple[tuple[str, str], ...] = (),
 ) -> ServeAnswer:
     argv = words(shlex.split(f"vllm serve m {line}"))
-    serving = Serving(argv, env or {}, unknown, mods, container, missing, other_engine)
+    serving = Serving(argv, env or {}, unknown, mods, image, missing)
     return check(KnownFlags(MemoryTree(dict(files))), serving)
 
 

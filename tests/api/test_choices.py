@@ -31,6 +31,7 @@ from vllm_mods.formats.pairing_lock import (
 )
 from vllm_mods.library.catalog import Library
 from vllm_mods.running.service import StartOptions
+from vllm_mods.serving.template import Serving
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.source import open_template
 
@@ -200,10 +201,10 @@ def test_a_command_is_held_against_a_mod_whose_template_it_names(place: Path) ->
         ("fast.jinja", ()),
         ("/w/other.jinja", ()),
     ):
-        asked = serve_check.ServeArguments(("vllm", "serve", "m", argument), {}, ())
+        asked = serve_check.ServeArguments(Serving(("vllm", "serve", "m", argument)))
         held = serve_check._with_template(asked, Library("own"))
         assert tuple(mod.name for mod in held.mods) == names
-        assert (held.library is not None) is bool(names)
+        assert (held.serving.library is not None) is bool(names)
 
 
 # --- locks --------------------------------------------------------------------------------------

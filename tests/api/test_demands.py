@@ -18,11 +18,13 @@ from vllm_mods.building import inspection
 from vllm_mods.library.catalog import Library
 from vllm_mods.matrices import locks
 from vllm_mods.serving.faults import ServeFault
+from vllm_mods.serving.template import Serving
 
 TREE = MemoryTree({}, version="0.20.0", spec="image:r")
 WRONG = ServeFault(FindingCode.FLAG_UNKNOWN, "--x", "there is no such flag")
 LATE = ServeFault(FindingCode.FLAG_UNUSED, "--y", "has no effect")
-ASKED = ServeArguments(("m", "--x", "a b"), {}, (), name="pair", brought=(("fast", "brings it"),))
+SERVING = Serving(("m", "--x", "a b"), brought=(("fast", "brings it"),))
+ASKED = ServeArguments(SERVING, name="pair")
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, *faults: ServeFault) -> None:
@@ -39,7 +41,7 @@ def test_a_command_that_vllm_would_not_take_is_refused_with_how_to_see_why(
     answered(monkeypatch, WRONG._replace(level=Level.NOTE, subject="--z"), WRONG)
     notes: list[str] = []
     with pytest.raises(Refused) as caught:
-        demand(ASKED._replace(library=library), TREE, note=notes.append)
+        demand(ASKED._replace(serving=SERVING._replace(library=library)), TREE, note=notes.append)
     assert caught.value.message == (
         "vLLM 0.20.0 would reject the command of pairing pair\n"
         "  --x: there is no such flag [flag-unknown]"

@@ -11,7 +11,7 @@ from lowering import lower
 from toy_release import TEMPLATE, toy_release
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.templates import check, parser_process
+from vllm_mods.templates import check, parser_process, rendering
 from vllm_mods.templates.source import Template
 
 if TYPE_CHECKING:
@@ -117,9 +117,8 @@ def test_what_is_said_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PARSER_SECONDS", 1)
-    monkeypatch.setattr(
-        parser_process, "_PATIENCE", 0.5
-    )  # as long as that, of a second of computing
+    # as long as that, of a second of computing
+    monkeypatch.setattr(rendering, "_PATIENCE", 0.5)
     assert "more than 1 seconds" in _said("threading.Lock().acquire() and threading.Event().wait()")
 
 

@@ -66,7 +66,7 @@ class Both(NamedTuple):
 
 def _commands(known: KnownFlags) -> Iterator[list[str]]:
     """Yield commands with one flag each: every name, many values, every key of JSON objects."""
-    for flag in known.flags.flags:
+    for flag in known.flags:
         if flag.name in {"--config", "--model"}:
             continue  # a file, and what `vllm serve` does not hand to the parser
         taken = known.shape(flag)
@@ -112,24 +112,23 @@ def test_the_names_are_those_of_the_real_parser(both: Both) -> None:
         names = set(action["names"])
         if names == {"-h", "--help"}:
             continue
-        mine = [flag for flag in both.known.flags.flags if names & set(flag.names)]
+        mine = [flag for flag in both.known.flags if names & set(flag.names)]
         assert len(mine) == 1, names
         possible = set(mine[0].names)
         if both.known.shape(mine[0]).kind == "switch":
             long = [name for name in mine[0].names if name.startswith("--")]
             possible |= {f"--no-{name[2:]}" for name in long}
-            possible.update(*map(both.known.flags.rules.inverted, long))
+            possible.update(*map(both.known.rules.inverted, long))
         assert names <= possible
     real = {name for action in both.real["flags"] for name in action["names"]}
-    assert {name for flag in both.known.flags.flags for name in flag.names} <= real
+    assert {name for flag in both.known.flags for name in flag.names} <= real
 
 
 def test_the_shapes_are_those_of_the_real_parser(both: Both) -> None:
     wrong: list[tuple[object, ...]] = []
     for action in both.real["flags"]:
         flag = next(
-            (both.known.flags.by_name[n] for n in action["names"] if n in both.known.flags.by_name),
-            None,
+            (both.known.by_name[n] for n in action["names"] if n in both.known.by_name), None
         )
         if flag is None:
             continue

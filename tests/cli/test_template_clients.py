@@ -139,14 +139,14 @@ def test_what_clients_lose_is_said_with_the_release_from_which_on_they_do_not(
 ) -> None:
     own = Library(library)
     template = open_template(own, "small")
-    assert clients_of_templates.client_notes(own, template, "0.20.0") == (
+    assert client_table.notes(own, template, "0.20.0") == (
         "Codex: refused, turn 2: no; works from vLLM 0.21.0 on",
     )
-    assert clients_of_templates.client_notes(own, template, "0.21.0") == (
+    assert client_table.notes(own, template, "0.21.0") == (
         "OpenCode: lost, turn 1: the tool is not in the prompt; works on none of these releases",
     )
-    assert clients_of_templates.client_notes(own, template, "0.22.0") == ()
-    assert clients_of_templates.client_notes(own, template, None) == (
+    assert client_table.notes(own, template, "0.22.0") == ()
+    assert client_table.notes(own, template, None) == (
         "Codex: works from vLLM 0.21.0 on",
         "OpenCode: works on none of these releases",
     )

@@ -46,7 +46,6 @@ PARSERS = (
     "--parsers runs code of --target: give both or neither",
     "vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
 )
-KWARGS = """--chat-template-kwargs '{"enable_thinking": false}'"""
 
 
 CASES: list[tuple[str, str, str]] = [
@@ -100,21 +99,6 @@ CASES: list[tuple[str, str, str]] = [
     ("template check --target site", *PARSERS),
     ("template check --tool-call-parser x", *PARSERS),
     ("template check --reasoning-parser x", *PARSERS),
-    (
-        "template render t.jinja m.json --chat-template-kwargs []",
-        "--chat-template-kwargs: expected an object",
-        KWARGS,
-    ),
-    (
-        "template render t.jinja m.json --chat-template-kwargs {",
-        "--chat-template-kwargs: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
-        KWARGS,
-    ),
-    (
-        "template render t.jinja none",
-        "none cannot be read: No such file or directory",
-        "vllm-mods template render t.jinja FILE",
-    ),
     ("export fast", "a mod is exported as a folder: name it with --output", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",

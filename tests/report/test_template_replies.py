@@ -9,12 +9,12 @@ from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.report import template
-from vllm_mods.templates.check import CaseOutcome, TemplateChecked
+from vllm_mods.templates.check import TemplateChecked
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.reading_back import PairRead, ReadBack
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
-from vllm_mods.templates.replay import SCENES, Replayed
+from vllm_mods.templates.replay import SCENES, CaseOutcome
 from vllm_mods.templates.source import About, Kwarg, Template
 
 KWARGS = (Kwarg("thinking", "boolean", True, "think"), Kwarg("tools", "array", None, "t"))
@@ -33,8 +33,8 @@ ANSWER = RenderAnswer(
     ("messages", "thinking"), ("thinking", "tools", "bos_token"), (("0.10", "openai"),), ()
 )
 REPLAYS = (
-    Replayed(A, Rendered("p\nq\n"), 3, 2, 1000, 900, (LOST,)),
-    Replayed(B, Rendered(None, "bad"), 1, 0, 10, 0, (REFUSED,)),
+    CaseOutcome(A, Rendered("p\nq\n"), (LOST,), 3, 2, 1000, 900),
+    CaseOutcome(B, Rendered(None, "bad"), (REFUSED,), 1, 0, 10, 0),
 )
 OUTCOMES = (
     CaseOutcome(A, Rendered("p\nq\n"), (LOST, STYLE)),
@@ -215,9 +215,9 @@ def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
     assert reply.ok
 
 
-def replayed(name: str, *findings: Finding) -> Replayed:
+def replayed(name: str, *findings: Finding) -> CaseOutcome:
     scene = next(one for one in SCENES if one.name == name)
-    return Replayed(scene, Rendered("p"), 1, 1, 1, 1, findings)
+    return CaseOutcome(scene, Rendered("p"), findings, 1, 1, 1, 1)
 
 
 BESIDE = replayed("text-beside-a-call", LOST)
@@ -253,7 +253,7 @@ UNREAD = Finding(FindingCode.KWARG_UNREAD, "x")
     ],
 )
 def test_one_sentence_says_what_a_template_is_good_for_and_the_exit_code_follows_it(
-    replays: tuple[Replayed, ...], findings: tuple[Finding, ...], expected: str
+    replays: tuple[CaseOutcome, ...], findings: tuple[Finding, ...], expected: str
 ) -> None:
     reply = template.checked([TemplateChecked(BARE, ANSWER, findings, (), replays)])
     assert lines(reply)[-1] == f"bare: {expected}"
@@ -272,8 +272,8 @@ def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:
             CaseOutcome(C, Rendered("x"), ()),
         ),
         (
-            REPLAYS[0]._replace(findings=(), turns_kept=3, kept=1000),
-            Replayed(D, Rendered("p"), 1, 1, 2, 2, ()),
+            REPLAYS[0]._replace(findings=(), turns_kept=3, bytes_kept=1000),
+            CaseOutcome(D, Rendered("p"), (), 1, 1, 2, 2),
         ),
     )
     reply = template.diff(WHOLE, other, ("old", "new"))
@@ -325,7 +325,7 @@ def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:
     assert lines(error)[-1] == "1 conversation: the same prompts"
 
 
-RELEASE = ReleaseParsers("pypi:0.19.1", "0.19.1", {}, ("hermes", "qwen"), ("deepseek",), ())
+RELEASE = ReleaseParsers("pypi:0.19.1", "0.19.1", {}, ("hermes", "qwen"), ("deepseek",))
 CALL = Finding(FindingCode.TEXT, "a call is lost")
 HERMES = PairRead("hermes", None, 2, (2, 2, 2, 2), ())
 BOTH = PairRead("qwen", "deepseek", 2, (2, 1, 0, 2), (CALL,))

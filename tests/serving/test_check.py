@@ -14,10 +14,13 @@ from serve_tree import FILES, LATER
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, TemplateFile, Verdict
+from vllm_mods.library.catalog import Library
 from vllm_mods.serving.check import check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.shape import KnownFlags
-from vllm_mods.serving.template import Serving, TemplateTerms
+from vllm_mods.serving.template import Serving
+from vllm_mods.templates import client_table
+from vllm_mods.templates.client_check import ClientAnswer, ClientVerdict
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ def test_what_is_right_passes_without_a_word(line: str) -> None:
     [
         ("--dtyp2 auto", "flag-unknown", "--dtyp2", "--dtype"),
         ("--tool-cal-parser hermes", "flag-unknown", "--tool-cal-parser", "--tool-call-parser"),
-        ("--no-dtype", "flag-unknown", "--no-dtype", "--dtype"),
+        ("--no-dtype", "flag-unknown", "--no-dtype", ""),
         ("--plan-confg.mode 3", "flag-unknown", "--plan-confg.mode", "--plan-config"),
         ("--disable-prefix-caching", "flag-unknown", "--disable-prefix-caching", None),
         ("--enable-", "flag-ambiguous", "--enable-", None),
@@ -227,13 +230,33 @@ _WITH_FORMAT = FILES | {
     .replace(b"template_kwargs", b"default_chat_template_kwargs")
     .replace(b"    port:", b"    chat_template_content_format: str = 'auto'\n    port:")
 }
-_TERMS = TemplateTerms(
-    {
-        "--chat-template-content-format": ("auto", "openai"),
-        "--tool-call-parser": ("qwen3_coder", "qwen3_xml"),
-    },
-    ("enable_thinking", "add_vision_id"),
-)
+_ABOUT = """\
+schema = 1
+name = "t"
+version = "1"
+summary = "s"
+license = "l"
+content_format = "openai"
+tool_call_parser = "qwen3_coder"
+other_tool_call_parsers = ["qwen3_xml"]
+[kwargs]
+enable_thinking = { type = "boolean", default = true }
+add_vision_id = { type = "boolean", default = false }
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """A library with the template ``t``, of which one client loses something."""
+    place = tmp_path_factory.mktemp("library")
+    folder = place / "templates" / "t"
+    folder.mkdir(parents=True)
+    (folder / "template.jinja").write_bytes(b"text")
+    (folder / "template.toml").write_text(_ABOUT)
+    refused = ClientAnswer("t", "codex", ClientVerdict.REFUSED, "no")
+    table = client_table.collect({"0.19.1": [refused]}, {"t": b"text"})
+    (place / "templates" / client_table.FILE).write_bytes(client_table.write(table))
+    return Library(place)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +288,7 @@ _TERMS = TemplateTerms(
     ],
 )
 def test_a_command_is_held_against_what_its_template_goes_with(
-    line: str, fault: tuple[str, str, str] | None
+    line: str, fault: tuple[str, str, str] | None, served: Library
 ) -> None:
     file = TemplateFile(name="t", file="t.jinja", source="s", data=b"text")
     brings = planned(
@@ -275,25 +298,23 @@ def test_a_command_is_held_against_what_its_template_goes_with(
 
     def held(template: str) -> list[tuple[str, str, str]]:
         argv = words(shlex.split(f"vllm serve m --chat-template {template} {line}"))
-        terms = {("t.jinja", b"text"): _TERMS}.get
-        serving = Serving(argv, mods=(brings,), terms=lambda *of: terms(of))
+        serving = Serving(argv, mods=(brings,), library=served)
         answer = check(KnownFlags(MemoryTree(dict(_WITH_FORMAT))), serving)
         faults = [(f.code.value, f.subject, f.near) for f in answer.faults]
-        return [one for one in faults if one != needs]
+        return [one for one in faults if one != needs and one[0] != "client-loses"]
 
     assert held("/site-packages/.vllm-mods/templates/t.jinja") == ([fault] if fault else [])
     assert "template-terms" not in {code for code, *_ in held("/else/other.jinja")}
 
 
-def test_clients_that_lose_something_with_the_template_are_noted() -> None:
+def test_clients_that_lose_something_with_the_template_are_noted(served: Library) -> None:
     file = TemplateFile(name="t", file="t.jinja", source="s", data=b"text")
     brings = planned(mod(variant(templates=(file,))))
     argv = words(shlex.split("vllm serve m --chat-template .vllm-mods/templates/t.jinja"))
-    terms = _TERMS._replace(clients=("Codex: refused",))
-    serving = Serving(argv, mods=(brings,), terms=lambda *_: terms)
+    serving = Serving(argv, mods=(brings,), library=served)
     answer = check(KnownFlags(MemoryTree(dict(_WITH_FORMAT))), serving)
     assert [(f.subject, f.message) for f in answer.faults if f.code == "client-loses"] == [
-        ("t.jinja", "Codex: refused")
+        ("t.jinja", "Codex: refused, no; works on none of these releases")
     ]
     assert answer.ok
 
@@ -321,11 +342,11 @@ class _Work:
 
 def test_the_template_that_an_image_has_or_has_not() -> None:
     for place in ("there.jinja", "/app/there.jinja"):
-        assert ask(f"--chat-template {place}", container=_Work()).faults == ()
-    fault = only(ask("--chat-template else.jinja", container=_Work()))
+        assert ask(f"--chat-template {place}", image=_Work()).faults == ()
+    fault = only(ask("--chat-template else.jinja", image=_Work()))
     assert (fault.code, fault.level) == ("template-missing", Level.ERROR)
     assert fault.message == "the image has no /app/else.jinja"
-    assert errors(ask("--chat-template /else/there.jinja", container=_Work())) != []
+    assert errors(ask("--chat-template /else/there.jinja", image=_Work())) != []
 
 
 def test_what_only_begins_like_an_object_is_text() -> None:
@@ -380,9 +401,9 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
             "--no-trust-remot-code: vLLM 0.19.1 has no such flag; did you mean --no-trust-remote-code?",
         ),
         ("--no-quite", "--no-quite: vLLM 0.19.1 has no such flag"),
-        ("--no-dtype x", "--no-dtype: --dtype takes a value, so it has no --no- form"),
-        ("--no-quiet", "--no-quiet: --quiet takes no value, so it has no --no- form"),
-        ("--no-names", "--no-names: --names takes one value or more, so it has no --no- form"),
+        ("--no-dtype x", "--no-dtype: vLLM 0.19.1 has no such flag"),
+        ("--no-quiet", "--no-quiet: vLLM 0.19.1 has no such flag"),
+        ("--no-names", "--no-names: vLLM 0.19.1 has no such flag"),
         ("--dty auto", "note: --dty: stands for --dtype: write the full name"),
         ("--dtype --quiet", "--dtype: takes a value, but none follows"),
         ("--names --quiet", "--names: takes one value or more, but none follows"),
@@ -507,8 +528,10 @@ def test_what_is_right_as_well(line: str) -> None:
 
 
 def test_a_flag_that_does_not_exist_may_be_of_a_mod_that_no_library_has() -> None:
-    assert messages(ask("--zzzzzz", missing=("one", "two"))) == [
-        "--zzzzzz: vLLM 0.19.1 has no such flag (unless one, two adds it)"
+    assert messages(ask("--zzzzzz", missing=(("one", "why"), ("two", "why")))) == [
+        "note: one: was not checked: why; what the mod adds is unknown",
+        "note: two: was not checked: why; what the mod adds is unknown",
+        "--zzzzzz: vLLM 0.19.1 has no such flag (unless one, two adds it)",
     ]
 
 
@@ -718,24 +741,18 @@ def test_a_template_that_nobody_brings() -> None:
 def test_the_engine_of_the_rust_frontend_is_asked_of_the_template_in_use() -> None:
     table = ("environment_variables = {", 'environment_variables = {"VLLM_USE_RUST_FRONTEND": 1,')
     rusted = changed("vllm/envs.py", table)
-    data = (("tiny", b"1"), ("atom", b"2"))
+    data = (("tiny", b"{{ messages | nothing }}"), ("atom", b"{{ messages[0].content }}"))
     templates = tuple(
         TemplateFile(name=name, file=f"{name}.jinja", source="s", data=text) for name, text in data
     )
     brings = planned(mod(variant(templates=templates)))
 
     def codes(line: str, value: str = "1", files: dict[str, bytes] = rusted) -> list[str]:
-        answer = ask(
-            line,
-            env={"VLLM_USE_RUST_FRONTEND": value},
-            mods=(brings,),
-            files=files,
-            other_engine=lambda name, text: f"{name} {text!r}" if text == b"1" else "",
-        )
+        answer = ask(line, env={"VLLM_USE_RUST_FRONTEND": value}, mods=(brings,), files=files)
         return [text for text in messages(answer) if "workspace" not in text]
 
     assert codes("--chat-template /a/tiny.jinja") == [
-        "tiny.jinja: the Rust frontend renders it: tiny.jinja b'1'"
+        "tiny.jinja: the Rust frontend renders it: tiny.jinja:1: No filter named 'nothing'."
     ]
     assert codes("--chat-template atom.jinja") == []
     assert codes("--chat-template tiny.jinja", " 0 ") == []

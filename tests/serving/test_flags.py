@@ -11,18 +11,17 @@ from serve_asking import ask, changed, messages
 from serve_tree import ARGS, FILES, LATER
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.serving import flags, shape
-from vllm_mods.serving.source import ModuleSources
+from vllm_mods.serving import flags
+from vllm_mods.serving.shape import KnownFlags
 
 if TYPE_CHECKING:
     from vllm_mods.serving.shape import FlagShape
 
-SOURCES = ModuleSources(MemoryTree(dict(FILES)))
-FLAGS = flags.read(SOURCES)
+FLAGS = KnownFlags(MemoryTree(dict(FILES)))
 
 
 def shape_of(name: str) -> FlagShape:
-    return shape.shape(SOURCES, FLAGS.by_name[name], FLAGS.rules)
+    return FLAGS.shape(FLAGS.by_name[name])
 
 
 def config_of(name: str) -> str | None:
@@ -103,13 +102,13 @@ def test_optional_flags_take_none() -> None:
 
 def test_names_need_two_files_and_those_that_these_import_from() -> None:
     tree = MemoryTree(dict(FILES))
-    flags.read(ModuleSources(tree))
+    KnownFlags(tree)
     assert "vllm/config/engine.py" not in tree.reads
     assert max(tree.reads.values()) == 1
 
 
 def test_the_later_release_has_moved_and_pairs_its_switches() -> None:
-    found = flags.read(ModuleSources(MemoryTree(dict(LATER))))
+    found = KnownFlags(MemoryTree(dict(LATER)))
     assert found.entry.path == "vllm/entrypoints/common/cli_args.py"
     assert found.rules.inverses == {"--enable-": "--disable-", "--disable-": "--enable-"}
     assert "--silent" in found.by_name
@@ -120,7 +119,7 @@ def test_the_later_release_has_moved_and_pairs_its_switches() -> None:
 def test_a_tree_without_a_parser_is_an_error() -> None:
     tree = MemoryTree({"vllm/__init__.py": b"", "vllm/entrypoints/cli_args.py": b"x = 1\n"})
     with pytest.raises(TreeError, match=r"no cli_args\.py"):
-        flags.read(ModuleSources(tree))
+        KnownFlags(tree)
 
 
 def test_a_loop_that_adds_flags_by_their_names_is_an_error() -> None:
@@ -128,7 +127,7 @@ def test_a_loop_that_adds_flags_by_their_names_is_an_error() -> None:
     loop = '        for name in ["--quiet"]:\n            parser.add_argument(name, action="store_true")'
     files = {**FILES, "vllm/engine/arg_utils.py": ARGS.replace(plain, loop).encode()}
     with pytest.raises(TreeError, match=r"arg_utils.py:\d+: this loop adds flags"):
-        flags.read(ModuleSources(MemoryTree(files)))
+        KnownFlags(MemoryTree(files))
 
 
 def test_a_patched_literal_changes_the_choices() -> None:
@@ -138,17 +137,15 @@ def test_a_patched_literal_changes_the_choices() -> None:
             b'Literal["auto", "half"', b'Literal["auto", "mine", "half"'
         ),
     }
-    sources = ModuleSources(MemoryTree(patched))
-    found = flags.read(sources)
-    dtype = shape.shape(sources, found.by_name["--dtype"], found.rules)
+    found = KnownFlags(MemoryTree(patched))
+    dtype = found.shape(found.by_name["--dtype"])
     assert dtype.choices == ("auto", "mine", "half", "bfloat16")
 
 
 def shaped(name: str, *pairs: tuple[str, str], path: str = "vllm/engine/arg_utils.py") -> FlagShape:
     """Return what a flag takes in the sample with some texts changed."""
-    sources = ModuleSources(MemoryTree(changed(path, *pairs)))
-    changed_flags = flags.read(sources)
-    return shape.shape(sources, changed_flags.by_name[name], changed_flags.rules)
+    changed_flags = KnownFlags(MemoryTree(changed(path, *pairs)))
+    return changed_flags.shape(changed_flags.by_name[name])
 
 
 GDN = 'parser.add_argument("--gdn", choices=["flashinfer", "triton"], default=None)'
@@ -214,12 +211,8 @@ def test_a_flag_that_gathers_its_values_may_be_given_again(action: str) -> None:
         ("*", "--timeout --quiet", []),
         ("*", "--timeout a b", []),
         ("?", "--timeout a b", ["b: is neither a flag nor the value of one"]),
-        (
-            "?",
-            "--no-timeout",
-            ["--no-timeout: --timeout takes a value or none, so it has no --no- form"],
-        ),
-        ("*", "--no-timeout", ["--no-timeout: --timeout takes values, so it has no --no- form"]),
+        ("?", "--no-timeout", ["--no-timeout: vLLM 0.19.1 has no such flag"]),
+        ("*", "--no-timeout", ["--no-timeout: vLLM 0.19.1 has no such flag"]),
         ("+", "--timeout", ["--timeout: takes one value or more, but none follows"]),
     ],
 )
@@ -316,10 +309,8 @@ def test_keywords_of_the_call_go_over_those_of_the_field(call: str) -> None:
 
 def test_a_flag_of_both_branches_is_one() -> None:
     both = f"        if x:\n    {DTYPE}        else:\n            group.add_argument('-d', '--dtype')\n"
-    sources = ModuleSources(MemoryTree(changed("vllm/engine/arg_utils.py", (DTYPE, both))))
-    assert [one.names for one in flags.read(sources).flags if "--dtype" in one.names] == [
-        ("--dtype",)
-    ]
+    known = KnownFlags(MemoryTree(changed("vllm/engine/arg_utils.py", (DTYPE, both))))
+    assert [one.names for one in known.flags if "--dtype" in one.names] == [("--dtype",)]
 
 
 def test_a_flag_of_a_field_that_the_class_has_not_takes_any_text() -> None:
@@ -331,13 +322,13 @@ def test_a_flag_of_a_field_that_the_class_has_not_takes_any_text() -> None:
 def test_short_names_stand_beside_the_long_one() -> None:
     assert FLAGS.by_name["-tp"].name == "--tensor-parallel-size"
     assert FLAGS.by_name["-tp"].names == ("--tensor-parallel-size", "-tp")
-    assert flags.Flag(("-x",)).name == "-x"
+    assert flags.Flag(("-x",), None, None, {}, [], set()).name == "-x"
 
 
 def test_a_loop_over_fields_gives_the_short_names_that_are_stated() -> None:
     pair = ('kwargs["origins"]["type"] = json.loads', 'kwargs["origins"]["flags"] = ["-o"]')
-    sources = ModuleSources(MemoryTree(changed("vllm/entrypoints/openai/cli_args.py", pair)))
-    assert flags.read(sources).by_name["-o"].names == ("-o", "--origins")
+    known = KnownFlags(MemoryTree(changed("vllm/entrypoints/openai/cli_args.py", pair)))
+    assert known.by_name["-o"].names == ("-o", "--origins")
 
 
 @pytest.mark.parametrize(
@@ -386,9 +377,8 @@ def ruled(names: str, *pairs: tuple[str, str]) -> FlagShape:
     model = FILES["vllm/config/model.py"].decode()
     model = model.replace("names: str | list[str] | None", f"names: {names}")
     model += "\n\nclass Mine(dict[str, int]):\n    pass\n\n\nclass Plain(dict):\n    pass\n"
-    sources = ModuleSources(MemoryTree({**files, "vllm/config/model.py": model.encode()}))
-    known = flags.read(sources)
-    return shape.shape(sources, known.by_name["--names"], known.rules)
+    known = KnownFlags(MemoryTree({**files, "vllm/config/model.py": model.encode()}))
+    return known.shape(known.by_name["--names"])
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def test_one_fault_is_found_and_no_other(
 
 @pytest.mark.parametrize(("version", "count"), [("0.19.1", 230), ("0.33.0", 320)])
 def test_as_many_flags_as_the_real_parser_has_but_help(version: str, count: int) -> None:
-    assert len(known(version).flags.flags) == count
+    assert len(known(version).flags) == count
 
 
 def test_what_came_and_went() -> None:

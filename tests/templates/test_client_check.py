@@ -215,8 +215,8 @@ def test_a_tree_without_the_code_is_refused_and_so_is_a_machine_without_the_libr
     with pytest.raises(TreeError, match="it has no chat_utils"):
         _verdict(_chat(), toy_endpoints(**{_PARSING: ""}))
 
-    def without(*_: object) -> tuple[list[dict[str, Any]], str]:
-        return [{"missing": ["openai"]}], ""
+    def without(*_: object) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+        return ("openai",), [{"error": "none"}]
 
     monkeypatch.setattr(parser_process, "run", without)
     with pytest.raises(UsageError, match="vLLM's endpoints need openai"):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from toy_release import TEMPLATE, toy_release
 
 from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding
 from vllm_mods.report import template as report
 from vllm_mods.templates import parser_process
 from vllm_mods.templates.check import TemplateChecked, check
-from vllm_mods.templates.model_texts import ModelTexts, TextBack, TextsBack, read
+from vllm_mods.templates.model_texts import ModelTexts, TextsBack, read
+from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers
 from vllm_mods.templates.replay import tool
 from vllm_mods.templates.source import Template
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOOLS = (tool("look_up", word="string"),)
 KEPT = {
@@ -38,7 +45,7 @@ def checked(texts: dict[str, str], template: bytes = TEMPLATE) -> TextsBack:
 @pytest.mark.slow
 def test_what_the_parsers_and_the_template_keep_comes_back_byte_for_byte() -> None:
     back = checked(KEPT)
-    assert back.counts == {"whole": 4, "1": 4, "3": 4}
+    assert back.kept == {"whole": 4, "1": 4, "3": 4}
     assert back.findings == ()
 
 
@@ -48,7 +55,7 @@ def test_what_does_not_come_back_is_shown_where_it_begins_to_differ() -> None:
         "no arguments": "Hm.</think><call>look_up</call>",
     }
     back = checked(texts)
-    assert back.counts == {"whole": 0, "1": 0, "3": 0}
+    assert back.kept == {"whole": 0, "1": 0, "3": 0}
     first, second = (finding.message for finding in back.findings)
     assert first.startswith('otherwise: \'"a"}</call>\' is \' "a"}</call>')
     assert second.startswith("no arguments: '</call>' is ' {}</call>")
@@ -61,15 +68,21 @@ def test_a_template_that_trims_loses_what_was_trimmed() -> None:
 
 
 def test_a_way_that_loses_alone_is_named_and_what_was_not_read_says_why() -> None:
-    some = TextBack("a", "xy", None, {"whole": "xy", "1": "xz", "3": "xy"})
-    none = TextBack("b", "xy", "it fails", dict.fromkeys(("whole", "1", "3")))
-    refused = none._replace(name="c", error=None)
-    messages = [finding.message for finding in TextsBack((some, none, refused)).findings]
-    assert messages == [
-        "streamed by 1: a: 'y' is 'z' in the next prompt",
-        "b: it fails",
-        "c: the template rejects the parsed answer",
-    ]
+    """Streamed by 1 the toy loses; a parser fails on its own word; a template takes no answer with another."""
+    texts = {"a": "Hm.</think>Well.", "b": "Hm.</think>Fail.", "c": "Hm.</think>Never."}
+    refusing = b"{% if 'Never.' in messages | string %}{{ raise_exception('no') }}{% endif %}"
+    read = ReleaseParsers.read
+
+    def reads(self: ReleaseParsers, jobs: Sequence[ReadingJob]) -> list[dict[str, Any]]:
+        first, second, *others = read(self, jobs)
+        failed = {way: {"error": "it fails", "stood_in": False} for way in second}
+        return [{**first, "1": {**first["1"], "content": "We"}}, failed, *others]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReleaseParsers, "read", reads)
+        messages = [finding.message for finding in checked(texts, refusing + TEMPLATE).findings]
+    assert messages[0].startswith("streamed by 1: a: 'll.' is ")
+    assert messages[1:] == ["b: it fails", "c: the template rejects the parsed answer"]
 
 
 @pytest.mark.parametrize(
@@ -107,8 +120,9 @@ def test_a_parser_that_the_release_does_not_have_is_a_wrong_call() -> None:
 
 
 def test_the_answer_counts_them_and_its_sentence_says_so() -> None:
-    lost = TextBack("a", "xy", None, {"whole": "xy", "1": "xz", "3": "xy"})
-    result = TemplateChecked(Template("t", "t", b""), None, ())._replace(texts=TextsBack((lost,)))
+    lost = Finding(FindingCode.ANSWER_DIFFERS, "a")
+    back = TextsBack(1, {"whole": 1, "1": 0, "3": 1}, (lost,))
+    result = TemplateChecked(Template("t", "t", b""), None, ())._replace(texts=back)
     reply = report.checked([result])
     assert "  of 1 text of a model come back: 1 whole, 0 streamed by 1, 1 streamed by 3" in (
         reply.words or ""

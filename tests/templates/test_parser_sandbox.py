@@ -9,7 +9,7 @@ import pytest
 from lowering import lower
 from toy_release import toy_release
 
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.templates import parser_process
 from vllm_mods.templates.parser_process import ReadingJob, as_text, open_release
 
@@ -204,11 +204,11 @@ _SAY = "import sys; sys.stdout.write({!r}); sys.stdout.flush()"
 @pytest.mark.parametrize(
     ("line", "read"),
     [
-        ("5", {"error": "not tried again", "stood_in": False}),
-        ('{"whole": 5}', {"error": "not tried again", "stood_in": False}),
+        ("5", {"error": "it gives no answer", "stood_in": False}),
+        ('{"whole": 5}', {"error": "it gives no answer", "stood_in": False}),
         ('{"whole": {"error": [1], "stood_in": 1}}', {"error": "[1]", "stood_in": False}),
         (
-            '{"whole": {"reasoning": 1, "calls": "c", "more": 2}}',
+            '{"whole": {"reasoning": 1, "content": "", "calls": "c", "more": 2}}',
             {"reasoning": "1", "content": "", "calls": "c"},
         ),
     ],
@@ -260,7 +260,7 @@ def test_names_that_the_release_writes_itself_are_texts() -> None:
         release = open_release(toy_release(_SAY.format(f"{line}\n")))
         assert (release.tools, release.reasoners) == (tools, reasoners)
     release = open_release(toy_release())
-    assert (release.tools, release.reasoners, release.missing) == (("toy",), ("toy",), ())
+    assert (release.tools, release.reasoners) == (("toy",), ("toy",))
     assert (release.spec, release.version) == (toy_release().spec, "0.21.0")
 
 
@@ -276,7 +276,8 @@ def test_libraries_that_are_not_installed_are_told(
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(parser_process, "SANDBOX", "without")
-    assert open_release(toy_release()).missing == ("pydantic", "gone_library")
+    with pytest.raises(UsageError, match="need pydantic, gone_library"):
+        open_release(toy_release("import pydantic"))
 
 
 @pytest.mark.parametrize(

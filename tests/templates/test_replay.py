@@ -12,7 +12,7 @@ from vllm_mods.base.model import Finding
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates.check import TemplateChecked, Weight, check, count_weights, weight
 from vllm_mods.templates.rendering import Rendered
-from vllm_mods.templates.replay import SCENES, Replayed, judge_scenes, scenes
+from vllm_mods.templates.replay import SCENES, CaseOutcome, judge_scenes, scenes
 from vllm_mods.templates.source import Template, open_template
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _codes(found: TemplateChecked) -> dict[str, list[str]]:
     }
 
 
-def _scene(found: TemplateChecked, name: str) -> Replayed:
+def _scene(found: TemplateChecked, name: str) -> CaseOutcome:
     (one,) = [replay for replay in found.replays if replay.conversation.name == name]
     return one
 
@@ -56,7 +56,7 @@ def test_a_template_that_writes_everything_loses_nothing() -> None:
         if "enable_thinking" not in one.kwargs and one.name != "chat-that-reasons"
     }
     assert all(one.turns and one.turns == one.turns_kept for one in found.replays)
-    assert all(one.bytes == one.kept > 0 for one in found.replays)
+    assert all(one.bytes == one.bytes_kept > 0 for one in found.replays)
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_what_is_said_where_nothing_tells_who_speaks() -> None:
 def test_what_is_lost_of_the_cache_is_counted_in_turns_and_bytes() -> None:
     checked = _check(WHOLE.replace("{{ tools|tojson if tools }}", "{{ messages|length }}é"))
     counts = {
-        r.conversation.name: (r.turns, r.turns_kept, r.bytes, r.kept) for r in checked.replays
+        r.conversation.name: (r.turns, r.turns_kept, r.bytes, r.bytes_kept) for r in checked.replays
     }
     assert counts == {
         "chat": (2, 0, 134, 0),
@@ -476,7 +476,7 @@ def test_a_prompt_that_fails_says_where_and_counts_nothing() -> None:
     (finding,) = replay.findings
     assert (finding.line, finding.level.value) == (2, "error")
     assert finding.message.startswith("ZeroDivisionError: ")
-    assert replay[2:6] == (0, 0, 0, 0)
+    assert replay[3:] == (0, 0, 0, 0)
     (refused,) = _scene(_check("{{ raise_exception('no') }}" + WHOLE), "chat").findings
     assert (refused.message, refused.level.value) == ("no", "error")
 

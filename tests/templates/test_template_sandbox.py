@@ -194,7 +194,7 @@ def test_prompts_have_so_many_letters_together(monkeypatch: pytest.MonkeyPatch) 
 def test_how_the_process_ended_is_the_answer_of_the_first_and_the_others_are_not_tried(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ends: str, error: str
 ) -> None:
-    lines = '{"variables": ["a", "b"], "own": ["b"], "formats": [["0.15", "string"]]}\n{"prompt": "p"}\n5'
+    lines = '{"missing": []}\n{"variables": ["a", "b"], "own": ["b"], "formats": [["0.15", "string"]]}\n{"prompt": "p"}\n5'
     text = f"import os, sys\ndef main():\n    print({lines!r}, flush=True)\n    {ends}\n"
     (tmp_path / "ending.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -218,9 +218,9 @@ def test_a_process_that_does_nothing_at_all_has_an_end_by_the_clock(
 ) -> None:
     (tmp_path / "sleeping.py").write_text("import time\ndef main(): time.sleep(60)\n")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(rendering, "_PATIENCE", 0.05)
     for module, limit in ((rendering, "TEMPLATE_SECONDS"), (parser_process, "PARSER_SECONDS")):
         monkeypatch.setattr(module, "SANDBOX", "sleeping")
-        monkeypatch.setattr(module, "_PATIENCE", 0.05)
         lower(monkeypatch, limit, 1)
     with pytest.raises(NotRendered, match=r"it takes more than 1 seconds"):
         _render("x")

@@ -112,7 +112,7 @@ def run_matrix(
 
 
 def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:
-    from vllm_mods.api.template_clients import client_notes  # noqa: PLC0415  (for a page alone)
+    from vllm_mods.templates import client_table  # noqa: PLC0415  (for a page alone)
     from vllm_mods.templates.source import open_template  # noqa: PLC0415
 
     for mod in mods:
@@ -120,7 +120,7 @@ def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:
         for name, root in sorted(places):
             library = Library(root)
             if name in library.template_names():
-                lines = client_notes(library, open_template(library, name), None)
+                lines = client_table.notes(library, open_template(library, name), None)
                 yield from (ClientLine(mod.name, line) for line in lines)
 
 

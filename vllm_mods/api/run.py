@@ -193,7 +193,8 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
     of_lock = serve_check.of_script(
         planned.command, f"the command of {planned.image}", "docker ps --all"
     )
-    asked = of_lock._replace(argv=(*of_lock.argv, *planned.arguments), name=planned.pairing)
+    serving = of_lock.serving._replace(argv=(*of_lock.serving.argv, *planned.arguments))
+    asked = of_lock._replace(serving=serving, name=planned.pairing)
     try:
         spec = f"image:{program}:{planned.image}"
         tree = access.open(spec, in_image=f"/{served.site_root}")

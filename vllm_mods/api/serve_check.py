@@ -1,15 +1,12 @@
 """A serve command held against the vLLM that it will run on; of a pairing, before that is locked, built and run too."""
 
-import contextlib
-import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
-from vllm_mods.api.template_clients import client_notes
-from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
+from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, Mod, Plan
 from vllm_mods.base.tree import Tree
@@ -20,19 +17,14 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.scripts import command_line
-from vllm_mods.serving import faults
 from vllm_mods.serving.check import ServeAnswer, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
-from vllm_mods.serving.template import ParserTerms, Serving, TemplateTerms
-from vllm_mods.templates import call_forms
-from vllm_mods.templates import check as template_check
-from vllm_mods.templates.source import Template, open_template
+from vllm_mods.serving.template import Serving
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
-_ENGINE_FINDINGS = frozenset({"rust-frontend", "template-unreadable"})
 _STARTS = {
     FindingCode.MOD_FLAG_ABSENT,
     FindingCode.TEMPLATE_TERMS,
@@ -44,21 +36,12 @@ _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
 
 class ServeArguments(NamedTuple):
-    """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range.
+    """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range."""
 
-    ``missing`` are its mods and templates that no library has, each with why; ``brought`` is what it takes over of
-    its mods, each with what is to be said.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    unknown: tuple[str, ...]
+    serving: Serving
     mods: tuple[Mod, ...] = ()
     name: str | None = None
     vllm: str | None = None
-    missing: tuple[tuple[str, str], ...] = ()
-    library: Library | None = None
-    brought: tuple[tuple[str, str], ...] = ()
 
 
 class ServeCell(NamedTuple):
@@ -129,9 +112,9 @@ def serve_check(
                 fault = ServeFault(FindingCode.UNREADABLE, spec, error.message)
                 answered = ServeAnswer((fault,), used=0)
                 cells.append(ServeCell(spec.removeprefix("pypi:"), spec, answered))
-        return ServeChecked(asked.argv, asked.name, tuple(cells), over_releases=True)
+        return ServeChecked(asked.serving.argv, asked.name, tuple(cells), over_releases=True)
     cell = _ask_tree(asked, target or _default_target(asked, access), access)
-    return ServeChecked(asked.argv, asked.name, (cell,), over_releases=False)
+    return ServeChecked(asked.serving.argv, asked.name, (cell,), over_releases=False)
 
 
 def _ask_tree(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
@@ -170,18 +153,16 @@ def of_pairing(library: Library, named: Pairing) -> ServeArguments:
     )
     mods = library.select(library.mods_of(whole._replace(templates=tuple(templates))))
     served, brought = taken_over(named, mods)
-    serving, script = pairings.serve_command(served)
-    return ServeArguments(
-        argv=words(serving.argv),
+    first, script = pairings.serve_command(served)
+    serving = Serving(
+        argv=words(first.argv),
         env=environment(served),
         unknown=tuple(one.text for one in script.unknown),
-        mods=mods,
-        name=named.name,
-        vllm=named.vllm,
         missing=tuple(missing),
-        library=library,
         brought=brought,
+        library=library,
     )
+    return ServeArguments(serving, mods, named.name, named.vllm)
 
 
 def of_script(text: str, what: str, hint: str) -> ServeArguments:
@@ -194,7 +175,8 @@ def of_script(text: str, what: str, hint: str) -> ServeArguments:
         raise UsageError(f"{what} is empty", hint=hint)
     first = pairings.served_by(script)
     env = {**command_line.exported(script), **dict(first.assignments)}
-    return ServeArguments(words(first.argv), env, tuple(one.text for one in script.unknown))
+    unknown = tuple(one.text for one in script.unknown)
+    return ServeArguments(Serving(words(first.argv), env, unknown))
 
 
 def ask(asked: ServeArguments, tree: Tree) -> ServeAnswer:
@@ -205,26 +187,10 @@ def ask(asked: ServeArguments, tree: Tree) -> ServeAnswer:
 
 def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnswer:
     """Hold a command against a tree with what was planned for it. Raises ``TreeError``."""
-    serving = Serving(
-        asked.argv,
-        asked.env,
-        asked.unknown,
-        mods=planned.mods if planned else (),
-        container=tree if isinstance(tree, ImageTree) else None,
-        missing=tuple(name for name, _ in asked.missing),
-        own_terms=_own_terms,
-        other_engine=lambda name, data: _with_minijinja(asked.library, name, data),
-        terms=lambda name, data: _terms(asked.library, _template(asked.library, name, data), tree),
+    serving = asked.serving._replace(
+        mods=planned.mods if planned else (), image=tree if isinstance(tree, ImageTree) else None
     )
-    result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
-    notes = [
-        faults.note(
-            FindingCode.MOD_UNREAD, name, f"was not checked: {why}; what the mod adds is unknown"
-        )
-        for name, why in asked.missing
-    ]
-    notes += [faults.note(FindingCode.MOD_BRINGS, name, text) for name, text in asked.brought]
-    return result._replace(faults=(*notes, *result.faults))
+    return check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
 
 
 def demand(
@@ -236,7 +202,7 @@ def demand(
     except TreeError as error:
         note(f"the command is not checked: {error.message}")
         return
-    for name, text in asked.brought:
+    for name, text in asked.serving.brought:
         note(f"{name} {text}")
     wrong = []
     for fault in result.faults:
@@ -249,76 +215,19 @@ def demand(
     if wrong:
         lines = "".join(f"\n  {fault.subject}: {fault.message} [{fault.code}]" for fault in wrong)
         of = asked.name
-        if asked.library is None:
-            of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.argv)))}"
+        if asked.serving.library is None:
+            of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.serving.argv)))}"
         raise Refused(
             f"vLLM {tree.version} would reject the command of pairing {asked.name}{lines}",
             hint=f"vllm-mods serve-check {of} --target {tree.spec}",
         )
 
 
-def _with_minijinja(library: Library | None, name: str, data: bytes) -> str:
-    """Return what minijinja makes of a template otherwise than Jinja, ``""`` if nothing."""
-    cases = _template(library, name, data).conversations
-    findings = template_check.check(Template(name, name, data), cases).findings
-    return next((one.message for one in findings if one.code in _ENGINE_FINDINGS), "")
-
-
-def _template(library: Library | None, name: str, data: bytes) -> Template:
-    """Return a template with what lies beside it in the library, if it has just this one."""
-    alone = Template(name, name, data)
-    try:
-        of_library = open_template(library, name.rpartition(".")[0]) if library else alone
-    except (UsageError, ManifestError):
-        return alone
-    return of_library if of_library.data == data else alone
-
-
-def _terms(library: Library | None, template: Template, tree: Tree) -> TemplateTerms | None:
-    about = template.about
-    if about is None or library is None:
-        return None
-    takes: dict[str, tuple[str, ...]] = {
-        "--chat-template-content-format": ("auto", about.content_format)
-    }
-    if about.tool_call_parser:
-        others = about.other_tool_call_parsers
-        takes["--tool-call-parser"] = (about.tool_call_parser, *others)
-    if about.reasoning_parser:
-        takes["--reasoning-parser"] = (about.reasoning_parser,)
-    clients = client_notes(library, template, tree.version) if tree.version else ()
-    return TemplateTerms(takes, tuple(one.name for one in about.kwargs), clients)
-
-
-def _own_terms(model: str, chat_template: str) -> ParserTerms | None:
-    """Return the parsers for a model's own template, which is read where it lies here, or for models of its name."""
-    place, template = chat_template or model, None
-    if os.path.exists(place):
-        with contextlib.suppress(UsageError, ManifestError):
-            template = open_template(Library(), os.path.abspath(place))
-    form = call_forms.form_of_template(template) if template else None
-    sure = form is not None
-    if template is None and not chat_template:
-        form = call_forms.form_of_name(model)
-        sure = form is not None and model.startswith(call_forms.MAKER)
-    reads: dict[str, tuple[str, ...]] = {}
-    shown: dict[str, str] = {}
-    if form is not None:
-        reads["--tool-call-parser"] = form.readers
-        who = (
-            f"{place} tells the model to write" if template else f"models named like {model} write"
-        )
-        shown["--tool-call-parser"] = f"{who} calls in the form {form.name}"
-    if not chat_template and (thinks := call_forms.reasoning_parser_of(model)):
-        reads["--reasoning-parser"] = (thinks,)
-        shown["--reasoning-parser"] = f"with thinking off {model} writes no </think>"
-    others = (one for other in call_forms.FORMS if other is not form for one in other.readers)
-    return ParserTerms(reads, shown, tuple(others) if sure else ()) if reads else None
-
-
 def _with_template(asked: ServeArguments, library: Library) -> ServeArguments:
     """Hold a command that names a chat template of the library against its mod, too."""
-    stems = (re.split(r"[/=]", word)[-1].rpartition(".")[0] for word in asked.argv)
+    stems = (re.split(r"[/=]", word)[-1].rpartition(".")[0] for word in asked.serving.argv)
     mods = library.select(dict.fromkeys(stem for stem in stems if library.has(stem)))
     files = {file.file for mod in mods for variant in mod.variants for file in variant.templates}
-    return asked._replace(mods=mods, library=library) if files else asked
+    if not files:
+        return asked
+    return asked._replace(mods=mods, serving=asked.serving._replace(library=library))

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from vllm_mods.api.plan import plan
-from vllm_mods.api.template_clients import client_notes
 from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints import fitting
@@ -12,6 +11,7 @@ from vllm_mods.checkpoints.device import Device, device
 from vllm_mods.checkpoints.fitting import Suggestion
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.library.catalog import Library
+from vllm_mods.templates import client_table
 from vllm_mods.templates.source import open_template
 
 
@@ -78,6 +78,6 @@ def suggest(
         result = result._replace(flags=mods[name].serve_args)
         if name in library.template_names():
             version = result.plan.version if result.plan else None
-            notes = client_notes(library, open_template(library, name), version)
+            notes = client_table.notes(library, open_template(library, name), version)
             result = result._replace(clients=notes)
     return result

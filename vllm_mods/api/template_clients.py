@@ -1,25 +1,16 @@
 """The clients of chat templates: which of them work on which release, asked of the releases or read from a library's table."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.output import write_whole
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import client_check, client_requests, client_table
-from vllm_mods.templates.client_check import ClientAnswer, ClientVerdict
-from vllm_mods.templates.client_table import ClientTable, Row
+from vllm_mods.templates.client_check import ClientAnswer
+from vllm_mods.templates.client_table import Row
 from vllm_mods.templates.parser_process import open_release
 from vllm_mods.templates.source import Template, open_template
-
-
-class TemplateClients(NamedTuple):
-    """A template, and the rows of the table that are about it; none if nobody asked, or of another text."""
-
-    template: Template
-    rows: tuple[Row, ...]
 
 
 def template_clients(
@@ -31,14 +22,15 @@ def template_clients(
     update: bool = False,
     access: Access | None = None,
     note: Callable[[str], None] = lambda _words: None,
-) -> tuple[TemplateClients, ...]:
+) -> dict[str, tuple[Row, ...]]:
     """Tell which clients work with chat templates on which releases of vLLM.
 
     ``names`` are templates of the library, without any all of them. Without ``target`` and ``vllm``, the library's
     table says it; with a tree as ``open_tree`` takes it, or a range of releases, these are asked: their own code takes
     each client's requests, fenced in. ``update`` writes the table. ``note`` hears of each release that is asked.
 
-    Raises ``UsageError`` for a template that there is not, ``TreeError`` for a tree that cannot be asked.
+    Returns the rows of each template by its name; none if nobody asked, or of another text. Raises ``UsageError`` for a
+    template that there is not, ``TreeError`` for a tree that cannot be asked.
     """
     if update and (names or vllm is None):
         raise UsageError(
@@ -47,10 +39,9 @@ def template_clients(
         )
     templates = [open_template(library, name) for name in names or library.template_names()]
     if target is None and vllm is None:
-        return tuple(
-            TemplateClients(one, read_table(library, one.path).of(one.name, one.data))
-            for one in templates
-        )
+        return {
+            one.name: client_table.read(library, one).of(one.name, one.data) for one in templates
+        }
     access = access or Access()
     specs = [target] if target is not None else releases_in(access, vllm or "", plain=True)
     answers = {}
@@ -68,45 +59,7 @@ def template_clients(
     if update:
         _write(library, templates, answers)
     table = client_table.collect(answers, _texts(templates))
-    return tuple(TemplateClients(one, table.of(one.name, one.data)) for one in templates)
-
-
-def read_table(library: Library, template: str) -> ClientTable:
-    """Return the table that lies beside a template of a library, which may have none. Raises ``ManifestError``."""
-    path = _beside(template)
-    data = library.read(path) if os.path.isfile(path) else None
-    return client_table.EMPTY if data is None else client_table.parse(data, path)
-
-
-def client_notes(library: Library, template: Template, version: str | None) -> tuple[str, ...]:
-    """Return what clients lose with a template of the library on a release, and from which on they do not.
-
-    Without a release, the second of each client. Nothing is said of what the table does not know.
-    """
-    table = read_table(library, template.path)
-    if version is None:
-        rows = table.of(template.name, template.data)
-        newest = {row.answer[:2]: row.answer for row in rows if row.answer.is_client}
-        return tuple(f"{_title(one)}: {_from(table.works_from(one))}" for one in newest.values())
-    answers = (row.answer for row in table.at(template.name, template.data, version))
-    return tuple(
-        f"{_title(one)}: {one.verdict}, {one.why}; {_from(table.works_from(one))}"
-        for one in answers
-        if one.is_client and one.verdict not in (ClientVerdict.WORKS, ClientVerdict.UNKNOWN)
-    )
-
-
-def _title(answer: ClientAnswer) -> str:
-    titles = {client.name: client.title for client in client_requests.clients()}
-    return titles.get(answer.subject, answer.subject)
-
-
-def _from(since: str | None) -> str:
-    return f"works from vLLM {since} on" if since else "works on none of these releases"
-
-
-def _beside(template: str) -> str:
-    return os.path.join(os.path.dirname(os.path.dirname(template)), client_table.FILE)
+    return {one.name: table.of(one.name, one.data) for one in templates}
 
 
 def _write(
@@ -115,13 +68,14 @@ def _write(
     """Write the table of each library that may be written; what it says of other releases stays, if it is of these texts."""
     by_place: dict[str, list[Template]] = {}
     for template in templates:
-        if library.is_writable(_beside(template.path)):
-            by_place.setdefault(_beside(template.path), []).append(template)
+        place = client_table.path_beside(template)
+        if library.is_writable(place):
+            by_place.setdefault(place, []).append(template)
     if not by_place:
         raise UsageError("these templates are bundled", hint="--library DIR names your own")
     for place, beside in by_place.items():
         texts = _texts(beside)
-        before = read_table(library, beside[0].path)
+        before = client_table.read(library, beside[0])
         same = before.templates == client_table.collect({}, texts).templates
         mine = {
             release: [answer for answer in of_all if answer.template in texts]

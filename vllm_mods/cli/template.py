@@ -12,15 +12,13 @@ from vllm_mods.api.template_check import (
 )
 from vllm_mods.api.template_clients import template_clients
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.untrusted import json_of
 from vllm_mods.cli import answers, named_files, options
 from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.report.reply import Reply
 from vllm_mods.templates import conversation
-from vllm_mods.templates.conversation import Conversation
-from vllm_mods.templates.source import Template, open_template
+from vllm_mods.templates.source import open_template
 
 _complete = options.completer(Library.template_names)
 _conversations = option(
@@ -139,11 +137,13 @@ def render(
     the name of a conversation beside the template. The content of a message reaches the template unchanged.
     """
     opened = open_template(library, template)
+    asked = next((one for one in opened.conversations if one.name == messages), None)
+    if asked is None:
+        where = "stdin" if messages == "-" else messages
+        asked = conversation.request(named_files.read(messages), where)
+    more = conversation.object_of((kwargs or "{}").encode(), "--chat-template-kwargs")
     prompt, unread = render_template(
-        opened,
-        _conversation(opened, messages),
-        _kwargs(kwargs),
-        add_generation_prompt=not no_generation_prompt,
+        opened, asked, more, add_generation_prompt=not no_generation_prompt
     )
     return report.rendered(opened, prompt, unread)
 
@@ -161,28 +161,3 @@ def diff(old: str, new: str, **given: Any) -> Reply:
     those of `template check`. Exit code 1 if any prompt differs.
     """
     return report.diff(*compare_templates(old=old, new=new, **given), (old, new))
-
-
-def _conversation(template: Template, messages: str) -> Conversation:
-    for beside in template.conversations:
-        if beside.name == messages:
-            return beside
-    try:
-        raw = named_files.read(messages)
-    except UsageError as error:
-        none = " and no conversation beside the template" if template.conversations else ""
-        raise UsageError(
-            f"{error.message}{none}", hint=f"vllm-mods template render {template.name} FILE"
-        ) from error
-    return conversation.request(raw, "stdin" if messages == "-" else messages)
-
-
-def _kwargs(text: str | None) -> dict[str, Any]:
-    example = """--chat-template-kwargs '{"enable_thinking": false}'"""
-    try:
-        read = json_of(text) if text is not None else {}
-    except ValueError as error:
-        raise UsageError(f"--chat-template-kwargs: not JSON: {error}", hint=example) from error
-    if not isinstance(read, dict):
-        raise UsageError("--chat-template-kwargs: expected an object", hint=example)
-    return read

@@ -2,23 +2,21 @@
 
 import difflib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vllm_mods.api.template_clients import TemplateClients
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.template_verdict import verdict
 from vllm_mods.report.text import columns
-from vllm_mods.templates.check import CaseOutcome, TemplateChecked, Weight, count_weights, weight
+from vllm_mods.templates.check import TemplateChecked, Weight, count_weights, weight
 from vllm_mods.templates.client_requests import clients as known_clients
 from vllm_mods.templates.client_table import Row
-from vllm_mods.templates.model_texts import TextsBack
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
-from vllm_mods.templates.replay import Replayed
+from vllm_mods.templates.replay import CaseOutcome
 from vllm_mods.templates.source import SPECIAL, About, Template
 
 # What every template gets; the rest are chat template arguments.
@@ -71,7 +69,7 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
         "conversations": list(map(_outcome, result.outcomes)),
         "replays": list(map(_replay, result.replays)),
         **({"parsers": _parsers(result.back)} if result.back else {}),
-        **({"texts": _texts(result.texts)} if result.texts else {}),
+        **({"texts": result.texts._asdict()} if result.texts else {}),
     }
 
 
@@ -135,19 +133,19 @@ def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
 
 def _beside(
     first: TemplateChecked, second: TemplateChecked
-) -> list[tuple[str, Replayed | None, Replayed | None]]:
+) -> list[tuple[str, CaseOutcome | None, CaseOutcome | None]]:
     sides = [{one.conversation.name: one for one in side.replays} for side in (first, second)]
     return [(name, sides[0].get(name), sides[1].get(name)) for name in sides[0] | sides[1]]
 
 
-def _kept(replay: Replayed | None) -> str:
+def _kept(replay: CaseOutcome | None) -> str:
     if replay is None:
         return "not tested"
     codes = [finding.code for finding in replay.findings]
     if "not-rendered" in codes:
         return "refused"
     lost = ", content lost" * ("content-lost" in codes)
-    return f"{replay.turns_kept} of {replay.turns} turns, {replay.kept:,} of {replay.bytes:,} bytes{lost}"
+    return f"{replay.turns_kept} of {replay.turns} turns, {replay.bytes_kept:,} of {replay.bytes:,} bytes{lost}"
 
 
 def _checked_lines(result: TemplateChecked) -> list[str]:
@@ -170,15 +168,14 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
     if result.back is not None:
         lines += _read_back(result.back)
     if result.texts is not None:
-        kept = ", ".join(f"{count} {way_name(way)}" for way, count in result.texts.counts.items())
+        kept = ", ".join(f"{count} {way_name(way)}" for way, count in result.texts.kept.items())
         lines.append(
-            f"  of {text.counted(len(result.texts.texts), 'text')} of a model come back: {kept}"
+            f"  of {text.counted(result.texts.texts, 'text')} of a model come back: {kept}"
         )
         lines += text.findings(result.texts.findings, "    ")
     lines.append(f"  {_weights(result)}")
     lines += text.findings(result.findings, "  ")
-    conversations: list[CaseOutcome | Replayed] = [*result.outcomes, *result.replays]
-    for noted in conversations:
+    for noted in (*result.outcomes, *result.replays):
         if noted.findings:
             title = f": {noted.conversation.title}" if noted.conversation.title else ""
             lines.append(f"  {noted.conversation.name}{title}")
@@ -228,11 +225,10 @@ def _outcome(outcome: CaseOutcome) -> dict[str, Any]:
     }
 
 
-def _replay(replay: Replayed) -> dict[str, Any]:
+def _replay(replay: CaseOutcome) -> dict[str, Any]:
     return {
         "name": replay.conversation.name,
-        **data.fields(replay, "turns", "turns_kept", "bytes"),
-        "bytes_kept": replay.kept,
+        **data.fields(replay, "turns", "turns_kept", "bytes", "bytes_kept"),
         "findings": _findings(replay.findings),
     }
 
@@ -302,10 +298,6 @@ def _parsers(back: ReadBack) -> dict[str, Any]:
     }
 
 
-def _texts(texts: TextsBack) -> dict[str, Any]:
-    return {"texts": len(texts.texts), "kept": texts.counts, "findings": texts.findings}
-
-
 def _parser_names(pair: PairRead) -> str:
     return " with ".join(filter(None, (pair.tool, pair.reasoning)))
 
@@ -320,23 +312,25 @@ def _counts(pair: PairRead) -> str:
 # --- what clients are to expect
 
 
-def clients(results: Sequence[TemplateClients]) -> Reply:
+def clients(results: Mapping[str, Sequence[Row]]) -> Reply:
     """Return, for each template, what each client is to expect on which releases."""
     titles = {client.name: f"{client.title}, {client.endpoint}" for client in known_clients()}
     lines = []
-    for result in results:
-        lines.append(result.template.name)
-        for subject, rows in itertools.groupby(result.rows, key=lambda row: row.answer.subject):
+    for name, of_template in results.items():
+        lines.append(name)
+        for subject, rows in itertools.groupby(of_template, key=lambda row: row.subject):
             lines.append(f"  {titles.get(subject, subject)}")
             lines += [
                 f"    {line}"
                 for line in columns((_release_span(row), _client_words(row)) for row in rows)
             ]
-        if not result.rows:
+        if not of_template:
             lines.append("  the table has no entry for its text: --target TREE asks a vLLM")
+    keys = ("since", "until", "subject", "verdict", "why")
     answer = {
         "templates": [
-            {"name": one.template.name, "rows": list(map(_client_row, one.rows))} for one in results
+            {"name": name, "rows": [data.fields(row, *keys) for row in rows]}
+            for name, rows in results.items()
         ]
     }
     return Reply(answer, "\n".join(lines))
@@ -347,11 +341,4 @@ def _release_span(row: Row) -> str:
 
 
 def _client_words(row: Row) -> str:
-    return f"{row.answer.verdict}: {row.answer.why}" if row.answer.why else str(row.answer.verdict)
-
-
-def _client_row(row: Row) -> dict[str, Any]:
-    return {
-        **data.fields(row, "since", "until"),
-        **data.fields(row.answer, "subject", "verdict", "why"),
-    }
+    return f"{row.verdict}: {row.why}" if row.why else str(row.verdict)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.templates.check import TemplateChecked
-from vllm_mods.templates.reading_back import only_notes
+from vllm_mods.templates.replay import only_notes
 
 _WORKS_FOR = {"chat": "chat", "agent": "agents"}
 _LOSSES: dict[str, str] = {
@@ -52,7 +52,7 @@ def _faults(result: TemplateChecked) -> Iterator[str]:
     if result.back and not result.back.ok:
         yield f"vLLM {result.back.release.version} does not parse its answers completely"
     if result.texts and result.texts.findings:
-        lost, asked = len(result.texts.findings), len(result.texts.texts)
+        lost, asked = len(result.texts.findings), result.texts.texts
         yield f"{lost} of {asked} texts of a model come back changed by its parsers and the template"
 
 

@@ -19,6 +19,7 @@ from vllm_mods.serving.faults import ServeFault, note, of
 from vllm_mods.serving.flags import Flag
 from vllm_mods.serving.shape import FlagShape, KnownFlags
 from vllm_mods.serving.template import Serving
+from vllm_mods.templates import client_table
 
 # How many flags are named that a word may stand for.
 _SHOWN = 4
@@ -52,19 +53,23 @@ class _Checker:
     def __init__(self, known: KnownFlags, serving: Serving) -> None:
         self.known = known
         self.sources = known.sources
-        self.flags = known.flags
         self.shape = known.shape
         self.serving = serving
         self.parsed = command.parse(serving.argv, known)
         self.version = known.sources.tree.version or "this version"
         self.chat_template = [u for u in self.parsed.uses if u.name == "--chat-template"]
         self.served = {
-            mod: (file.file, terms)
+            mod: (file.file, opened, opened.about)
             for mod, file in template.served(self.chat_template, serving.mods)
-            if (terms := serving.terms(file.file, file.data))
+            if (opened := template.open_served(serving.library, file)).about
         }
 
     def faults(self) -> Iterator[ServeFault]:
+        for name, why in self.serving.missing:
+            message = f"was not checked: {why}; what the mod adds is unknown"
+            yield note(FindingCode.MOD_UNREAD, name, message)
+        for name, text in self.serving.brought:
+            yield note(FindingCode.MOD_BRINGS, name, text)
         for use in self.parsed.uses:
             yield from self.use(use)
         yield from self.repeated()
@@ -72,13 +77,13 @@ class _Checker:
         yield from self.requirements()
         uses = self.chat_template
         yield from template.faults(self.sources.tree, uses, self.serving)
-        for name, terms in self.served.values():
-            yield from template.term_faults(self.parsed.uses, name, terms)
-        named = [u.values[0] for u in self.parsed.uses if u.name == "--model" and u.values]
-        model = self.parsed.model or next(iter(named), "")
-        own = next((value for use in uses for value in use.values), "")
-        if not self.served and (parsers := self.serving.own_terms(model, own)):
-            yield from template.parser_faults(self.parsed.uses, parsers)
+        for name, _, about in self.served.values():
+            yield from template.term_faults(self.parsed.uses, name, about)
+        if not self.served:
+            named = [u.values[0] for u in self.parsed.uses if u.name == "--model" and u.values]
+            model = self.parsed.model or next(iter(named), "")
+            own = next((value for use in uses for value in use.values), "")
+            yield from template.parser_faults(self.parsed.uses, model, own)
         if envs.renders_with_minijinja(self.sources, self.serving.env):
             yield from template.engine_faults(uses, self.serving)
         for mod in self.serving.mods:
@@ -86,8 +91,10 @@ class _Checker:
         yield from envs.faults(self.sources, self.serving)
         for text in dict.fromkeys(self.serving.unknown):
             yield note(FindingCode.SHELL, text, "filled in by a shell at run time: not checked")
-        for name, terms in self.served.values():
-            yield from (note(FindingCode.CLIENT_LOSES, name, text) for text in terms.clients)
+        version, library = self.sources.tree.version, self.serving.library
+        for name, opened, _ in self.served.values():
+            lost = client_table.notes(library, opened, version) if version and library else ()
+            yield from (note(FindingCode.CLIENT_LOSES, name, text) for text in lost)
 
     def use(self, use: Use) -> Iterator[ServeFault]:
         if use.flag is None:
@@ -120,21 +127,14 @@ class _Checker:
             message = f"could mean {names}: write the full name"
             return ServeFault(FindingCode.FLAG_AMBIGUOUS, use.typed, message)
         head = use.typed.partition(".")[0]
-        known = list(self.flags.by_name)
-        if head.startswith("--no-"):
-            base = f"--{head[5:]}"
-            if base in self.flags.by_name:
-                takes = _how_many(self.shape(self.flags.by_name[base]))
-                message = f"{base} takes {takes}, so it has no --no- form"
-                return ServeFault(FindingCode.FLAG_UNKNOWN, use.typed, message, base)
-            known += [f"--no-{name[2:]}" for name in known if name.startswith("--")]
-        near = values.nearest(head, known)
-        on = self.flags.by_name.get(f"--{near.removeprefix('--no-')}")
-        if near not in self.flags.by_name and on and self.shape(on).kind != "switch":
-            near = ""  # nothing turns that one off
+        is_off = head.startswith("--no-")
+        near = values.nearest(f"--{head[5:]}" if is_off else head, self.known.by_name)
+        if near and is_off:  # only a switch can be
+            is_switch = self.shape(self.known.by_name[near]).kind == "switch"
+            near = f"--no-{near.removeprefix('--')}" if is_switch else ""
         meant = f"; did you mean {near}?" if near else ""
         if self.serving.missing:
-            meant += f" (unless {', '.join(self.serving.missing)} adds it)"
+            meant += f" (unless {', '.join(name for name, _ in self.serving.missing)} adds it)"
         message = f"vLLM {self.version} has no such flag{meant}"
         return ServeFault(FindingCode.FLAG_UNKNOWN, use.typed, message, near)
 
@@ -211,7 +211,7 @@ class _Checker:
             if name in by_key:
                 message = "is given both as a whole and by key: the keys form a JSON object, which replaces the whole one"
                 yield ServeFault(FindingCode.FLAG_SHADOWED, name, message)
-            elif count > 1 and not self.shape(self.flags.by_name[name]).append:
+            elif count > 1 and not self.shape(self.known.by_name[name]).append:
                 yield note(
                     FindingCode.FLAG_TWICE, name, f"is given {count} times: the last one counts"
                 )
@@ -261,7 +261,7 @@ class _Checker:
         if parser and parser.values[0] not in _NEEDS_NO_CHOICE and not self.given(_AUTO_CHOICE):
             message = f"is not used without {_AUTO_CHOICE}: requests with tools are refused unless they name one"
             yield ServeFault(FindingCode.FLAG_UNUSED, parser.typed, message, _AUTO_CHOICE)
-        for node in self.sources.nodes(self.flags.entry.path):
+        for node in self.sources.nodes(self.known.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
                 continue
             match node.test:
@@ -296,8 +296,8 @@ class _Checker:
             if not same:
                 message = f"needs {shown}, which is missing"
                 yield ServeFault(FindingCode.MOD_FLAG_ABSENT, name, message, shown)
-            elif name in self.served and want.name in self.served[name][1].takes:
-                continue  # held against its terms
+            elif name in self.served and want.name in template.fitting(self.served[name][2]):
+                continue  # held against what its template goes with
             elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
                 given = " ".join((same[-1].typed, *same[-1].values))
                 message = f"is meant for {shown}, but the command has {given}"

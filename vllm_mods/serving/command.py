@@ -101,15 +101,14 @@ def looks_like_flag(word: str) -> bool:
 
 class _Parser:
     def __init__(self, known: KnownFlags) -> None:
-        flags = known.flags
         self.shape_of = known.shape
-        on = {name: _Option(name, flag, negated=False) for name, flag in flags.by_name.items()}
+        on = {name: _Option(name, flag, negated=False) for name, flag in known.by_name.items()}
         off = {
             off: _Option(off, flag, negated=True)
-            for flag in flags.flags
+            for flag in known.flags
             for name in flag.names
             if name.startswith("--")
-            for off in (f"--no-{name[2:]}", *flags.rules.inverted(name))
+            for off in (f"--no-{name[2:]}", *known.rules.inverted(name))
         }
         self.options = on | {name: option for name, option in off.items() if name not in on}
 

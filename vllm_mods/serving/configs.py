@@ -21,12 +21,13 @@ BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
 class ConfigField(NamedTuple):
-    """A field of a dataclass. ``init`` is False where the constructor does not take it."""
+    """A field of a dataclass. ``init`` is False where the constructor does not take it; ``is_required`` without a default."""
 
     name: str
     annotation: AnyPlace
     doc: str
     init: bool
+    is_required: bool
     bounds: tuple[tuple[str, float], ...]
 
 
@@ -123,6 +124,7 @@ def _own_fields(cls: ClassPlace) -> tuple[ConfigField, ...]:
                 name=node.target.id,
                 annotation=SourcePlace(cls.path, node.annotation),
                 doc=" ".join((doc or "").split()),
+                is_required=node.value is None,
                 init=not (isinstance(init, ast.Constant) and init.value is False),
                 bounds=tuple(_bounds(call)),
             )

@@ -1,11 +1,13 @@
 """How a vLLM makes flags of the fields of its config classes, where releases differ."""
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving.source import ModuleSources, last_name, text_of
+
+_MAKER = "vllm/engine/arg_utils.py"
 
 
 class FlagRules(NamedTuple):
@@ -28,24 +30,24 @@ class FlagRules(NamedTuple):
                 yield inverse + name.removeprefix(prefix)
 
 
-def read(sources: ModuleSources, makers: Iterable[str]) -> FlagRules:
-    """Return the rules of a tree; ``makers`` are the files of its ``get_kwargs``."""
-    human: dict[str, str] = {}
-    optional_text = dict_subclasses = human_json = False
-    inverses: dict[str, str] = {}
-    for path in makers:
-        parsed = sources.parse(path)
-        for node in parsed.body if parsed else ():
-            if isinstance(node, ast.FunctionDef):
-                dict_subclasses |= node.name == "is_dict_subclass"
-                if node.name in {"get_kwargs", "_compute_kwargs"}:
-                    human.update(_human(node))
-                    text = ast.unparse(node)
-                    optional_text |= "type_hints == {bool, str, type(None)}" in text
-                    human_json |= "_expand_json_human_readable_numbers(" in text
-        parser = sources.find(path, "FlexibleArgumentParser")
-        inverses.update(_inverses(sources, parser.path) if parser else {})
-    return FlagRules(human, inverses, optional_text, dict_subclasses, human_json)
+def read(sources: ModuleSources) -> FlagRules:
+    """Return the rules of a tree, which are those of its ``get_kwargs``."""
+    parsed = sources.parse(_MAKER)
+    functions = {
+        node.name: node
+        for node in (parsed.body if parsed else ())
+        if isinstance(node, ast.FunctionDef)
+    }
+    makers = [functions[name] for name in ("get_kwargs", "_compute_kwargs") if name in functions]
+    text = "".join(map(ast.unparse, makers))
+    parser = sources.find(_MAKER, "FlexibleArgumentParser")
+    return FlagRules(
+        human=dict(pair for maker in makers for pair in _human(maker)),
+        inverses=_inverses(sources, parser.path) if parser else {},
+        optional_text="type_hints == {bool, str, type(None)}" in text,
+        dict_subclasses="is_dict_subclass" in functions,
+        human_json="_expand_json_human_readable_numbers(" in text,
+    )
 
 
 def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
@@ -72,14 +74,12 @@ def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
 
 def _inverses(sources: ModuleSources, path: str) -> dict[str, str]:
     """Read which prefix of a switch stands for which other one, if this parser has such pairs."""
-    parsed = sources.parse(path)
-    for node in parsed.body if parsed else ():
-        if not isinstance(node, ast.ClassDef):
-            continue
-        if not any(last_name(base).endswith("BooleanOptionalAction") for base in node.bases):
-            continue
-        for member in node.body:
-            if isinstance(member, ast.Assign) and isinstance(member.value, ast.Dict):
-                pairs = ast.literal_eval(member.value)
-                return {str(key): str(value) for key, value in pairs.items()}
+    for node in sources.nodes(path):
+        if isinstance(node, ast.ClassDef) and any(
+            last_name(base).endswith("BooleanOptionalAction") for base in node.bases
+        ):
+            for member in node.body:
+                if isinstance(member, ast.Assign) and isinstance(member.value, ast.Dict):
+                    pairs: dict[str, str] = ast.literal_eval(member.value)
+                    return pairs
     return {}

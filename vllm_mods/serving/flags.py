@@ -7,14 +7,12 @@ asks (``shape.py``): its names are known from here.
 """
 
 import ast
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.serving import configs, flag_rules
+from vllm_mods.serving import configs
 from vllm_mods.serving.source import (
     AnyPlace,
     ClassPlace,
@@ -42,11 +40,11 @@ class Flag(NamedTuple):
     """
 
     names: tuple[str, ...]
-    owner: AnyPlace | None = None
-    field: str | None = None
-    given: Mapping[str, AnyPlace | None] = {}
-    removed: tuple[object, ...] = ()
-    computed: frozenset[str] = frozenset()
+    owner: AnyPlace | None
+    field: str | None
+    given: dict[str, AnyPlace | None]
+    removed: list[object]
+    computed: set[str]
 
     @property
     def name(self) -> str:
@@ -54,41 +52,16 @@ class Flag(NamedTuple):
         return next((name for name in self.names if name.startswith("--")), self.names[0])
 
 
-class Flags(NamedTuple):
-    """All flags of a tree."""
-
-    flags: tuple[Flag, ...]
-    by_name: Mapping[str, Flag]
-    rules: flag_rules.FlagRules
-    entry: FunctionPlace
-
-
-@dataclass(slots=True)
-class _FlagChange:
-    """What was done to the keywords of one field after ``get_kwargs``."""
-
-    given: dict[str, AnyPlace | None] = field(default_factory=dict)
-    removed: list[object] = field(default_factory=list)
-    computed: set[str] = field(default_factory=set)
-
-
-@dataclass(slots=True)
 class _Kwargs:
-    """The dict that ``get_kwargs(Cls)`` returns. ``cls`` is the class, or where it is named."""
+    """The dict that ``get_kwargs(Cls)`` returns: the flags, still without names, by their fields."""
 
-    cls: AnyPlace
-    changes: defaultdict[str, _FlagChange] = field(default_factory=lambda: defaultdict(_FlagChange))
+    def __init__(self, cls: AnyPlace) -> None:
+        """Take the class, or where it is named."""
+        self.cls = cls
+        self.fields: dict[str, Flag] = {}
 
-
-class _One(NamedTuple):
-    """``get_kwargs(Cls)["field"]`` under a name of its own."""
-
-    kwargs: _Kwargs
-    field: str
-
-    @property
-    def change(self) -> _FlagChange:
-        return self.kwargs.changes[self.field]
+    def __getitem__(self, field: str) -> Flag:
+        return self.fields.setdefault(field, Flag((), self.cls, field, {}, [], set()))
 
 
 class _FlagScope(NamedTuple):
@@ -97,21 +70,15 @@ class _FlagScope(NamedTuple):
     path: str
     inside: ClassPlace | None
     cls: ClassPlace | None
-    names: dict[str, _Kwargs | _One]
+    names: dict[str, _Kwargs | Flag]
 
 
-def read(sources: ModuleSources) -> Flags:
-    """Return the flags of ``vllm serve``. Raises ``TreeError`` where the tree does not say them."""
+def read(sources: ModuleSources) -> tuple[tuple[Flag, ...], FunctionPlace]:
+    """Return the flags of ``vllm serve``, and the function that makes them. Raises ``TreeError`` where the tree does not say them."""
     entry = _entry(sources)
     reader = _FlagReader(sources)
     reader.function(entry, _FlagScope(entry.path, None, None, {}))
-    flags = tuple(reader.flags)
-    return Flags(
-        flags=flags,
-        by_name={name: flag for flag in flags for name in flag.names},
-        rules=flag_rules.read(sources, reader.makers),
-        entry=entry,
-    )
+    return tuple(reader.flags), entry
 
 
 def _entry(sources: ModuleSources) -> FunctionPlace:
@@ -133,7 +100,6 @@ class _FlagReader:
     def __init__(self, sources: ModuleSources) -> None:
         self.sources = sources
         self.flags: list[Flag] = []
-        self.makers: dict[str, None] = {}
         self.followed: set[FunctionPlace] = set()
 
     def function(self, at: FunctionPlace, scope: _FlagScope) -> _Kwargs | None:
@@ -173,12 +139,12 @@ class _FlagReader:
         if meant is not None and isinstance(target, ast.Name):
             scope.names[target.id] = meant
 
-    def value(self, node: ast.expr, scope: _FlagScope) -> _Kwargs | _One | None:
+    def value(self, node: ast.expr, scope: _FlagScope) -> _Kwargs | Flag | None:
         if isinstance(node, ast.Call):
             return self.call(node, scope)
         if isinstance(node, ast.Subscript):
             whole, name = self.value(node.value, scope), text_of(node.slice)
-            return _One(whole, name) if isinstance(whole, _Kwargs) and name else None
+            return whole[name] if isinstance(whole, _Kwargs) and name else None
         if isinstance(node, ast.Name):
             return scope.names.get(node.id)
         return None
@@ -190,27 +156,13 @@ class _FlagReader:
             case ast.Attribute(attr="remove" | "append" | "extend" | "insert" | "update") as func:
                 self.mutate(node, func, scope)
             case ast.Name(id="get_kwargs") if node.args:
-                return self.kwargs(node, scope)
+                named = SourcePlace(scope.path, node.args[0])
+                cls = scope.cls if dotted(named.node) == "cls" else named
+                return None if cls is None else _Kwargs(cls)
             case ast.Attribute() as func:
                 return self.method(node, func, scope)
             case _:
                 pass
-        return None
-
-    def kwargs(self, node: ast.Call, scope: _FlagScope) -> _Kwargs | None:
-        maker = self.sources.find(scope.path, "get_kwargs") or self.imported(scope)
-        if maker is not None:
-            self.makers[maker.path] = None
-        named = SourcePlace(scope.path, node.args[0])
-        cls = scope.cls if dotted(named.node) == "cls" else named
-        return None if cls is None else _Kwargs(cls)
-
-    def imported(self, scope: _FlagScope) -> AnyPlace | None:
-        """Find ``get_kwargs`` where the function itself imports it."""
-        for node in self.sources.nodes(scope.path):
-            if isinstance(node, ast.ImportFrom) and any(a.name == "get_kwargs" for a in node.names):
-                path = self.sources.file_of(node.module or "")
-                return self.sources.find(path, "get_kwargs") if path else None
         return None
 
     def method(self, node: ast.Call, func: ast.Attribute, scope: _FlagScope) -> _Kwargs | None:
@@ -240,12 +192,12 @@ class _FlagReader:
         }
         return self.function(followed, _FlagScope(followed.path, owner, cls, names))
 
-    def target(self, node: ast.expr, scope: _FlagScope) -> tuple[_FlagChange, str] | None:
+    def target(self, node: ast.expr, scope: _FlagScope) -> tuple[Flag, str] | None:
         """Find what ``kwargs["field"]["keyword"]`` stands for."""
         if not isinstance(node, ast.Subscript):
             return None
-        kwargs, key = self.value(node.value, scope), text_of(node.slice)
-        return (kwargs.change, key) if isinstance(kwargs, _One) and key else None
+        flag, key = self.value(node.value, scope), text_of(node.slice)
+        return (flag, key) if isinstance(flag, Flag) and key else None
 
     def set(self, node: ast.expr, value: AnyPlace | None, scope: _FlagScope) -> None:
         target = self.target(node, scope)
@@ -279,39 +231,24 @@ class _FlagReader:
             )
         cls = class_of(self.sources, whole.cls)
         for name in configs.fields(self.sources, cls) if cls else ():
-            keywords = _One(whole, name)
-            more = constant(self.sources, keywords.change.given.get("flags"))
+            more = constant(self.sources, whole[name].given.get("flags"))
             short = more if isinstance(more, (list, tuple)) else ()
-            self.flags.append(_flag((*short, f"--{name.replace('_', '-')}"), keywords, {}))
+            self.flags.append(whole[name]._replace(names=(*short, f"--{name.replace('_', '-')}")))
 
     def add(self, node: ast.Call, scope: _FlagScope) -> None:
         names = tuple(name for arg in node.args if (name := text_of(arg)))
         if not names or not names[0].startswith("-"):
             return  # a positional
         given: dict[str, AnyPlace | None] = {}
-        base: _One | None = None
+        base = Flag(names, None, None, {}, [], set())
         for key, value in _keywords(node):
             if key is not None:
                 given[key] = SourcePlace(scope.path, value)
-            else:
-                meant = self.value(value, scope)
-                base = meant if isinstance(meant, _One) else base
+            elif isinstance(meant := self.value(value, scope), Flag):
+                base = meant
         if not any(name in one.names for one in self.flags for name in names):
-            self.flags.append(_flag(names, base, given))  # else the other branch of an `if` has it
-
-
-def _flag(names: tuple[str, ...], of: _One | None, given: Mapping[str, AnyPlace | None]) -> Flag:
-    if of is None:
-        return Flag(names, given=given)
-    change = of.change
-    return Flag(
-        names=names,
-        owner=of.kwargs.cls,
-        field=of.field,
-        given={**change.given, **given},
-        removed=tuple(change.removed),
-        computed=frozenset(change.computed),
-    )
+            # else the other branch of an `if` has it
+            self.flags.append(base._replace(names=names, given={**base.given, **given}))
 
 
 def class_of(sources: ModuleSources, at: AnyPlace | None) -> ClassPlace | None:

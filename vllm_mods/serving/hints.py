@@ -122,10 +122,8 @@ class _HintReader:
     def values(self, args: tuple[AnyPlace, ...], depth: int) -> Iterator[object]:
         """Yield the values of a ``Literal``; another ``Literal`` inside it is opened."""
         for arg in args:
-            if isinstance(arg.node, ast.Constant):
-                yield arg.node.value
-            elif isinstance(arg.node, ast.UnaryOp) and isinstance(arg.node.operand, ast.Constant):
+            try:
                 yield ast.literal_eval(arg.node)
-            else:
+            except ValueError:
                 runtime = _HintReader(self.sources, typing=False)
                 yield from literals(runtime.read(arg, depth + 1))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.serving import configs, hints
+from vllm_mods.serving import configs, flag_rules, hints
 from vllm_mods.serving.configs import ConfigField
 from vllm_mods.serving.flag_rules import FlagRules
 from vllm_mods.serving.flags import Flag, class_of, constant
@@ -51,13 +51,15 @@ class KnownFlags:
 
     def __init__(self, tree: Tree) -> None:
         self.sources = ModuleSources(tree)
-        self.flags = read_flags(self.sources)
+        self.flags, self.entry = read_flags(self.sources)
+        self.by_name = {name: flag for flag in self.flags for name in flag.names}
+        self.rules = flag_rules.read(self.sources)
         self._shapes: dict[int, FlagShape] = {}
 
     def shape(self, flag: Flag) -> FlagShape:
         """Return what a flag takes."""
         if id(flag) not in self._shapes:
-            self._shapes[id(flag)] = shape(self.sources, flag, self.flags.rules)
+            self._shapes[id(flag)] = shape(self.sources, flag, self.rules)
         return self._shapes[id(flag)]
 
 

@@ -1,78 +1,51 @@
 """The chat template of a serve command: whether vLLM will find it, and who brings it."""
 
+import contextlib
+import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import ModPlan, TemplateFile
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.tree_names import is_plain
+from vllm_mods.library.catalog import Library
 from vllm_mods.planning.planner import WORKSPACE
 from vllm_mods.serving import command, values
 from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note
+from vllm_mods.templates import call_forms, check as template_check
+from vllm_mods.templates.source import About, Template, open_template
+from vllm_mods.trees.image import ImageTree
 
 _BUILT_IN_TEMPLATES = "vllm/transformers_utils/chat_templates"
 _KWARGS = "--default-chat-template-kwargs"
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
-
-
-class TemplateTerms(NamedTuple):
-    """What a template goes with: the values that it ``takes`` of flags, by their names, and its arguments.
-
-    ``clients`` says which clients lose what with it on this vLLM.
-    """
-
-    takes: Mapping[str, tuple[str, ...]]
-    kwargs: tuple[str, ...]
-    clients: tuple[str, ...] = ()
-
-
-class ParserTerms(NamedTuple):
-    """The parsers for what a model writes, by their flags, where no template of ours says them.
-
-    ``shown`` says of each flag what the model writes; ``wrong`` are parsers that do not read it, known only where its
-    own template shows it.
-    """
-
-    reads: Mapping[str, tuple[str, ...]]
-    shown: Mapping[str, str]
-    wrong: tuple[str, ...] = ()
-
-
-class ContainerSettings(Protocol):
-    """Where vLLM is started: ``directory`` (absolute), and the files that are there."""
-
-    @property
-    def directory(self) -> str:
-        """The working directory."""
-
-    def has(self, path: str) -> bool:
-        """Tell whether a path, absolute or from the working directory, leads to a file."""
+_ENGINE_FINDINGS = {FindingCode.RUST_FRONTEND, FindingCode.TEMPLATE_UNREADABLE}
+_CALLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
 
 
 class Serving(NamedTuple):
     """A serve command to be checked.
 
     ``argv`` is what follows ``vllm serve``; ``unknown`` are the parts of it that a shell fills in. ``mods``
-    are plans on the tree without the mods. ``container`` is None unless the tree is an image. ``missing``
-    names mods that no library has. Of a mod's template, by the name of its file and its text, ``terms`` says what it
-    goes with, None if nothing is known, and ``other_engine`` what minijinja renders differently, ``""`` if nothing.
-    ``own_terms`` says what parsers a model is for that is served without one, by its name and ``--chat-template``.
+    are plans on the tree without the mods; ``missing`` are mods and templates that no library has, each with why, and
+    ``brought`` is what a pairing takes over of its mods, each with what is to be said. ``image`` is where vLLM is
+    started, None unless the tree is one. ``library`` has what lies beside the templates of mods.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = {}
     unknown: tuple[str, ...] = ()
     mods: tuple[ModPlan, ...] = ()
-    container: ContainerSettings | None = None
-    missing: tuple[str, ...] = ()
-    other_engine: Callable[[str, bytes], str] = lambda _name, _data: ""
-    terms: Callable[[str, bytes], TemplateTerms | None] = lambda _name, _data: None
-    own_terms: Callable[[str, str], ParserTerms | None] = lambda _model, _template: None
+    image: ImageTree | None = None
+    missing: tuple[tuple[str, str], ...] = ()
+    brought: tuple[tuple[str, str], ...] = ()
+    library: Library | None = None
 
     def fills_in(self, value: str) -> bool:
         """Tell whether a shell fills in a value, or a part of it, when it runs."""
@@ -97,28 +70,68 @@ def served(uses: Sequence[Use], mods: Sequence[ModPlan]) -> list[tuple[str, Temp
     return [(mod, file) for mod, file in _templates_of(mods) if file.file in used]
 
 
-def term_faults(uses: Iterable[Use], name: str, terms: TemplateTerms) -> Iterator[ServeFault]:
+def open_served(library: Library | None, file: TemplateFile) -> Template:
+    """Return a mod's template with what lies beside it in the library, if it has just this one."""
+    with contextlib.suppress(UsageError, ManifestError):
+        if library and (one := open_template(library, file.name)).data == file.data:
+            return one
+    return Template(file.file, file.file, file.data)
+
+
+def fitting(about: About) -> dict[str, tuple[str, ...]]:
+    """Return the values that a template goes with, by their flags."""
+    values: dict[str, tuple[str, ...]] = {
+        "--chat-template-content-format": ("auto", about.content_format)
+    }
+    if about.tool_call_parser:
+        values[_CALLS] = (about.tool_call_parser, *about.other_tool_call_parsers)
+    if about.reasoning_parser:
+        values[_REASONING] = (about.reasoning_parser,)
+    return values
+
+
+def term_faults(uses: Iterable[Use], name: str, about: About) -> Iterator[ServeFault]:
     """Yield what of a whole command a template, whose ``name`` is that of its file, does not go with."""
+    fit = fitting(about)
     for use in uses:
         if not use.values:
             continue
         value = use.values[0]
         if use.name == _KWARGS:
-            yield from _unread(use, name, terms.kwargs)
-        elif not use.keys and value not in terms.takes.get(use.name, (value,)):
-            wanted = " or ".join(terms.takes[use.name])
+            yield from _unread(use, name, [kwarg.name for kwarg in about.kwargs])
+        elif not use.keys and value not in fit.get(use.name, (value,)):
+            wanted = " or ".join(fit[use.name])
             message = f"{value!r} does not fit {name}, which is meant for {wanted}"
             yield ServeFault(FindingCode.TEMPLATE_TERMS, use.typed, message, wanted)
 
 
-def parser_faults(uses: Iterable[Use], terms: ParserTerms) -> Iterator[ServeFault]:
-    """Yield parsers that are not those for what the model writes: a fault where its own template shows it, else a note."""
+def parser_faults(uses: Iterable[Use], model: str, chat_template: str) -> Iterator[ServeFault]:
+    """Yield parsers that are not those for what a model writes: a fault where its template shows it, else a note.
+
+    The template is read where it lies here; else the name of the model says what models of that name write.
+    """
+    place, template = chat_template or model, None
+    if os.path.exists(place):
+        with contextlib.suppress(UsageError, ManifestError):
+            template = open_template(Library(), os.path.abspath(place))
+    if template:
+        form, is_sure = call_forms.form_of_template(template), True
+        writes = f"{place} tells the model to write"
+    else:
+        form = None if chat_template else call_forms.form_of_name(model)
+        is_sure, writes = model.startswith(call_forms.MAKER), f"models named like {model} write"
+    readers: dict[str, tuple[tuple[str, ...], str]] = {}
+    if form:
+        readers[_CALLS] = form.readers, f"{writes} calls in the form {form.name}"
+    if not chat_template and (thinks := call_forms.reasoning_parser_of(model)):
+        readers[_REASONING] = (thinks,), f"with thinking off {model} writes no </think>"
+    of_others = {name for other in call_forms.FORMS if other != form for name in other.readers}
     for use in uses:
-        wanted = terms.reads.get(use.name, ())
+        wanted, shown = readers.get(use.name, ((), ""))
         if not wanted or not use.values or use.values[0] in wanted:
             continue
-        value, shown = use.values[0], terms.shown[use.name]
-        if value in terms.wrong:
+        value = use.values[0]
+        if is_sure and form and value in of_others:
             message = f"{value!r} cannot parse it: {shown}, which {wanted[0]} parses"
             yield ServeFault(FindingCode.PARSER_TERMS, use.typed, message, wanted[0])
         else:
@@ -146,10 +159,11 @@ def engine_faults(uses: Sequence[Use], serving: Serving) -> Iterator[ServeFault]
     """Yield mods' templates that the Rust frontend's engine, minijinja, renders differently."""
     files = [file for _, file in served(uses, serving.mods)]
     for file in files:
-        if why := serving.other_engine(file.file, file.data):
-            yield ServeFault(
-                FindingCode.TEMPLATE_ENGINE, file.file, f"the Rust frontend renders it: {why}"
-            )
+        opened = open_served(serving.library, file)
+        for finding in template_check.check(opened, opened.conversations).findings:
+            if finding.code in _ENGINE_FINDINGS:
+                message = f"the Rust frontend renders it: {finding.message}"
+                yield ServeFault(FindingCode.TEMPLATE_ENGINE, file.file, message)
     if uses and not files:
         message = (
             "VLLM_USE_RUST_FRONTEND renders it with minijinja, and whether minijinja can is unknown"
@@ -167,7 +181,7 @@ def _templates_of(mods: Sequence[ModPlan]) -> Iterator[tuple[str, TemplateFile]]
 def _check_path(
     tree: Tree, use: Use, value: str, brought: Sequence[str], serving: Serving
 ) -> Iterator[ServeFault]:
-    container = serving.container
+    image = serving.image
     if not value or any(char in value for char in "{}\n"):
         return  # vLLM takes it as the template itself
     name = value.rpartition("/")[2]
@@ -177,7 +191,7 @@ def _check_path(
         return
     if value.endswith(f"/{WORKSPACE}/{name}") and name in brought:
         return
-    if container is not None and container.has(value):
+    if image is not None and image.has(value):
         return
     if name in brought:
         message = f"a mod puts {name} into the workspace, by default {WORKSPACE} in the site root; check that this path matches the one that `apply` prints"
@@ -185,21 +199,18 @@ def _check_path(
         return
     near = values.nearest(name, brought)
     if inside:
-        yield ServeFault(
-            FindingCode.TEMPLATE_MISSING, use.typed, f"{inside} is not in the tree", near
-        )
+        missing = f"{inside} is not in the tree"
     elif brought and ("/" not in value or near):
-        message = f"no mod has {value!r}: the mods have {', '.join(brought)}"
-        yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, message, near)
-    elif container is not None:
-        place = posixpath.join(container.directory, value)
-        yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, f"the image has no {place}", near)
+        missing = f"no mod has {value!r}: the mods have {', '.join(brought)}"
+    elif image is not None:
+        missing = f"the image has no {posixpath.join(image.directory, value)}"
     elif serving.mods and "/" not in value:
-        message = (
+        missing = (
             f"no mod has {value!r}, which vLLM looks up in the working directory of the container"
         )
-        yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, message)
     else:
         where = "at that path" if value.startswith("/") else "in the working directory"
         message = f"it is unknown whether {value!r} will be {where} when vLLM starts"
         yield note(FindingCode.TEMPLATE_UNCLEAR, use.typed, message)
+        return
+    yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, missing, near)

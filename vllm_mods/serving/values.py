@@ -154,12 +154,8 @@ def read(shape: FlagShape, text: str) -> Any:
             return _human(text)
         return int(text) if shape.kind == "int" else float(text)
     except ValueError as error:
-        if "binary" in str(error):
-            raise
         what = _IN_WORDS.get(shape.kind, "a whole number, optionally with k, M or G (32k, 4M)")
-        short = shape.kind == "int" and _HUMAN.fullmatch(text)
-        suffix = " (this flag takes no suffix)" if short else ""
-        raise ValueError(f"{text!r} is not {what}{suffix}") from error
+        raise ValueError(f"{text!r} is not {what}") from error
 
 
 def _plain_json(text: str) -> str:
@@ -181,10 +177,6 @@ def _human(text: str) -> int:
         if math.isinf(number):
             raise ValueError(f"{text} is too large a number")
         return int(number)
-    if "." in suffixed[1]:
-        raise ValueError(
-            f"{text!r}: {suffixed[2]} is binary and takes no decimals; {text.lower()} takes them"
-        )
     return int(suffixed[1]) * _BINARY[suffixed[2]]
 
 
@@ -317,22 +309,15 @@ def adapter_problems(sources: ModuleSources, shape: FlagShape, text: str) -> Ite
     """Yield what is wrong with an adapter: ``name=path`` or an object. Its own action reads it."""
     if not text or ("=" in text and "," not in text):
         return
+    if not _OBJECT.fullmatch(text):
+        message = f"{text} is neither name=path nor a JSON object"
+        yield ServeFault(FindingCode.JSON_INVALID, "", message)
+        return
     many = hints.hints(sources, shape.field.annotation) if shape.field else ()
     inner = next((hint.args[0] for hint in many if hint.name == "list" and hint.args), None)
     cls = next((h.place for h in hints.hints(sources, inner) if h.place), None) if inner else None
-    try:
-        data = json_of(text)
-    except ValueError:
-        yield ServeFault(FindingCode.JSON_INVALID, "", f"{text} is neither name=path nor JSON")
-        return
-    if not isinstance(data, dict):
-        yield ServeFault(
-            FindingCode.JSON_VALUE, "", f"{text} is not a JSON object: give one for each adapter"
-        )
-    elif cls is not None:
-        yield from object_problems(sources, cls, data)
-        body = [one for one in cls.node.body if isinstance(one, ast.AnnAssign) and not one.value]
-        asked = {getattr(one.target, "id", "") for one in body}
-        for name in configs.fields(sources, cls):
-            if name in asked and name not in data:
-                yield ServeFault(FindingCode.JSON_KEY, "", f"{name!r} is missing in {text}")
+    wrong = list(problems(sources, FlagShape("json", config=cls), text))
+    yield from wrong
+    for name, field in configs.fields(sources, cls).items() if cls and not wrong else ():
+        if field.is_required and name not in json_of(text):
+            yield ServeFault(FindingCode.JSON_KEY, "", f"{name!r} is missing in {text}")

@@ -15,9 +15,9 @@ from vllm_mods.templates import model_texts, reading_back, rendering, replay
 from vllm_mods.templates.conversation import Conversation, Expected
 from vllm_mods.templates.model_texts import ModelTexts, TextsBack
 from vllm_mods.templates.parser_process import ReleaseParsers
-from vllm_mods.templates.reading_back import ParserPair, ReadBack, only_notes
+from vllm_mods.templates.reading_back import ParserPair, ReadBack
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
-from vllm_mods.templates.replay import Replayed
+from vllm_mods.templates.replay import CaseOutcome, only_notes
 from vllm_mods.templates.source import SPECIAL, About, Template
 
 _SHORT = 200
@@ -48,19 +48,6 @@ _WEIGHTS = {
 }
 
 
-class CaseOutcome(NamedTuple):
-    """What became of one conversation."""
-
-    conversation: Conversation
-    rendered: Rendered
-    findings: tuple[Finding, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether the prompt is as it should be."""
-        return only_notes(self.findings)
-
-
 class TemplateChecked(NamedTuple):
     """What was found of a template; ``answer`` is ``None`` if it is none that can be read."""
 
@@ -68,7 +55,7 @@ class TemplateChecked(NamedTuple):
     answer: RenderAnswer | None
     findings: tuple[Finding, ...]
     outcomes: tuple[CaseOutcome, ...] = ()
-    replays: tuple[Replayed, ...] = ()
+    replays: tuple[CaseOutcome, ...] = ()
     back: ReadBack | None = None
     texts: TextsBack | None = None
 
@@ -81,15 +68,13 @@ class TemplateChecked(NamedTuple):
     @property
     def every(self) -> tuple[Finding, ...]:
         """All findings: of the template, of conversations beside it, and of those for any template."""
-        of_outcomes = (found for one in self.outcomes for found in one.findings)
-        return (*self.findings, *of_outcomes, *(f for one in self.replays for f in one.findings))
+        judged = (*self.outcomes, *self.replays)
+        return (*self.findings, *(found for one in judged for found in one.findings))
 
     @property
     def prompts(self) -> dict[str, Rendered]:
         """What was made of each conversation beside it; without any, of those for any template."""
-        if self.outcomes:
-            return {one.conversation.name: one.rendered for one in self.outcomes}
-        return {one.conversation.name: one.whole for one in self.replays}
+        return {one.conversation.name: one.rendered for one in self.outcomes or self.replays}
 
 
 def check(
@@ -157,11 +142,7 @@ def check(
         )
         findings.append(Finding(FindingCode.NO_TOOLS, message, level=Level.NOTE))
     replays = () if no_chat else replay.judge_scenes(scenes, prompts_of)
-    cases = (
-        *zip(conversations, plain, strict=True),
-        *((one.conversation, one.whole) for one in replays),
-    )
-    pairs = [pair for pair in cases if pair[1].prompt is not None]
+    pairs = [one[:2] for one in (*outcomes, *replays) if one.rendered.prompt is not None]
     rust = render([job for job, _ in pairs], rust=True).rendered
     findings += _compare_engines(pairs, rust)
     pair = (

@@ -11,7 +11,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.templates import client_requests, reading_back, rendering, replay
-from vllm_mods.templates.client_requests import ChatClient, RequestJob, Taken
+from vllm_mods.templates.client_requests import ChatClient, Taken
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.rendering import Rendered
@@ -31,6 +31,10 @@ class ClientVerdict(StrEnum):
     LOST = "lost"
     REFUSED = "refused"
     UNKNOWN = "not known"
+
+
+_ORDER = tuple(ClientVerdict)
+_WORKS = (ClientVerdict.WORKS, "")
 
 
 class ClientAnswer(NamedTuple):
@@ -78,15 +82,6 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
         yield answer._replace(verdict=verdict, why=why)
 
 
-class _TurnPrompts(NamedTuple):
-    """What was made of one turn: the prompt, the same without a beginning of the answer, and with the answer behind it."""
-
-    taken: Taken
-    prompt: Rendered
-    without: Rendered
-    history: Rendered
-
-
 def ask(
     templates: Sequence[Template], clients: Sequence[ChatClient], tree: Tree
 ) -> Iterator[ClientAnswer]:
@@ -97,7 +92,12 @@ def ask(
     heads = [rendering.render(one.data, one.path, ()) for one in templates]
     formats = [rendering.format_on(head.formats, tree.version) for head in heads]
     jobs = [
-        RequestJob(client.endpoint, turn.body, template.data.decode(), content_format)
+        {
+            "endpoint": client.endpoint,
+            "body": turn.body,
+            "template": template.data.decode(),
+            "content_format": content_format,
+        }
         for template, content_format in zip(templates, formats, strict=True)
         for client in clients
         for turn in client.turns
@@ -113,17 +113,16 @@ def ask(
         ]
         rendered = iter(rendering.render(template.data, template.path, parts).rendered)
         for client, requests in by_client:
-            asked = [
-                _TurnPrompts(one, next(rendered), next(rendered), next(rendered))
-                for one in requests
-            ]
-            verdict, why = _judge(client, asked, reads_effort=_EFFORT in head.variables)
+            asked = [(one, next(rendered), next(rendered), next(rendered)) for one in requests]
+            found = [*_findings(client, asked, reads_effort=_EFFORT in head.variables), _WORKS]
+            verdict, why = max(found, key=lambda one: _ORDER.index(one[0]))
             yield ClientAnswer(template.name, client.name, verdict, why)
 
 
 def _conversations(
     request: Taken, turn: client_requests.Turn, content_format: str
 ) -> tuple[Conversation, ...]:
+    """Return what to render of a turn: the prompt, the same without a beginning of the answer, and with the answer behind it."""
     kwargs = {
         name: value for name, value in request.kwargs.items() if name != "add_generation_prompt"
     }
@@ -134,38 +133,34 @@ def _conversations(
     return prompt, without, without._replace(messages=history)
 
 
-def _judge(
-    client: ChatClient, asked: Sequence[_TurnPrompts], *, reads_effort: bool
-) -> tuple[ClientVerdict, str]:
-    """Return the worst that happens in a client's turns, and the first place where it does."""
-    answers = list(_findings(client, asked, reads_effort=reads_effort))
-    order = list(ClientVerdict)
-    return max(answers, key=lambda one: order.index(one[0]), default=(ClientVerdict.WORKS, ""))
-
-
 def _findings(
-    client: ChatClient, asked: Sequence[_TurnPrompts], *, reads_effort: bool
+    client: ChatClient,
+    asked: Sequence[tuple[Taken, Rendered, Rendered, Rendered]],
+    *,
+    reads_effort: bool,
 ) -> Iterator[tuple[ClientVerdict, str]]:
+    """Yield what happens in a client's turns, each of which was rendered as ``_conversations`` has it."""
     wanted = ""
-    for number, (turn, prompts) in enumerate(zip(client.turns, asked, strict=True), 1):
+    for number, (turn, one) in enumerate(zip(client.turns, asked, strict=True), 1):
+        taken, rendered, without, history = one
         where = f"turn {number}"
-        if prompts.taken.unknown is not None:
-            yield ClientVerdict.UNKNOWN, f"{where}: {prompts.taken.unknown}"
+        if taken.unknown is not None:
+            yield ClientVerdict.UNKNOWN, f"{where}: {taken.unknown}"
             return
-        if prompts.taken.refused is not None or prompts.prompt.prompt is None:
-            yield ClientVerdict.REFUSED, f"{where}: {prompts.taken.refused or prompts.prompt.error}"
+        if taken.refused is not None or rendered.prompt is None:
+            yield ClientVerdict.REFUSED, f"{where}: {taken.refused or rendered.error}"
             return
-        prompt = prompts.prompt.prompt
+        prompt = rendered.prompt
         for mark in dict.fromkeys(_MARK.findall(json.dumps(turn.body))):
             if not re.search(rf"mark-{mark}(?![a-z-])", prompt):
                 what = mark.replace("-", " ")
                 yield ClientVerdict.LOST, f"{where}: the {what} is not in the prompt"
-        if client.effort and reads_effort and prompts.taken.kwargs.get(_EFFORT) != client.effort:
+        if client.effort and reads_effort and taken.kwargs.get(_EFFORT) != client.effort:
             what = f"the effort {client.effort!r} does not reach the template"
             yield ClientVerdict.LOST, f"{where}: {what}"
         if not prompt.startswith(wanted):
             what = f"the prompt does not begin with that of turn {number - 1} and its answer"
             yield ClientVerdict.CACHE_LOST, f"{where}: {what}"
         if turn.answer is not None:
-            sides = (prompts.without.prompt or "", prompts.history.prompt or "")
+            sides = (without.prompt or "", history.prompt or "")
             wanted = replay.reusable_prefix(turn.answer, prompt, *sides)

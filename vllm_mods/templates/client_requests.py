@@ -50,15 +50,6 @@ class ChatClient(NamedTuple):
     turns: tuple[Turn, ...]
 
 
-class RequestJob(NamedTuple):
-    """One request to an endpoint whose server has this chat template."""
-
-    endpoint: str
-    body: dict[str, Any]
-    template: str
-    content_format: str
-
-
 class Taken(NamedTuple):
     """What a template gets of a request; or in which words it is ``refused``, or why that is ``unknown``."""
 
@@ -93,9 +84,10 @@ def _client(name: str, about: Mapping[str, Any]) -> ChatClient:
     return ChatClient(name, about["title"], about["endpoint"], about.get("effort"), tuple(turns))
 
 
-def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:
+def take(tree: Tree, jobs: Sequence[Mapping[str, Any]]) -> list[Taken]:
     """Have a release's own code take requests, fenced in.
 
+    Each has an ``endpoint``, its ``body``, and the ``template`` and ``content_format`` of the server.
     Raises ``TreeError`` for a tree without the code, ``UsageError`` if what it needs is not installed.
     """
     sources = parser_process.read_sources(tree, _PACKAGES, _MODULES)
@@ -104,16 +96,10 @@ def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:
             f"{tree.spec}: it has no chat_utils of vLLM, which turns requests into messages",
             hint="name a vLLM, 0.17 or newer: --target pypi:VERSION",
         )
-    lines, end = parser_process.run(SANDBOX, sources, [job._asdict() for job in jobs])
-    head = lines[0] if lines else {}
-    if missing := head.get("missing"):
-        raise UsageError(
-            f"vLLM's endpoints need {', '.join(map(str, missing))}", hint=parser_process.INSTALL
-        )
-    if no_fence := head.get("error"):
-        raise TreeError(f"{tree.spec}: its endpoints were not run: {no_fence}")
-    answers = [*lines[1:], *[{"error": end}] * len(jobs)]
-    return [_read_taken(answer) for answer in answers[: len(jobs)]]
+    missing, answers = parser_process.run(SANDBOX, sources, jobs, len(jobs))
+    if missing:
+        raise UsageError(f"vLLM's endpoints need {', '.join(missing)}", hint=parser_process.INSTALL)
+    return [_read_taken(answer) for answer in answers]
 
 
 def _read_taken(answer: Mapping[str, Any]) -> Taken:

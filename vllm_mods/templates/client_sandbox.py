@@ -7,9 +7,8 @@ would be given of each: its messages, its tools and its arguments.
 import importlib
 import json
 import pkgutil
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,14 +39,12 @@ _LIBRARIES = (
 
 def main() -> None:
     """Take the requests of the case on stdin."""
-    case = json.load(sys.stdin)
-    missing = import_all()
-    if not fence.enter(case):
-        return
-    fence.write_line(missing=missing)
+    fence.serve(import_all, _answer)
+
+
+def _answer(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     release_code.ReleaseModules(case["sources"], strict=True).install()
-    for job in case["jobs"]:
-        fence.write_line(**_take(job))
+    yield from map(_take, case["jobs"])
 
 
 def import_all() -> list[str]:

@@ -1,33 +1,53 @@
-"""The table of clients: which works with which template on which release, and what reads the answers. Pure.
+"""The table of clients: which works with which template on which release, and what reads the answers.
 
 ``templates/clients.toml`` of a library is made of answers by ``write``, and read by ``parse``. A row holds for the
 releases from ``since`` to ``until`` that were asked; of any other release it says nothing.
 """
 
 import itertools
+import os
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from packaging.version import Version
 
 from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import toml_writer
-from vllm_mods.formats.schema import Table, reading
+from vllm_mods.formats.schema import DecodeError, decode
+from vllm_mods.library.catalog import Library
+from vllm_mods.templates import client_requests
 from vllm_mods.templates.client_check import ClientAnswer, ClientVerdict
+from vllm_mods.templates.source import Template
 
 FILE = "clients.toml"
 _SCHEMA = 1
 _HEAD = "# Made by `vllm-mods template clients --update`: what each release's own code makes of each client's requests.\n"
 
 
-class Row(NamedTuple):
-    """The same ``answer`` on all releases from ``since`` to ``until`` that were asked."""
+def _why_no_version(text: str) -> str | None:
+    return None if versions.parse(text) else f"{text!r} is not a version"
 
-    since: str
-    until: str
-    answer: ClientAnswer
+
+_Release = Annotated[str, _why_no_version]
+
+
+class Row(NamedTuple):
+    """The same answer on all releases from ``since`` to ``until`` that were asked."""
+
+    template: str
+    subject: str
+    since: _Release
+    until: _Release
+    verdict: ClientVerdict
+    why: str = ""
+
+    @property
+    def answer(self) -> ClientAnswer:
+        """What each of these releases answered."""
+        return ClientAnswer(self.template, self.subject, self.verdict, self.why)
 
     def holds_for(self, release: str) -> bool:
         """Tell whether a release that was asked is one of these."""
@@ -37,7 +57,7 @@ class Row(NamedTuple):
 class ClientTable(NamedTuple):
     """The rows, the releases that were asked, and the digests of the templates by their names."""
 
-    releases: tuple[str, ...]
+    releases: tuple[_Release, ...]
     templates: Mapping[str, str]
     rows: tuple[Row, ...]
 
@@ -51,7 +71,7 @@ class ClientTable(NamedTuple):
     def of(self, template: str, data: bytes) -> tuple[Row, ...]:
         """Return the rows of a template; none if it is another text by now."""
         known = self.templates.get(template) == sha256(data)
-        return tuple(row for row in self.rows if known and row.answer.template == template)
+        return tuple(row for row in self.rows if known and row.template == template)
 
     def at(self, template: str, data: bytes, version: str) -> tuple[Row, ...]:
         """Return the rows that hold for a release; none if it was not asked."""
@@ -62,9 +82,9 @@ class ClientTable(NamedTuple):
 
     def works_from(self, answer: ClientAnswer) -> str | None:
         """Return the release from which on, to the newest that was asked, nothing is lost; ``None`` if there is none."""
-        mine = [row for row in self.rows if row.answer[:2] == answer[:2]]
+        mine = [row for row in self.rows if row[:2] == answer[:2]]
         last = max(mine, key=lambda row: Version(row.since))
-        return last.since if last.answer.verdict is ClientVerdict.WORKS else None
+        return last.since if last.verdict is ClientVerdict.WORKS else None
 
 
 EMPTY = ClientTable((), {}, ())
@@ -83,14 +103,15 @@ def collect(
     for _, of_pair in sorted(by_pair.items()):
         for answer, run in itertools.groupby(of_pair, key=lambda one: one[1]):
             asked = [release for release, _ in run]
-            rows.append(Row(asked[0], asked[-1], answer))
+            template, subject, verdict, why = answer
+            rows.append(Row(template, subject, asked[0], asked[-1], verdict, why))
     digests = {name: sha256(data) for name, data in sorted(templates.items())}
     return ClientTable(tuple(releases), digests, tuple(rows))
 
 
 def write(table: ClientTable) -> bytes:
     """Return a table as its file."""
-    rows = (_columns(row) for row in table.rows)
+    rows = ({name: text for name, text in row._asdict().items() if text} for row in table.rows)
     lines = [
         f"schema = {_SCHEMA}",
         f"releases = {toml_writer.value(table.releases)}",
@@ -104,40 +125,45 @@ def write(table: ClientTable) -> bytes:
     return (_HEAD + "\n".join(lines) + "\n").encode()
 
 
-def _columns(row: Row) -> dict[str, str]:
-    template, subject, verdict, why = row.answer
-    span = {"since": row.since, "until": row.until}
-    columns = {"template": template, "subject": subject, **span, "verdict": verdict, "why": why}
-    return {name: text for name, text in columns.items() if text}
-
-
 def parse(data: bytes, where: str) -> ClientTable:
     """Read such a file. Raises ``ManifestError`` with every problem."""
-    with reading(toml_of(data, where), where, _SCHEMA) as top:
-        digests = top.table("templates")
-        return ClientTable(
-            releases=tuple(_version(top, "releases", one) for one in top.strings("releases")),
-            templates={name: digests.text(name) for name in digests.raw},
-            rows=top.rows("rows", _row),
-        )
+    raw = toml_of(data, where)
+    if raw.pop("schema", None) != _SCHEMA:
+        raise ManifestError(where, (f"this version of vllm-mods reads schema {_SCHEMA}",))
+    try:
+        return decode(ClientTable, raw)
+    except DecodeError as error:
+        raise ManifestError(where, error.problems) from error
 
 
-def _row(table: Table) -> Row:
-    verdicts = {str(one): one for one in ClientVerdict}
-    verdict = table.choice("verdict", tuple(verdicts), ClientVerdict.UNKNOWN, required=True)
-    answer = ClientAnswer(
-        table.text("template", required=True),
-        table.text("subject", required=True),
-        verdicts.get(verdict, ClientVerdict.UNKNOWN),
-        table.text("why"),
-    )
-    since, until = (
-        _version(table, key, table.text(key, required=True)) for key in ("since", "until")
-    )
-    return Row(since, until, answer)
+def path_beside(template: Template) -> str:
+    """Return where the table lies that has the template of a library."""
+    return os.path.join(os.path.dirname(os.path.dirname(template.path)), FILE)
 
 
-def _version(table: Table, key: str, text: str) -> str:
-    if (version := versions.parse(text)) is None:
-        table.problem(key, f"{text!r} is not a version")
-    return str(version or 0)
+def read(library: Library, template: Template) -> ClientTable:
+    """Return the table that lies beside a template of a library, which may have none. Raises ``ManifestError``."""
+    path = path_beside(template)
+    data = library.read(path) if os.path.isfile(path) else None
+    return EMPTY if data is None else parse(data, path)
+
+
+def notes(library: Library, template: Template, version: str | None) -> tuple[str, ...]:
+    """Return what clients lose with a template of the library on a release, and from which on they do not.
+
+    Without a release, the second of each client. Nothing is said of what the table does not know.
+    """
+    table = read(library, template)
+    asked = (template.name, template.data)
+    rows = table.of(*asked) if version is None else table.at(*asked, version)
+    titles = {client.name: client.title for client in client_requests.clients()}
+    said = []
+    for answer in {row[:2]: row.answer for row in rows if row.answer.is_client}.values():
+        since = table.works_from(answer)
+        what = f"works from vLLM {since} on" if since else "works on none of these releases"
+        if version is not None:
+            if answer.verdict in (ClientVerdict.WORKS, ClientVerdict.UNKNOWN):
+                continue
+            what = f"{answer.verdict}, {answer.why}; {what}"
+        said.append(f"{titles.get(answer.subject, answer.subject)}: {what}")
+    return tuple(said)

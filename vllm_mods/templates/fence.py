@@ -8,7 +8,7 @@ import resource
 import signal
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from vllm_mods.base import own_process
@@ -71,18 +71,25 @@ def lock(seconds: int, memory: int, output: int) -> None:
             raise OSError(ctypes.get_errno(), "the kernel does not support filters of system calls")
 
 
-def enter(case: Mapping[str, Any]) -> bool:
-    """Lock the process within the limits of a case; else say why no code is run, and return False."""
+def serve(load: Callable[[], list[str]], answer: Callable[[Any], Iterator[Any]]) -> None:
+    """Answer the case on stdin, an object of JSON, by lines of JSON on stdout, behind the fence.
+
+    ``load`` imports what is needed, which later is too late, and returns what is not installed: the first line says it, before
+    ``answer`` runs any code of somebody else. Where there is no fence, that line says why, and is all.
+    """
+    case = json.load(sys.stdin)
+    missing = load()
     try:
         lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
         why = "it runs only in a sandbox of the kernel, which is not available"
-        write_line(error=f"{why}: {error}", line=None)
-        return False
-    return True
+        _write_line({"error": f"{why}: {error}"})
+        return
+    _write_line({"missing": missing})
+    for line in answer(case):
+        _write_line(line)
 
 
-def write_line(**answer: Any) -> None:
-    """Write a line of JSON to stdout, which is all that is left to a process behind the fence."""
-    sys.stdout.write(json.dumps(answer) + "\n")
+def _write_line(line: Any) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

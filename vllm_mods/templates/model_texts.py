@@ -35,33 +35,12 @@ class ModelTexts(NamedTuple):
     kwargs: Mapping[str, Any] = {}
 
 
-class TextBack(NamedTuple):
-    """One text, and what the next prompt has of it, by the ways in which it was read: None where it was not read."""
-
-    name: str
-    text: str
-    error: str | None
-    came: Mapping[str, str | None]
-
-    def kept(self, way: str) -> bool:
-        """Whether it came back byte for byte."""
-        return self.came[way] == self.text
-
-
 class TextsBack(NamedTuple):
-    """What became of all texts."""
+    """What became of all texts: how many were kept by the ways in which they were read, and where another was not."""
 
-    texts: tuple[TextBack, ...]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many were kept, by the ways in which they were read."""
-        return {way: sum(text.kept(way) for text in self.texts) for way in LIKELY}
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """One for each text that was not kept."""
-        return tuple(filter(None, map(_finding, self.texts)))
+    texts: int
+    kept: Mapping[str, int]
+    findings: tuple[Finding, ...]
 
 
 def read(data: bytes, where: str) -> ModelTexts:
@@ -110,27 +89,26 @@ def send_back(
     histories = iter(
         render([conversation(_QUESTION, replay.message_of(one), _FURTHER) for one in read_well])
     )
-    texts = []
+    kept = dict.fromkeys(LIKELY, 0)
+    findings = []
     for (name, text), by_way in zip(asked.texts.items(), answers, strict=True):
-        came: dict[str, str | None] = {}
+        lost: dict[str, str] = {}
         for way, answer in by_way.items():
             history = None if "error" in answer else next(histories).prompt
-            whole = history is not None and history.startswith(prompt + text + end)
-            came[way] = text if whole else history and history.removeprefix(prompt)
-        error = next((str(one["error"]) for one in by_way.values() if "error" in one), None)
-        texts.append(TextBack(name, text, error, came))
-    return TextsBack(tuple(texts))
+            if history is None:
+                lost[way] = answer.get("error", "the template rejects the parsed answer")
+            elif history.startswith(prompt + text + end):
+                kept[way] += 1
+            else:
+                lost[way] = _difference(text, history.removeprefix(prompt))
+        if lost:
+            where = "" if len(lost) == len(LIKELY) else f"{', '.join(map(way_name, lost))}: "
+            message = f"{where}{name}: {next(iter(lost.values()))}"
+            findings.append(Finding(FindingCode.ANSWER_DIFFERS, message))
+    return TextsBack(len(asked.texts), kept, tuple(findings))
 
 
-def _finding(text: TextBack) -> Finding | None:
-    lost = [way for way in LIKELY if not text.kept(way)]
-    if not lost:
-        return None
-    came = text.came[lost[0]]
-    same = len(os.path.commonprefix([text.text, came or ""]))  # noqa: RUF071  (letters are meant)
-    wrote, has = text.text[same : same + _SHOWN], (came or "")[same : same + _SHOWN]
-    how = f"{wrote!r} is {has!r} in the next prompt"
-    if came is None:
-        how = text.error or "the template rejects the parsed answer"
-    where = "" if len(lost) == len(LIKELY) else f"{', '.join(map(way_name, lost))}: "
-    return Finding(FindingCode.ANSWER_DIFFERS, f"{where}{text.name}: {how}")
+def _difference(text: str, came: str) -> str:
+    same = len(os.path.commonprefix([text, came]))  # noqa: RUF071  (letters are meant)
+    wrote, has = text[same : same + _SHOWN], came[same : same + _SHOWN]
+    return f"{wrote!r} is {has!r} in the next prompt"

@@ -22,8 +22,6 @@ MODULES = (
 )
 """What is run of a release; anything else of it is stood in for."""
 _HARMONY = "vllm/parser/harmony.py"
-_PATIENCE = 3
-"""A machine may be busy: so many times the limit by the clock."""
 SANDBOX = "vllm_mods.templates.parser_sandbox"
 INSTALL = (
     "pip install cohere_melody ijson openai oss-harmony partial-json-parser pydantic regex"
@@ -48,14 +46,13 @@ class ReadingJob(NamedTuple):
 
 
 class ReleaseParsers(NamedTuple):
-    """The parsers of a release; ``missing`` are the libraries that are not installed here."""
+    """The parsers of a release."""
 
     spec: str
     version: str | None
     sources: Mapping[str, str]
     tools: tuple[str, ...]
     reasoners: tuple[str, ...]
-    missing: tuple[str, ...]
 
     def require(self, tool: str | None, reasoning: str | None) -> None:
         """Raise ``UsageError`` for a parser that the release does not have."""
@@ -79,14 +76,11 @@ class ReleaseParsers(NamedTuple):
         One that is ``stood_in`` is no answer: the parser asks what is not known of a module that is not there.
         """
         asked = [job._asdict() for job in jobs]
-        lines, end = run(SANDBOX, self.sources, asked) if jobs else ([], "")
-        answers = lines[2:][: len(jobs)]
-        read = []
-        for i, job in enumerate(jobs):
-            answer = answers[i] if i < len(answers) else {}
-            why = end if i == len(answers) else "not tried again"
-            read.append({way: _sanitize(answer.get(way), why) for way in job.ways})
-        return read
+        _, read = run(SANDBOX, self.sources, asked, 1 + len(jobs)) if jobs else ((), [{}])
+        return [
+            {way: _sanitize(answer.get(way, answer)) for way in job.ways}
+            for job, answer in zip(jobs, read[1:], strict=True)
+        ]
 
 
 def open_release(tree: Tree) -> ReleaseParsers:
@@ -99,15 +93,13 @@ def open_release(tree: Tree) -> ReleaseParsers:
         raise TreeError(
             f"{tree.spec}: there is no vllm/tool_parsers", hint="vLLM 0.15 or newer has it"
         )
-    lines, end = run(SANDBOX, sources, ())
-    missing = _texts(lines[0].get("missing")) if lines else ()
-    if len(lines) > 1 and "error" not in lines[1]:
-        tools, reasoners = (_texts(lines[1].get(name)) for name in ("tools", "reasoners"))
-        return ReleaseParsers(tree.spec, tree.version, sources, tools, reasoners, missing)
+    missing, (names,) = run(SANDBOX, sources, (), 1)
+    if "error" not in names:
+        tools, reasoners = (_texts(names.get(name)) for name in ("tools", "reasoners"))
+        return ReleaseParsers(tree.spec, tree.version, sources, tools, reasoners)
     if missing:
         raise UsageError(f"the parsers of vLLM need {', '.join(missing)}", hint=INSTALL)
-    why = lines[1]["error"] if len(lines) > 1 else end
-    raise TreeError(f"{tree.spec}: its parsers cannot run: {why}")
+    raise TreeError(f"{tree.spec}: its parsers cannot run: {names['error']}")
 
 
 def read_sources(tree: Tree, packages: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
@@ -126,20 +118,21 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-def _sanitize(answer: Any, why: str) -> dict[str, Any]:
+def _sanitize(answer: Any) -> dict[str, Any]:
     """Return an answer in its expected shape: the process may write anything."""
-    if not isinstance(answer, dict):
-        return {"error": why, "stood_in": False}
-    if "error" in answer:
-        return {"error": str(answer["error"]), "stood_in": answer.get("stood_in") is True}
-    texts = {key: str(answer.get(key, "")) for key in ("reasoning", "content")}
-    return {**texts, "calls": answer.get("calls")}
+    match answer:
+        case {"reasoning": reasoning, "content": content, "calls": calls}:
+            return {"reasoning": str(reasoning), "content": str(content), "calls": calls}
+        case {"error": error}:
+            return {"error": str(error), "stood_in": answer.get("stood_in") is True}
+        case _:
+            return {"error": "it gives no answer", "stood_in": False}
 
 
 def run(
-    sandbox: str, sources: Mapping[str, str], jobs: Sequence[Mapping[str, Any]]
-) -> tuple[list[dict[str, Any]], str]:
-    """Return the lines of a sandbox that runs a release's code, and how it ended if it did before its time."""
+    sandbox: str, sources: Mapping[str, str], jobs: Sequence[Mapping[str, Any]], count: int
+) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+    """Return what a sandbox that runs a release's code lacks, and its answers (``run_apart``)."""
     case = {
         "sources": dict(sources),
         "jobs": list(jobs),
@@ -147,4 +140,4 @@ def run(
         "memory": limits.TEMPLATE_MEMORY,
         "output": limits.PARSER_OUTPUT,
     }
-    return run_apart(sandbox, case, _PATIENCE)
+    return run_apart(sandbox, case, count)

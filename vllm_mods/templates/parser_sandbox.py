@@ -1,16 +1,12 @@
 """The process in which a release's parsers read answers: its code, behind a fence of the kernel.
 
-``reading_back`` starts it. A case comes on stdin, one JSON object; on stdout lines of JSON are written,
-the first of them once the fence stands. All that the release's code can do from then on is to compute,
-and to write lines of its own.
+``parser_process`` starts it. All that the release's code can do is to compute, and to write lines of its own.
 """
 
 import functools
 import importlib
-import json
 import os
 import signal
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
@@ -136,20 +132,20 @@ _harmony = functools.cache(_Harmony)
 
 def main() -> None:
     """Answer the case on stdin."""
-    case = json.load(sys.stdin)
-    fence.write_line(missing=import_all())
     signal.signal(signal.SIGVTALRM, _stop_answer)
-    if not fence.enter(case):
-        return
+    fence.serve(import_all, _answer)
+
+
+def _answer(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the names of the release's parsers, and what they read of each job."""
     release_code.ReleaseModules(case["sources"]).install()
     try:
         tools, reasoners = answers.names()
     except BaseException as error:  # noqa: BLE001  (whatever it is, the release has it)
-        fence.write_line(error=describe(error))
+        yield {"error": describe(error)}
         return
-    fence.write_line(tools=tools, reasoners=reasoners)
-    for job in case["jobs"]:
-        fence.write_line(**_read(job))
+    yield {"tools": tools, "reasoners": reasoners}
+    yield from map(_read, case["jobs"])
 
 
 def import_all() -> list[str]:

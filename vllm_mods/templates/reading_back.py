@@ -7,7 +7,7 @@ models needs code of its own here. The parsers are the release's own code: ``par
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from vllm_mods.templates import rendering, replay
 from vllm_mods.templates.conversation import Conversation, Message
 from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers, as_text
 from vllm_mods.templates.rendering import Rendered
+from vllm_mods.templates.replay import only_notes
 
 WAYS = ("whole", "1", "3", "1000000")
 """An answer at once, and streamed by so many tokens."""
@@ -39,7 +40,7 @@ ANSWERS = {
     for name, answer in json.loads(files(__package__).joinpath("answers.json").read_bytes()).items()
 }
 """What an assistant may say: each is rendered into a history, and has to be read as just that."""
-_FIRST = "a call"
+_CALL = "a call"
 _REASONED = "reasoning and an answer"
 
 
@@ -60,13 +61,17 @@ class WrittenAnswer(NamedTuple):
 
 
 class PairRead(NamedTuple):
-    """How a pair of parsers read the answers: how many there are, how many came back in each of ``WAYS``."""
+    """How a pair of parsers read the answers: how many there are, how many came back in each way.
+
+    ``unasked`` is what it asked of a stub for the first of them: then it was not tested.
+    """
 
     tool: str | None
     reasoning: str | None
     asked: int
     read: tuple[int, ...]
     findings: tuple[Finding, ...]
+    unasked: str = ""
 
     @property
     def whole(self) -> bool:
@@ -88,11 +93,6 @@ class ReadBack(NamedTuple):
         return only_notes(self.findings) and all(only_notes(one.findings) for one in self.pairs)
 
 
-def only_notes(findings: Iterable[Finding]) -> bool:
-    """Tell whether nothing is wrong."""
-    return all(one.level is Level.NOTE for one in findings)
-
-
 def read_back(
     release: ReleaseParsers,
     render: Callable[[Sequence[Conversation]], Sequence[Rendered]],
@@ -111,14 +111,21 @@ def read_back(
     content_format = rendering.format_on(formats, release.version)
     written, findings = answers_of(render, content_format, with_tools=with_tools)
     release.require(*named)
-    unasked: dict[str, str] = {}
-    pairs = [named] if any(named) else _pairs(release, written, unasked)
-    read = _judge(release, written, pairs, named=any(named))
+    pairs, unasked = [named], []
+    if not any(named):  # a call, or reasoning, tells which of all can read them
+        first = [one for one in written if one.name in (_CALL, _REASONED)]
+        tools = [(name, None) for name in release.tools]
+        reasoners = [(None, name) for name in release.reasoners]
+        tried = _judge(release, first, [*tools, *reasoners], WAYS[:1], named=False)
+        pairs = [(one.tool, one.reasoning) for one in tried if one.asked and one.whole]
+        unasked = [
+            f"{one.tool or one.reasoning} asks {one.unasked}" for one in tried if one.unasked
+        ]
+    read = _judge(release, written, pairs, WAYS, named=any(named))
     has_calls = any("tool_calls" in one.message for one in written)
     is_unread = has_calls and not any(named) and not any(tool for tool, _ in pairs)
     if unasked:
-        whys = "; ".join(f"{name} asks {why}" for name, why in unasked.items())
-        message = f"not tested: {whys}, of a module that is replaced by a stub here"
+        message = f"not tested: {'; '.join(unasked)}, of a module that is replaced by a stub here"
         level = Level.ERROR if is_unread else Level.NOTE
         findings.append(Finding(FindingCode.PARSER_UNASKED, message, level=level))
     elif is_unread:
@@ -168,29 +175,6 @@ def answers_of(
     return [one._replace(tags=tags) for one in written], findings
 
 
-def _pairs(
-    release: ReleaseParsers, written: Sequence[WrittenAnswer], unasked: dict[str, str]
-) -> list[ParserPair]:
-    """Return the tool parsers that read a call, and the reasoning parsers that read reasoning.
-
-    Of those that could not be asked, the reasons are put into ``unasked``.
-    """
-    by_name = {answer.name: answer for answer in written}
-    asked: list[tuple[ParserPair, WrittenAnswer]] = []
-    if call := by_name.get(_FIRST):
-        asked += [((name, None), call) for name in release.tools]
-    if thought := by_name.get(_REASONED):
-        asked += [((None, name), thought) for name in release.reasoners]
-    read = release.read([_job(answer, pair, WAYS[:1]) for pair, answer in asked])
-    pairs = []
-    for (pair, answer), read_back in zip(asked, read, strict=True):
-        if read_back["whole"].get("stood_in"):
-            unasked[pair[0] or pair[1] or ""] = read_back["whole"]["error"]
-        elif not _difference(answer, read_back["whole"], pair, alone=True):
-            pairs.append(pair)
-    return pairs
-
-
 def _job(written: WrittenAnswer, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:
     tool, reasoning = pair
     return ReadingJob(
@@ -209,33 +193,35 @@ def _judge(
     release: ReleaseParsers,
     written: Sequence[WrittenAnswer],
     pairs: Sequence[ParserPair],
+    ways: Sequence[str],
     *,
     named: bool,
 ) -> tuple[PairRead, ...]:
-    """Read every answer with each pair in every way; alone, a parser is asked for its own part only."""
+    """Read every answer with each pair in all these ways; alone, a parser is asked for its own part only."""
     asked = [[one for one in written if named or _concerns(one, pair)] for pair in pairs]
-    jobs = [_job(one, pair, WAYS) for pair, some in zip(pairs, asked, strict=True) for one in some]
+    jobs = [_job(one, pair, ways) for pair, some in zip(pairs, asked, strict=True) for one in some]
     read = iter(release.read(jobs))
     results = []
     for pair, some in zip(pairs, asked, strict=True):
-        counts = dict.fromkeys(WAYS, 0)
+        counts, unasked = dict.fromkeys(ways, 0), ""
         lost: dict[tuple[str, ...], list[str]] = {}
         for answer in some:
             answers = next(read)
-            stood_in = [one["error"] for one in answers.values() if one.get("stood_in")]
-            if named and stood_in:
+            stood_in = [str(one["error"]) for one in answers.values() if one.get("stood_in")]
+            unasked = unasked or next(iter(stood_in), "")
+            if named and unasked:
                 raise TreeError(
-                    f"{release.spec}: {' and '.join(filter(None, pair))} asks {stood_in[0]}, of a module that is replaced by a stub here, so it proves nothing about the template",
+                    f"{release.spec}: {' and '.join(filter(None, pair))} asks {unasked}, of a module that is replaced by a stub here, so it proves nothing about the template",
                     hint="name another parser, or ask a running vLLM",
                 )
-            whys = {way: _difference(answer, answers[way], pair, alone=not named) for way in WAYS}
+            whys = {way: _difference(answer, answers[way], pair, alone=not named) for way in ways}
             wrong = tuple(way for way, why in whys.items() if why)
-            for way in WAYS:
+            for way in ways:
                 counts[way] += way not in wrong
             if wrong:
                 lost.setdefault(wrong, []).append(f"{answer.name}: {whys[wrong[0]]}")
         findings = tuple(_loss_findings(lost, len(some), named=named))
-        results.append(PairRead(*pair, len(some), tuple(counts.values()), findings))
+        results.append(PairRead(*pair, len(some), tuple(counts.values()), findings, unasked))
     return tuple(results)
 
 

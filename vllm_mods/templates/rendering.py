@@ -21,7 +21,7 @@ from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.untrusted import DEEP, is_deep, json_of
 from vllm_mods.templates.conversation import Conversation
 
-_PATIENCE = 10
+_PATIENCE = 5
 """A machine may be busy: so many times that by the clock, and then it hangs."""
 _MOST_OF_LETTER = 16
 """The bytes that a letter takes in JSON, and more."""
@@ -100,19 +100,13 @@ def render(
         "letters": limits.PROMPT,
         "output": _MOST_OF_LETTER * (limits.PROMPT + limits.TEMPLATE),
     }
-    lines, end = run_apart(SANDBOX, case, _PATIENCE)
-    if not lines:
-        raise NotRendered(f"{where}: {end}")
-    head, *answers = lines
+    _, (head, *answers) = run_apart(SANDBOX, case, 1 + len(jobs))
     if "error" in head:
-        raise NotRendered(f"{place(where, head['line'])}: {head['error']}")
+        raise NotRendered(f"{place(where, head.get('line'))}: {head['error']}")
     rendered = [
         Rendered(one.get("prompt"), one.get("error"), one.get("line"), one.get("refused", False))
-        for one in answers[: len(jobs)]
+        for one in answers
     ]
-    if len(rendered) < len(jobs):
-        rendered.append(Rendered(None, end))
-    rendered += [Rendered(None, "not tried again")] * (len(jobs) - len(rendered))
     return RenderAnswer(
         variables=tuple(head["variables"]),
         arguments=tuple(name for name in head["variables"] if name not in head["own"]),
@@ -122,12 +116,13 @@ def render(
 
 
 def run_apart(
-    module: str, case: Mapping[str, Any], patience: float
-) -> tuple[list[dict[str, Any]], str]:
-    """Run ``main`` of a module in a process of its own that is given a case, which has its limits.
+    module: str, case: Mapping[str, Any], count: int
+) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+    """Have a module that does ``fence.serve`` answer a case, which has its limits, in a process of its own.
 
-    Returns the objects that it wrote as lines of JSON, and how it ended if it did before its time. It may run code that says anything: what is no object in JSON is left out, or empty. One that has not
-    ended within ``patience`` times its seconds by the clock is killed, and has computed for too long.
+    Returns what is not installed there, and ``count`` answers. It may run code that says anything: an answer that is
+    no object in JSON is left out, or empty. For one that it did not get to, an ``error`` says how it ended. If it has not
+    ended within ``_PATIENCE`` times its seconds by the clock, it is killed, and has computed for too long.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         try:
@@ -136,7 +131,7 @@ def run_apart(
                 input=json.dumps(case).encode(),
                 stdout=out,
                 stderr=errors,
-                timeout=patience * case["seconds"],
+                timeout=_PATIENCE * case["seconds"],
                 check=False,
                 cwd="/",
                 env={name: value for name, value in os.environ.items() if name == "TZ"},
@@ -151,14 +146,21 @@ def run_apart(
                 lines.append(read if isinstance(read, dict) else {})
         errors.seek(0)
         complaint = errors.read(limits.STDERR).decode("utf-8", "replace")
+    head, *answers = lines or [{}]
+    end = head.get("error") or _how_it_ended(module, case, code, complaint)
+    answers += [{"error": end}, *[{"error": "not tried again"}] * count]
+    return tuple(head.get("missing", ())), answers[:count]
+
+
+def _how_it_ended(module: str, case: Mapping[str, Any], code: int, complaint: str) -> str:
     if code in {-signal.SIGXCPU, -signal.SIGKILL}:
-        return lines, f"it takes more than {case['seconds']}"
+        return f"it takes more than {case['seconds']}"
     if code == -signal.SIGXFSZ:
-        return lines, f"it says more than {case['output']}"
+        return f"it says more than {case['output']}"
     if code < 0:
-        return lines, f"the process that ran it died of {signal.Signals(-code).name}"
+        return f"the process that ran it died of {signal.Signals(-code).name}"
     if "MemoryError" in complaint:
-        return lines, f"it needs more than {case['memory']} of memory"
+        return f"it needs more than {case['memory']} of memory"
     if code and module == SANDBOX:  # which runs nothing but templates
         raise RuntimeError(f"the sandbox: {complaint}")
-    return lines, "it ended too early"
+    return "it ended too early"

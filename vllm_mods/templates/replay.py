@@ -8,7 +8,7 @@ message, so a turn is kept if the next prompt begins with the history that ends 
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -103,16 +103,26 @@ def _read_scenes() -> Iterator[Conversation]:
 SCENES = tuple(_read_scenes())
 
 
-class Replayed(NamedTuple):
-    """What one conversation lost. ``bytes`` are those that could be found again, ``kept`` those that were."""
+class CaseOutcome(NamedTuple):
+    """What became of one conversation, and what it lost: of its turns, and of the bytes that could be found again, so many were kept."""
 
     conversation: Conversation
-    whole: Rendered
-    turns: int
-    turns_kept: int
-    bytes: int
-    kept: int
+    rendered: Rendered
     findings: tuple[Finding, ...]
+    turns: int = 0
+    turns_kept: int = 0
+    bytes: int = 0
+    bytes_kept: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the prompt is as it should be."""
+        return only_notes(self.findings)
+
+
+def only_notes(findings: Iterable[Finding]) -> bool:
+    """Tell whether nothing is wrong."""
+    return all(one.level is Level.NOTE for one in findings)
 
 
 Cut = tuple[int, bool]
@@ -141,7 +151,7 @@ def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[
     return tuple(asked)
 
 
-def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[Replayed, ...]:
+def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[CaseOutcome, ...]:
     """Render all that conversations need with one call, and judge each."""
     parts = [
         one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
@@ -176,7 +186,7 @@ def _cuts(conversation: Conversation) -> tuple[Cut, ...]:
     return (*(cut for cut in cuts if cut != whole), whole)
 
 
-def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Replayed:
+def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> CaseOutcome:
     """Hold the prompts of a conversation, one for each of ``_cuts``, against each other."""
     whole = rendered[len(conversation.messages), True]
     failed = next((one for one in rendered.values() if one.prompt is None), None)
@@ -187,7 +197,7 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Repl
         refused = Finding(
             FindingCode.NOT_RENDERED, failed.error or "", line=failed.line, level=level
         )
-        return Replayed(conversation, whole, 0, 0, 0, 0, (refused,))
+        return CaseOutcome(conversation, whole, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
     lost = [said for said in _required_texts(conversation) if said[1] not in (whole.prompt or "")]
     findings: list[Finding] = []
@@ -210,7 +220,7 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Repl
             findings.append(Finding(FindingCode.CACHE_LOST, message, level=level))
         turns, kept_turns = turns + 1, kept_turns + (same == len(wanted))
         total, kept = total + len(wanted.encode()), kept + len(wanted[:same].encode())
-    return Replayed(conversation, whole, turns, kept_turns, total, kept, tuple(findings))
+    return CaseOutcome(conversation, whole, tuple(findings), turns, kept_turns, total, kept)
 
 
 def _form_findings(

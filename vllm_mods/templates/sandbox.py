@@ -3,17 +3,16 @@
 vLLM has two engines: transformers' Jinja, and minijinja in its Rust frontend
 (``VLLM_USE_RUST_FRONTEND=1``, from 0.22 on).
 
-``rendering`` starts it. A case comes on stdin, one JSON object; on stdout a line is written for the
-template and one for each conversation, as soon as it is known. After ``fence.lock`` the process can compute
-and write these lines, so that whatever gets out of Jinja's sandbox has nothing to do it with.
+``rendering`` starts it. A line is written for the template and one for each conversation, as soon as it is
+known. After ``fence.lock`` the process can compute and write these lines, so that whatever gets out of Jinja's
+sandbox has nothing to do it with.
 """
 
 import importlib
 import json
 import re
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
@@ -112,25 +111,32 @@ def rust_environment(template: str) -> minijinja.Environment:
 
 def main() -> None:
     """Answer the case on stdin."""
-    case = json.load(sys.stdin)
-    noon = datetime.now().replace(hour=12, minute=0, second=0)  # noqa: DTZ005
-    env = environment()
+    fence.serve(_load, _answer)
+
+
+def _load() -> list[str]:
+    environment()
     for name in _LATER:
         importlib.import_module(name)
     time.localtime()  # reads the time zone
-    if not fence.enter(case):
-        return
+    return []
+
+
+def _answer(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what the template is, and what became of each job."""
+    env = environment()
     try:
         tree = env.parse(case["template"])
         template = env.from_string(case["template"])
-        fence.write_line(
-            variables=sorted(jinja2.meta.find_undeclared_variables(tree)),
-            own=sorted(_own_variables(tree)),
-            formats=formats.detect_formats(tree),
-        )
+        yield {
+            "variables": sorted(jinja2.meta.find_undeclared_variables(tree)),
+            "own": sorted(_own_variables(tree)),
+            "formats": formats.detect_formats(tree),
+        }
     except Exception as error:  # noqa: BLE001  (whatever it is, the template has it)
-        fence.write_line(**_describe(error))
+        yield _describe(error)
         return
+    noon = datetime.now().replace(hour=12, minute=0, second=0)  # noqa: DTZ005
     left = case["letters"]
     for job in case["jobs"]:
         if case["later"]:
@@ -143,9 +149,10 @@ def main() -> None:
                     f"its prompts have more than {case['letters']:,} letters"
                 )
             left -= len(prompt)
-            fence.write_line(prompt=prompt)
+            answer = {"prompt": prompt}
         except BaseException as error:  # noqa: BLE001  (a panic of minijinja is no Exception)
-            fence.write_line(**_describe(error))
+            answer = _describe(error)
+        yield answer
 
 
 def _own_variables(tree: jinja2.nodes.Template) -> set[str]:

@@ -33,7 +33,6 @@ SPECIAL = (
 _SCHEMA = 1
 _TYPES = ("boolean", "string", "integer", "number", "array", "object")
 _FILES = (".jinja", ".jinja2", ".j2", ".txt")
-Read = Callable[[str], bytes | None]
 
 
 class Kwarg(NamedTuple):
@@ -112,10 +111,10 @@ def open_template(library: Library, named: str) -> Template:
 
     Raises ``UsageError`` if there is none, ``ManifestError`` for what is wrong beside it.
     """
-    if os.path.isdir(named) and not os.path.isdir(os.path.join(named, CONVERSATIONS)):
-        return _open_model(_read_disk, named, named)
-    if "/" in named or named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
-        return _open_file(_read_disk, named, "`vllm-mods template list` has the names")
+    is_model = os.path.isdir(named) and not os.path.isdir(os.path.join(named, CONVERSATIONS))
+    if is_model or "/" in named or named.endswith((*_FILES, TOKENIZER)):
+        hint = "`vllm-mods template list` has the names"
+        return _open(lambda path: reading.read(path, None), named, hint, is_model=is_model)
     folder = library.template_folder(named)
     path, about_path = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
     raw = library.read(about_path)
@@ -129,51 +128,35 @@ def open_template(library: Library, named: str) -> Template:
 
 def open_in_tree(tree: Tree, named: str) -> Template:
     """Read a template's file, or that of a model's folder, in a tree. Raises as ``open_template`` does."""
-    if named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
-        return _open_file(tree.read, named, f"the name is looked up in {tree.spec}")
-    return _open_model(tree.read, named.rstrip("/"), named)
+    is_model = not named.endswith((*_FILES, TOKENIZER))
+    return _open(tree.read, named, f"the name is looked up in {tree.spec}", is_model=is_model)
 
 
-def _read_disk(path: str) -> bytes | None:
-    return reading.read(path, None)
-
-
-def _open_file(read: Read, named: str, hint: str) -> Template:
-    folder = os.path.dirname(named)
-    if os.path.basename(named) == TOKENIZER:
-        return _open_model(read, folder, named)
-    data = read(named)
-    if data is None:
+def _open(
+    read: Callable[[str], bytes | None], named: str, hint: str, *, is_model: bool
+) -> Template:
+    """Read a template's file; or of a model's folder its file, else the text in its tokenizer's configuration."""
+    folder = named.rstrip("/") if is_model else os.path.dirname(named)
+    is_config = os.path.basename(named) == TOKENIZER
+    path = os.path.join(folder, MODELS_TEMPLATE) if is_model else named
+    data = None if is_config else read(path)
+    if data is None and not (is_model or is_config):
         raise UsageError(f"{named}: no such file", hint=hint)
-    tokens = _tokens(_tokenizer(read, os.path.join(folder, TOKENIZER)))
-    return Template(named, named, data, tokens=tokens)
-
-
-def _open_model(read: Read, folder: str, named: str) -> Template:
-    """Read the template of a model's folder: its file, or the text in its tokenizer's configuration."""
-    config = _tokenizer(read, os.path.join(folder, TOKENIZER))
-    path = os.path.join(folder, MODELS_TEMPLATE)
-    data = None if named.endswith(TOKENIZER) else read(path)
+    config_path = os.path.join(folder, TOKENIZER)
+    raw = read(config_path)
+    config = {} if raw is None else conversation.object_of(raw, config_path)
     if data is None:
-        path = os.path.join(folder, TOKENIZER)
+        path = config_path
         stated = config.get("chat_template")
         several = stated if isinstance(stated, list) else [{"name": "default", "template": stated}]
-        named_ones = {
-            one.get("name"): one.get("template") for one in several if isinstance(one, dict)
-        }
-        text = named_ones.get("default")
-        if not isinstance(text, str):
+        texts = {one.get("name"): one.get("template") for one in several if isinstance(one, dict)}
+        if not isinstance(text := texts.get("default"), str):
             raise UsageError(
                 f"{folder or '.'}: neither {MODELS_TEMPLATE} nor {TOKENIZER} has a chat template",
                 hint="name the file of a template, or the folder of a model that has one",
             )
         data = text.encode()
     return Template(named, path, data, tokens=_tokens(config))
-
-
-def _tokenizer(read: Read, path: str) -> Mapping[str, Any]:
-    data = read(path)
-    return {} if data is None else conversation.object_of(data, path)
 
 
 def _tokens(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
