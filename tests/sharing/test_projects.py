@@ -547,7 +547,7 @@ def test_who_is_killed_leaves_it_whole(
 
 
 @pytest.mark.slow
-def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a_note(
+def test_a_library_that_is_not_here_is_asked_for_whatever_is_named(
     call: Call, site: Path, tmp_path: Path
 ) -> None:
     commit(tmp_path / "bob", mod("other"), "v1")
@@ -556,28 +556,12 @@ def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a
     locked = json.loads(call("list", "--json").out)["mods"]
     (alice,) = {Path(one["directory"]).parents[2] for one in locked if one["library"] == "alice"}
     shutil.rmtree(alice)
-    told = (
-        "note: alice (git+../alice@v1) has not been fetched on this machine: vllm-mods sync --fetch"
-    )
-    for words in (
-        ("show", "flashqla"),
-        ("show", "qwen3.6-35b"),
-        ("check", "other", "vllm-mods/qwen3.6-enhanced", "--target", site),
-        ("check", "--pairing", "qwen3.6-35b", "--target", site),
-        ("matrix", "other", "--tree", site),
-        ("apply", "other", "--target", site),
-    ):
-        said = call(*words)
-        assert said.code == 0, said.err
-        assert said.err.count(told) == 1
-    for name in ("list", "matrix", "show fast", f"check alice/fast --target {site}"):
+    for name in ("list", "show flashqla", "show fast", f"check other --target {site}"):
         said = call(*name.split())
         assert said.code == 2
         assert said.err.startswith("error: alice (git+../alice@v1) has not been fetched")
         assert "hint: vllm-mods sync --fetch" in said.err
-    said = call("status", "--target", site)
-    assert said.code == 0
-    assert "alice" not in said.err
+    assert call("status", "--target", site).code == 0
 
 
 @pytest.mark.slow

@@ -15,23 +15,17 @@ from collections.abc import Callable, Mapping
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, no_network
-from vllm_mods.base.output import write_below
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing import git_objects
 from vllm_mods.sharing.kept import FetchedLibrary
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
 
-COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _FETCH = (
     *("-c", "fetch.fsckObjects=true", "-c", "fetch.recurseSubmodules=false"),
     *("fetch", "--quiet", "--no-tags"),
 )
 _EVERY = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-_BARE = {
-    "HEAD": b"ref: refs/none\n",
-    "config": b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
-}
 _NO_NETWORK = re.compile(
     "ould not resolve host|ould ?n.t connect|ailed to connect|refused|timed out|unreachable|name resolution"
 )
@@ -48,39 +42,29 @@ def fetch(source: LibrarySource, beside: str, commit: str | None) -> FetchedLibr
     if url.startswith((".", "/")):
         url = os.path.abspath(os.path.join(beside, url))
     with _scratch() as folder:
-        environ = _environment(os.environ, url, folder)
-        sha = _commit(functools.partial(_run, folder, environ, source), url, source, commit)
+        run = functools.partial(_run, folder, _environment(os.environ, url, folder), source)
+        run("init", "--quiet", "--bare", "--template=", "--object-format=sha1")
+        sha = _commit(run, url, source, commit)
         return _library(Repository(folder, str(source), git_dir=folder), sha, source)
 
 
 def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: str | None) -> str:
-    def resolved() -> str | None:
-        with contextlib.suppress(TreeError):
-            words = ("--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}")
-            return run("rev-parse", *words)
-        return None
-
-    rev = commit or source.rev
-    if not COMMIT.match(rev):
-        wanted = (f"refs/tags/{rev}", f"refs/heads/{rev}") if rev else ("HEAD",)
-        rows = (line.partition("\t") for line in run("ls-remote", "--", url, *wanted).splitlines())
-        refs = {name: sha for sha, _, name in rows}
-        rev = next((refs[name] for name in wanted if name in refs), rev or "HEAD")
-    sha = None
-    if COMMIT.match(rev):
-        with contextlib.suppress(TreeError):  # of a server that gives no single commit
-            run(*_FETCH, "--depth=1", "--", url, rev)
-            sha = resolved()
-    if sha is None:
-        run(*_FETCH, "--", url, *_EVERY)
-        sha = resolved()
-    if sha is None:
+    """Fetch a commit, alone where the server gives it so, and return its id."""
+    rev = commit or source.rev or "HEAD"
+    resolve = ("rev-parse", "--verify", "--quiet", "--end-of-options")
+    with contextlib.suppress(TreeError):
+        run(*_FETCH, "--depth=1", "--", url, rev)
+        return run(*resolve, "FETCH_HEAD^{commit}")
+    is_newest = rev == "HEAD"
+    run(*_FETCH, "--", url, *((rev,) if is_newest else _EVERY))
+    try:
+        return run(*resolve, f"{'FETCH_HEAD' if is_newest else rev}^{{commit}}")
+    except TreeError as error:
         what = "has no commit" if commit else "has no tag, branch or commit"
         raise UsageError(
             f"{source}: the repository {what} {rev}",
             hint=f"git ls-remote {url}  # lists its revisions; then edit `rev` and run vllm-mods update",
-        )
-    return sha
+        ) from error
 
 
 def _library(repository: Repository, commit: str, source: LibrarySource) -> FetchedLibrary:
@@ -116,24 +100,19 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
     try:
-        scratch = tempfile.TemporaryDirectory(prefix="vllm-mods-")
-        for name in ("objects", "refs"):  # as `git init --bare`, without anybody's template
-            os.mkdir(os.path.join(scratch.name, name))
-        for name, data in _BARE.items():
-            write_below(scratch.name, name, data)
+        return tempfile.TemporaryDirectory(prefix="vllm-mods-")
     except OSError as error:
         raise TreeError(
             f"there is no place for the files that git fetches: {error}",
             hint="df -h /tmp; set TMPDIR to another folder",
         ) from error
-    return scratch
 
 
 def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words: str) -> str:
     """Run git on the scratch repository. Raises ``TreeError`` without users, passwords and queries in URLs."""
     done = git_process.run(folder, words, environ, terminal=_is_attended())
     if done.why:
-        command = next(word for word in words if word in {"fetch", "ls-remote", "rev-parse"})
+        command = next(word for word in words if word in {"init", "fetch", "rev-parse"})
         why = re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", done.why))
         why = f"git {command} failed: {why}"
         if _NO_NETWORK.search(why):
