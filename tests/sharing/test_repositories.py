@@ -149,7 +149,7 @@ def test_a_file_that_is_kept_elsewhere_is_not_asked_for(alice: Path) -> None:
     with pytest.raises(TreeError) as caught:
         fetch(alice.parent, "lfs")
     assert caught.value.message == (
-        "git+./alice@lfs: patches/fast/x.py is stored in git-lfs, which vllm-mods does not use: commit the file itself"
+        "git+./alice@lfs: patches/fast/x.py is stored in git-lfs, which vllm-mods does not use"
     )
 
 

@@ -44,11 +44,7 @@ class Library:
     True
     """
 
-    def __init__(
-        self,
-        *folders: str | os.PathLike[str],
-        shared: Iterable[Shared] = (),
-    ) -> None:
+    def __init__(self, *folders: str | os.PathLike[str], shared: Iterable[Shared] = ()) -> None:
         """Take the bundled library, ``folders`` and ``shared``. Raises ``UsageError`` for a bad one."""
         others: dict[str, list[Shared]] = {}  # one may be there under two names
         for each in shared:

@@ -98,9 +98,7 @@ def _blobs(locked: LockedLibrary, place: str) -> Iterator[tuple[str, str]]:
         return data
 
     source = locked.source
-    return git_objects.library_files(
-        locked.resolved, source.subdirectory, read_object, str(source)
-    )
+    return git_objects.library_files(locked.resolved, source.subdirectory, read_object, str(source))
 
 
 def _listing(files: Mapping[str, bytes], what: str) -> bytes:

@@ -29,7 +29,6 @@ _EVERY = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _NO_NETWORK = re.compile(
     "ould not resolve host|ould ?n.t connect|ailed to connect|refused|timed out|unreachable|name resolution"
 )
-_LFS = b"version https://git-lfs.github.com/spec/"
 
 
 def fetch(source: LibrarySource, beside: str, commit: str | None) -> FetchedLibrary:
@@ -71,30 +70,24 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
     files: dict[str, bytes] = {}
     objects: dict[str, bytes] = {}
     left = int(limits.LIBRARY)
-    refusal = functools.partial(git_objects.refusal, str(source))
 
-    def read(name: str) -> tuple[str, bytes]:
+    def take(size: int) -> None:
         nonlocal left
-        kind, size, content = repository.object(name)
         left -= size
         if left < 0:
-            raise refusal(f"is more than {limits.LIBRARY}, the limit for {limits.LIBRARY.what}")
-        return kind, content.read(size)
+            why = f"is more than {limits.LIBRARY}, the limit for {limits.LIBRARY.what}"
+            raise git_objects.refusal(str(source), why)
 
     def read_object(name: str) -> bytes:
-        objects[name] = git_objects.with_header(*read(name))
+        kind, size, content = repository.object(name)
+        take(size)
+        objects[name] = git_objects.with_header(kind, content.read(size))
         return objects[name]
 
     inside = git_objects.library_files(commit, source.subdirectory, read_object, str(source))
     for path, blob in inside:
-        try:
-            files[path] = read(blob)[1]
-        except LookupError as error:
-            raise refusal(f"{path} was not sent by its server") from error
-        if files[path].startswith(_LFS):
-            raise refusal(
-                f"{path} is stored in git-lfs, which vllm-mods does not use: commit the file itself"
-            )
+        files[path] = repository.blob(blob, f"{source}: {path}")
+        take(len(files[path]))
     return FetchedLibrary(commit, files, objects)
 
 
