@@ -40,16 +40,6 @@ class YamlError(ValueError):
         super().__init__(f"line {line}: {why}")
 
 
-class _Loader(yaml.SafeLoader):
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002
-        """Make a value of a node; a date such as 2026-13-45 has a line too."""
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, LookupError, AttributeError) as error:
-            why = f"{node.value!r} is not a {node.tag.rpartition(':')[2]}; quote it if it is text"
-            raise yaml.MarkedYAMLError(problem=why, problem_mark=node.start_mark) from error
-
-
 class _Dumper(yaml.SafeDumper):
     """Writes text of several lines as a block where YAML can hold it so."""
 
@@ -67,21 +57,19 @@ def load(text: str) -> Document:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if not isinstance(root, yaml.MappingNode):
-            raise YamlError(1, "this is not a mapping of keys to values")
+            raise YamlError(1, "this is not a mapping of keys to values")  # noqa: TRY301
         lines = dict(_lines(text, root))
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506  (a safe loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = _line(text, mark.index) if mark else 1
-        raise YamlError(line, f"not YAML: {error.problem or error.context}") from error
-    except yaml.reader.ReaderError as error:
-        raise YamlError(_line(text, error.position), f"not YAML: {error.reason}") from error
+        value = yaml.safe_load(text)
+    except YamlError:
+        raise
     except RecursionError as error:
         raise YamlError(1, "not a recipe: nested too deeply") from error
-    except (OverflowError, ValueError) as error:
-        if isinstance(error, YamlError):
-            raise
-        raise YamlError(1, "not YAML: it names a character that does not exist") from error
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        at = mark.index if mark else getattr(error, "position", 0)
+        why = getattr(error, "problem", None) or getattr(error, "reason", None)
+        why = why or "it has a date or another value that does not exist; quote it if it is text"
+        raise YamlError(_line(text, at), f"not YAML: {why}") from error
     blocks = (key.value for key, inner in root.value if getattr(inner, "style", None) == "|")
     return Document(value, lines, frozenset(blocks))
 

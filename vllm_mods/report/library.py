@@ -47,7 +47,7 @@ def listed(contents: LibraryContents, library: Library) -> Reply:
 
 def mod(shown: Mod) -> Reply:
     """Return one mod whole."""
-    return Reply(mod_data(shown), _mod_text(shown))
+    return Reply(mod_data(shown), "\n".join(mod_lines(shown)))
 
 
 def mod_data(mod: Mod) -> dict[str, Any]:
@@ -78,9 +78,10 @@ def mod_data(mod: Mod) -> dict[str, Any]:
     }
 
 
-def _mod_text(mod: Mod) -> str:
+def mod_lines(mod: Mod) -> list[str]:
+    """Return what a mod is, and all that it may touch, for a person."""
     lines = [f"{mod.name} {mod.version}: {mod.summary}"]
-    lines += aligned(
+    lines += _aligned(
         ("licence", mod.license),
         ("folder", mod.directory),
         ("upstream", " ".join((mod.upstream_status, *mod.upstream_issues))),
@@ -92,6 +93,7 @@ def _mod_text(mod: Mod) -> str:
         *(("variable", f"{name}={shlex.quote(value)}") for name, value in mod.env),
         ("GPU", ", ".join(mod.compute_capability)),
         ("outside", ", ".join(mod.outside)),
+        ("binary", ", ".join(one.path for variant in mod.variants for one in variant.binary)),
         ("in images", ", ".join(file.path for file in mod.files)),
         *(("models", ", ".join(key for key, _ in (*one.config, *one.tensors))) for one in mod.when),
     )
@@ -99,14 +101,14 @@ def _mod_text(mod: Mod) -> str:
         lines.append(f"  variant {variant.id} for vLLM {variant.meant}")
         lines += [f"    {path}" for path in diff.touched(mod, variant)]
         lines += [f"    needs {requirement}" for requirement in variant.python]
-    return "\n".join(lines)
+    return lines
 
 
 def pairing(shown: Pairing, file: str) -> Reply:
     """Return a pairing with its command as a template, filled in, and as the words of it."""
     lines = [
         f"{shown.name}: {shown.summary}",
-        *aligned(
+        *_aligned(
             ("file", file),
             ("model", " at ".join(filter(None, (shown.model, shown.revision)))),
             ("image", shown.base),
@@ -132,7 +134,7 @@ def pairing(shown: Pairing, file: str) -> Reply:
     return Reply(answer, "\n".join(lines))
 
 
-def aligned(*pairs: tuple[str, str]) -> list[str]:
+def _aligned(*pairs: tuple[str, str]) -> list[str]:
     """Return a line for each pair that has a value."""
     return [f"  {key.ljust(11)} {value}" for key, value in pairs if value]
 

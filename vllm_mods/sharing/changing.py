@@ -156,7 +156,7 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdat
     for name in names or project.libraries:
         before = lock.get(name)
         now = locking.resolve(project, name, project.libraries[name])
-        old = None if before is None else _mods(name, before)
+        old = () if before is None else _mods(name, before)
         updates.append(LibraryUpdate(name, before, now, old, _mods(name, now) or ()))
     locked = {one.name: one.now for one in updates}
     if not dry and any(one.changed for one in updates):
