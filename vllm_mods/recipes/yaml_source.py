@@ -101,21 +101,20 @@ def _lines(text: str, root: yaml.MappingNode) -> Iterator[tuple[str, int]]:
             raise YamlError(1, f"not a recipe: it has more than {limits.RECIPE_VALUES}")
         if node.tag.removeprefix("tag:yaml.org,2002:") not in _PLAIN[type(node)]:
             raise YamlError(line, f"{node.tag} is not a plain value")
-        inside: list[tuple[str, yaml.Node]] = []
-        if isinstance(node, yaml.SequenceNode):
-            inside = [(f"{at}[{i}]", inner) for i, inner in enumerate(node.value)]
-            yield from ((path, _line(text, inner.start_mark.index)) for path, inner in inside)
-        elif isinstance(node, yaml.MappingNode):
-            for path, inner, key_line in _keys(text, at, node):
-                yield path, key_line
-                inside.append((path, inner))
-        elif re.search(_HALF, node.value):
+        if isinstance(node, yaml.ScalarNode) and re.search(_HALF, node.value):
             raise YamlError(line, "half of a surrogate pair, which text cannot contain")
-        pending += [(path, inner, depth + 1) for path, inner in inside]
+        for path, inner, inner_line in _inside(text, at, node):
+            yield path, inner_line
+            pending.append((path, inner, depth + 1))
 
 
-def _keys(text: str, at: str, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, int]]:
-    """Yield each key of a mapping as a path, with its value and its line."""
+def _inside(text: str, at: str, node: yaml.Node) -> Iterator[tuple[str, yaml.Node, int]]:
+    """Yield each entry of a list, and each key of a mapping, as a path, with its value and its line."""
+    if isinstance(node, yaml.SequenceNode):
+        for i, inner in enumerate(node.value):
+            yield f"{at}[{i}]", inner, _line(text, inner.start_mark.index)
+    if not isinstance(node, yaml.MappingNode):
+        return
     first: dict[str, int] = {}
     for key, inner in node.value:
         line = _line(text, key.start_mark.index)
