@@ -92,7 +92,7 @@ def test_what_is_new_may_not_be_there_and_nothing_leads_out(library: Path) -> No
 
 def test_another_run_that_writes_is_waited_for_by_nobody(library: Path) -> None:
     with (
-        writing._alone(str(library)),
+        writing.alone(str(library)),
         pytest.raises(Refused, match="another vllm-mods is writing") as caught,
     ):
         writing.replace(str(library), NEW)

@@ -152,7 +152,7 @@ def test_a_library_that_was_not_locked_is_new_to_an_update(place: Path) -> None:
     file = place / "vllm-mods.toml"
     file.write_text('schema = 1\n[libraries.ours]\npath = "./mods"\n')
     (done,) = changing.update(str(file), [], dry=False)
-    assert (done.before, done.mods_before, done.changed) == (None, None, True)
+    assert (done.before, done.mods_before, done.changed) == (None, (), True)
     assert read(place, "vllm-mods.lock")["libraries"].keys() == {"ours"}
 
 

@@ -26,7 +26,7 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
 
     Raises ``Refused``, with all as it was, where one of these is there or something cannot be written.
     """
-    with refusing_to_write(root), _alone(root):
+    with refusing_to_write(root), alone(root):
         _recover(root)
         for name in files:
             if not is_plain_path(name):
@@ -47,7 +47,7 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
 def recover(root: str) -> None:
     """Finish or remove what a killed run left in a library. Raises ``Refused`` for what none has left."""
     if any(os.path.lexists(os.path.join(root, name)) for name in (LAID_OUT, READY)):
-        with refusing_to_write(root), _alone(root):
+        with refusing_to_write(root), alone(root):
             _recover(root)
 
 
@@ -64,10 +64,10 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
         os.makedirs(parent, exist_ok=True)
         if os.path.lexists(staged):
             _check_own(staged)
-            with _alone(staged):
+            with alone(staged):
                 shutil.rmtree(staged)
         os.mkdir(staged)
-        with _alone(staged):
+        with alone(staged):
             fill_folder(staged, files, place)
 
 
@@ -140,12 +140,12 @@ def _not_ours(place: str) -> Refused:
 
 
 @contextlib.contextmanager
-def _alone(place: str) -> Iterator[None]:
-    """Hold a folder, so that no other run takes what is in it for left over."""
+def alone(place: str, *, waits: bool = False) -> Iterator[None]:
+    """Hold a folder, so that no other run changes it, or takes what is in it for left over."""
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             why = f"another vllm-mods is writing to {place}; nothing was written"
             raise Refused(why, hint="wait until it has finished") from error

@@ -5,7 +5,6 @@ names: what is added goes into the lock first, what is removed leaves it last. A
 """
 
 import contextlib
-import fcntl
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from vllm_mods.formats.manifest_editor import Edit, subtable
 from vllm_mods.formats.project import LibrarySource, ProjectFile, source_of
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.schema import BUNDLED, NAME, Table
-from vllm_mods.library import project_file, reading
+from vllm_mods.library import project_file, reading, writing
 from vllm_mods.library.catalog import Library, Shared
 from vllm_mods.sharing import contents, kept, locking
 
@@ -261,10 +260,5 @@ def _write(
 @contextlib.contextmanager
 def _locked_project(where: str) -> Iterator[ProjectFile]:
     """Read a project, and let nobody else change it meanwhile; one that there is not yet is empty."""
-    descriptor = os.open(os.path.dirname(where), os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # it is held for milliseconds
+    with writing.alone(os.path.dirname(where), waits=True):  # it is held for milliseconds
         yield project_file.read(where) or ProjectFile(where, {})
-    finally:
-        os.close(descriptor)
