@@ -196,17 +196,14 @@ class Library:
                 continue
             # nearly always the mod of that name beside it, and then no other needs to be read
             first = {self._folders.get(template), os.path.join(home, "patches", template)}
-            for name in sorted(
-                _shown(self._folders), key=lambda one: (self._folders[one] not in first, one)
-            ):
-                if template in _templates_of(self.load(name)):
-                    names[name] = None
-                    break
-            else:
+            near = sorted(_shown(self._folders), key=lambda one: self._folders[one] not in first)
+            having = (one for one in near if template in _templates_of(self.load(one)))
+            if (name := next(having, None)) is None:
                 raise UsageError(
                     f"pairing `{pairing.name}` names the template `{template}`, which no mod has",
                     hint="`vllm-mods list` lists the mods",
                 )
+            names[name] = None
         return tuple(names)
 
     def _full_name(self, name: str, beside: str) -> str:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError, no_network
+from vllm_mods.base.errors import TreeError, UsageError, no_network, refusing_to_write
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing import git_objects
 from vllm_mods.sharing.kept import FetchedLibrary
@@ -40,7 +40,10 @@ def fetch(source: LibrarySource, beside: str, commit: str | None) -> FetchedLibr
     url = source.place
     if url.startswith((".", "/")):
         url = os.path.abspath(os.path.join(beside, url))
-    with _scratch() as folder:
+    with (
+        refusing_to_write(os.path.join(tempfile.gettempdir(), "")),
+        tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder,
+    ):
         run = functools.partial(_run, folder, _environment(os.environ, url, folder), source)
         run("init", "--quiet", "--bare", "--template=", "--object-format=sha1")
         sha = _commit(run, url, source, commit)
@@ -89,16 +92,6 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         files[path] = repository.blob(blob, f"{source}: {path}")
         take(len(files[path]))
     return FetchedLibrary(commit, files, objects)
-
-
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    try:
-        return tempfile.TemporaryDirectory(prefix="vllm-mods-")
-    except OSError as error:
-        raise TreeError(
-            f"there is no place for the files that git fetches: {error}",
-            hint="df -h /tmp; set TMPDIR to another folder",
-        ) from error
 
 
 def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words: str) -> str:
