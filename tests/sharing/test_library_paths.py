@@ -99,11 +99,11 @@ def test_a_folder_that_cannot_be_listed_is_told_by_its_place(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ManifestError) as caught:
         contents.read_files(str(folder))
     place = f"{folder}/patches/fast"
-    assert caught.value.message == f"{place} cannot be read: Permission denied"
-    assert caught.value.hint == f"ls -ld {place}"
+    assert (caught.value.where, caught.value.hint) == (place, f"ls -ld {place}")
+    assert caught.value.problems == ("cannot be read: Permission denied",)
 
 
 @pytest.mark.parametrize("target", ["fast", "nowhere", "/etc"])

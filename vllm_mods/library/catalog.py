@@ -117,10 +117,7 @@ class Library:
 
     def files(self, mod: Mod) -> dict[str, bytes]:
         """Read all that lies in a mod's folder, by the path in it. Raises ``ManifestError`` as ``read``."""
-        try:
-            names = list(reading.paths_below(mod.directory))
-        except OSError as error:
-            raise ManifestError(mod.directory, (f"cannot be read: {error.strerror}",)) from error
+        names = reading.paths_below(mod.directory)
         return {name: self.read(os.path.join(mod.directory, name)) or b"" for name in names}
 
     def names(self) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ def tree_name(version: str | None, spec: str) -> str:
     return f"vLLM {version or 'of unknown version'} ({spec})"
 
 
-def _verdict_of(planned: ModPlan, paint: Paint) -> str:
+def verdict(planned: ModPlan, paint: Paint) -> str:
+    """Return a verdict with what it means, and the variant that goes in."""
     variant = f" (variant {planned.variant.id})" if planned.variant and planned.verdict.ok else ""
     return f"{paint(planned.verdict)}: {meaning(planned)}{variant}"
 
@@ -55,7 +56,7 @@ def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
     ``explain`` lists the classes of faults that nobody looked for.
     """
     blocks = [tree_name(planned.version, planned.spec)]
-    rows = ((f"{one.mod.name} {one.mod.version}", _verdict_of(one, paint)) for one in planned.mods)
+    rows = ((f"{one.mod.name} {one.mod.version}", verdict(one, paint)) for one in planned.mods)
     for planned_mod, head in zip(planned.mods, columns(rows, "  "), strict=True):
         lines = [head, *(f"    {line}" for line in changed(planned_mod))]
         lines += _reasons(planned_mod, paint)

@@ -49,14 +49,8 @@ def _paths(folder: str) -> Iterator[str]:
     """Yield the paths of a library's files, in no particular order, and of the list that it may have."""
     yield from BESIDE
     for part in (one for one in PARTS if os.path.lexists(os.path.join(folder, one))):
-        try:
-            for path in reading.paths_below(os.path.join(folder, part), is_left_out):
-                yield os.path.join(part, path)
-        except OSError as error:
-            place = error.filename or folder
-            raise UsageError(
-                f"{place} cannot be read: {error.strerror}", hint=f"ls -ld {place}"
-            ) from error
+        for path in reading.paths_below(os.path.join(folder, part), is_left_out):
+            yield os.path.join(part, path)
 
 
 def why_not(path: str) -> str:
