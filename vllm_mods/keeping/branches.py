@@ -15,7 +15,7 @@ from vllm_mods.base import secrets
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.output import write_below
 from vllm_mods.formats import tree_names
-from vllm_mods.library import catalog
+from vllm_mods.library import catalog, reading
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
 
@@ -144,11 +144,7 @@ def commit(
     Raises ``Refused`` if a branch of that name is there by now and not made ``again``, or nobody is known as its author.
     """
     before = files(home, parent)
-    paths = sorted(
-        os.path.relpath(os.path.join(above, file), folder)
-        for above, _, names in os.walk(folder)
-        for file in names
-    )
+    paths = sorted(reading.paths_below(folder))
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as scratch:
         index = os.path.join(scratch, "index")
 

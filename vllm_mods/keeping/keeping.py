@@ -123,18 +123,15 @@ def _keep_on_branch(
 
 def _leave(home: LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
     """Return what becomes of a release whose branch is left alone."""
-    if _unfinished(home, tip, kept.mod):
+    folders = [
+        path.split("/")[2]
+        for path in branches.files(home, tip)
+        if path.startswith(f"patches/{kept.mod}/")
+    ]
+    if any(map(port_writing.is_unfinished, folders)):
         wait = f"the port on {kept.branch} is not finished; later releases wait for it"
         return kept._replace(did="waits", left=(wait,), commit=tip)
     return kept._replace(did="there", commit=tip)
-
-
-def _unfinished(home: LibraryHome, commit: str, mod: str) -> bool:
-    paths = (path.split("/") for path in branches.files(home, commit))
-    return any(
-        len(parts) > 3 and parts[:2] == ["patches", mod] and port_writing.is_unfinished(parts[2])
-        for parts in paths
-    )
 
 
 def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:

@@ -20,13 +20,6 @@ _LARGEST = {
 """The limits of files by how their names end; any other has ``MOD_BYTES``."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_KINDS = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 def reader(*roots: str, linked: str | None = None) -> Callable[..., bytes | None]:
@@ -123,7 +116,7 @@ def _content(path: str, file: BinaryIO, *, any_kind: bool) -> bytes:
 
 
 def _refusal(path: str, kind: int) -> ManifestError:
-    what = _KINDS.get(kind, "not a regular file")
+    what = "a symbolic link" if kind == stat.S_IFLNK else "not a regular file"
     return ManifestError(
         path,
         (f"is {what}: vllm-mods reads only regular files of a library and follows no links",),
