@@ -463,7 +463,6 @@ def test_a_document_has_the_line_of_each_key_and_item() -> None:
     assert document.lines == {
         "a": 1, "b": 3, "b.c": 4, "b.c[0]": 4, "b.c[1]": 4, "b.c[1].d": 4, "e": 5, "f": 7
     }  # fmt: skip
-    assert document.blocks == {"e"}
     assert document.value["b"] == {"c": ["x", {"d": 2}]}
 
 

@@ -49,9 +49,10 @@ class RecipeFindings:
 
 
 def _line(findings: RecipeFindings, line: int) -> int | None:
-    """Return where a line of the command stands in the recipe, or that of its key."""
+    """Return where a line of the command stands in the recipe: one of several lines is a block below its key."""
     start = findings.line("command")
-    return start if start is None or "command" not in findings.document.blocks else start + line
+    is_block = "\n" in findings.document.value["command"]
+    return start + line if start is not None and is_block else start
 
 
 def _check_marks(findings: RecipeFindings, command: str) -> None:

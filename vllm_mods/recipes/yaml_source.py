@@ -23,14 +23,10 @@ _PLAIN = {
 
 
 class Document(NamedTuple):
-    """A mapping, and the 1-based line of each key path (``defaults.port``, ``mods[0]``).
-
-    ``blocks`` are the paths whose text stands as it is, from the line behind the key's on.
-    """
+    """A mapping, and the 1-based line of each key path (``defaults.port``, ``mods[0]``)."""
 
     value: dict[str, Any]
     lines: dict[str, int]
-    blocks: frozenset[str]
 
 
 class YamlError(ValueError):
@@ -70,8 +66,7 @@ def load(text: str) -> Document:
         why = getattr(error, "problem", None) or getattr(error, "reason", None)
         why = why or "it has a date or another value that does not exist; quote it if it is text"
         raise YamlError(_line(text, at), f"not YAML: {why}") from error
-    blocks = (key.value for key, inner in root.value if getattr(inner, "style", None) == "|")
-    return Document(value, lines, frozenset(blocks))
+    return Document(value, lines)
 
 
 def dump(value: Mapping[str, Any]) -> str:
