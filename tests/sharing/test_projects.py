@@ -472,7 +472,7 @@ def test_a_name_is_taken_once(call: Call, place: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_folder_that_cannot_be_written(call: Call, place: Path) -> None:
     place.chmod(0o555)
-    assert call("add", "git+../alice@v1").code == 2
+    assert call("add", "git+../alice@v1").code == 3
     place.chmod(0o755)
     assert kept(place) == {}
 
@@ -481,7 +481,7 @@ def test_a_folder_that_cannot_be_written(call: Call, place: Path) -> None:
 def test_both_are_written_or_none(call: Call, place: Path) -> None:
     (place / "vllm-mods.lock").mkdir()
     said = call("add", "git+../alice@v1")
-    assert said.code == 2
+    assert said.code == 3
     assert "cannot be written" in said.err
     assert kept(place) == {}
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import UsageError, refusing_to_write
 from vllm_mods.base.model import Mod
 from vllm_mods.base.output import staged
 from vllm_mods.formats import manifest_editor, project_lock
@@ -87,11 +87,8 @@ def parse_source(text: str, where: str, signers: str | None = None) -> tuple[Lib
     elif os.path.isdir(text):
         keys, name = {"path": _beside(text, where)}, os.path.basename(os.path.abspath(text))
     else:
-        known = "git+URL[@REV][#subdirectory=DIR], package:NAME or a folder"
-        is_url = re.search("[@?]|://", text)
         raise UsageError(
-            f"this is not the source of a library; expected {known}"
-            + ("" if is_url else f", and there is no folder {text}"),
+            "this is neither a folder nor the source of a library: git+URL[@REV][#subdirectory=DIR] or package:NAME",
             hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG; to apply a mod: vllm-mods apply MOD",
         )
     keys["allowed_signers"] = signers and _beside(signers, where)
@@ -230,7 +227,7 @@ def _write(
     *,
     removes: bool = False,
 ) -> None:
-    """Write a lock, and the project's file with a change, or neither. Raises ``UsageError`` where that cannot be.
+    """Write a lock, and the project's file with a change, or neither. Raises ``Refused`` where that cannot be.
 
     The caller holds ``_locked_project``, and has read both files since.
     """
@@ -245,16 +242,9 @@ def _write(
         )
         after = {project.where: edited}
         files = files | after if removes else after | files
-    try:
-        with contextlib.ExitStack() as stack:
-            for path, data in files.items():  # the last one gets its name first
-                stack.enter_context(staged(path, data))
-    except OSError as error:
-        place = os.path.dirname(project.where)
-        names = " and ".join(map(os.path.basename, files))
-        raise UsageError(
-            f"{place}: {names} cannot be written: {error.strerror}", hint=f"ls -ld {place}"
-        ) from error
+    with refusing_to_write(project.where), contextlib.ExitStack() as stack:
+        for path, data in files.items():  # the last one gets its name first
+            stack.enter_context(staged(path, data))
 
 
 @contextlib.contextmanager
