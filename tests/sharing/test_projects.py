@@ -84,7 +84,7 @@ def test_what_was_added_is_put_in_and_taken_out_again(call: Call, place: Path, s
     untouched = snapshot(site)
     said = call("add", "git+../alice@v1", "--mod", "fast")
     assert said.code == 0
-    assert "fast 1.0.0  MIT  A module more" in said.out
+    assert "fast 1.0.0: A module more" in said.out
     assert "    vllm/fast.py" in said.out
     assert call("sync", "--check", "--target", site).code == 1
     assert snapshot(site) == untouched
