@@ -20,9 +20,9 @@ _OF_PAIRING = ("name", "summary", "model", "base", "vllm", "mods", "templates", 
 
 def listed(contents: LibraryContents, library: Library) -> Reply:
     """Return the mods and pairings of a library, and what is faulty in it."""
-    lines = _mod_lines(contents.mods, library) or ["there are no mods"]
+    lines = _listed_mods(contents.mods, library) or ["there are no mods"]
     if contents.pairings:
-        lines += ["", "pairings", *_pairing_lines(contents.pairings.values())]
+        lines += ["", "pairings", *_listed_pairings(contents.pairings.values())]
     answer = {
         "mods": [
             {
@@ -139,7 +139,7 @@ def _aligned(*pairs: tuple[str, str]) -> list[str]:
     return [f"  {key.ljust(11)} {value}" for key, value in pairs if value]
 
 
-def _mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
+def _listed_mods(mods: Mapping[str, Mod], library: Library) -> list[str]:
     """Return two lines per mod, by the name that it has among all: what it is, and whose."""
     rows = []
     for name, mod in mods.items():
@@ -151,7 +151,7 @@ def _mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
     return columns(rows)
 
 
-def _pairing_lines(pairings: Iterable[Pairing]) -> list[str]:
+def _listed_pairings(pairings: Iterable[Pairing]) -> list[str]:
     rows = []
     for pairing in pairings:
         parts = ", ".join((*pairing.mods, *pairing.templates)) or "no mods"
