@@ -98,7 +98,7 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
         )
     name = parts.path.strip("/").removesuffix(".git").removeprefix(f"{server.path[1:]}/")
     requests = root + forge.path.format(name=quote(name), id=quote(name, safe=""))
-    if root == "https://github.com" or parts.hostname.endswith(".ghe.com"):
+    if root == "https://github.com" or str(parts.hostname).endswith(".ghe.com"):
         requests = requests.replace("://", "://api.", 1).replace("/api/v3", "", 1)
     return ForgeRepository(forge, name, requests, variable)
 
