@@ -143,7 +143,7 @@ def test_what_is_recorded_already_needs_nothing(folder: Path) -> None:
         ("== 0.19.0", ">=0.19.0,<=0.22.0"),
         ("==0.19.*", ">=0.19,<=0.22.0"),
         ("===0.19.0", ">=0.19.0,<=0.22.0"),
-        ("~=0.19.0, !=0.19.5", "!=0.19.5,>=0.19.0,<=0.22.0"),
+        ("~=0.19.0, !=0.19.5", ">=0.19.0,!=0.19.5,<=0.22.0"),
     ],
 )
 def test_a_range_ends_with_the_new_release(folder: Path, stated: str, wide: str) -> None:

@@ -1,7 +1,6 @@
 """A mod and the releases that are new to it, each a branch: what is done to the mod, and what a person has to look at."""
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,8 +16,6 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.porting import job as porting, variant as making, writing as port_writing
 from vllm_mods.trees.release import Releases
-
-_UPPER = re.compile(r"\s*(?:<=?|==|===|~=)")
 
 
 class KeptRelease(NamedTuple):
@@ -223,14 +220,10 @@ def _widen_range(
     A release that comes into the range with it is planned on as well. Raises ``TreeError`` for one that cannot be read.
     """
     number = versions.public(release)
-    parts = [part.strip() for part in variant.vllm.split(",")]
-    exact = [part for part in parts if part.startswith(("==", "~="))]
-    lower = [part for part in parts if not _UPPER.match(part)]
-    lower += [f">={versions.public(part.lstrip('=~ ').removesuffix('.*'))}" for part in exact]
-    wide = [*lower, f"<={number}"]
+    bounds = [bound for clause in variant.vllm.split(",") for bound in _bounds(clause.strip())]
+    wide = [*(bound for bound in bounds if not bound.startswith("<")), f"<={number}"]
     if not versions.in_range(number, ",".join(wide)):  # it is older
-        upper = [part for part in parts if part.startswith(("<", "!="))]
-        wide = [f">={number}", *upper, *map(_end_of, exact)]
+        wide = [f">={number}", *(bound for bound in bounds if not bound.startswith(">"))]
     reasons = []
     for version in sorted(ways.releases.versions(), key=versions.sort_key):
         is_new = versions.in_range(version, ",".join(wide)) and not (
@@ -247,12 +240,16 @@ def _widen_range(
     return ",".join(wide), tuple(reasons)
 
 
-def _end_of(exact: str) -> str:
-    """Return where a clause ends that is ``==`` a version or all that begin as it does (``.*``), or ``~=`` one."""
-    number = versions.public(exact.lstrip("=~ "))
-    begin = number.rpartition(".")[0] if exact.startswith("~=") or number.endswith(".*") else ""
+def _bounds(clause: str) -> list[str]:
+    """Return a clause as bounds: ``==`` a version or all that begin as it does (``.*``), and ``~=`` one, are two."""
+    if not clause.startswith(("==", "~=")):
+        return [clause]
+    number = versions.public(clause.lstrip("=~ ").removesuffix(".*"))
+    if not clause.startswith("~=") and not clause.endswith(".*"):
+        return [f">={number}", f"<={number}"]
+    begin = number if clause.endswith(".*") else number.rpartition(".")[0]
     head, dot, last = begin.rpartition(".")
-    return f"<{head}{dot}{int(last) + 1}" if begin else f"<={number}"
+    return [f">={number}", f"<{head}{dot}{int(last) + 1}"]
 
 
 def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
