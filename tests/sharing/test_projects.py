@@ -211,7 +211,7 @@ def test_update_says_that_a_tag_moved_and_which_mods_changed(
     assert kept(place) == before
     assert f"{old[:12]}) → (commit {new[:12]})" in said.out
     assert re.search(r"fast 1\.0\.0 \(\w+\) → 1\.1\.0 \(\w+\)", said.out)
-    assert "new: more 1.0.0" in said.out
+    assert "more is new → 1.0.0" in said.out
     assert "slow" not in said.out
     assert call("sync", "--target", site).code == 0
     assert vm.status(site).mods[0].version == "1.0.0"

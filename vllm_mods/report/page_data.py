@@ -21,7 +21,7 @@ Pair = tuple[int | None, int | None]
 """An index into the hunk's lines and one into the target's; None where nothing is beside it."""
 
 
-class _Table:
+class _Numbered:
     """Values, each of them once, which are named by their numbers."""
 
     def __init__(self) -> None:
@@ -36,10 +36,10 @@ class _Table:
 
 
 class _Tables(NamedTuple):
-    texts: _Table
-    blocks: _Table
-    findings: _Table
-    hunks: _Table
+    texts: _Numbered
+    blocks: _Numbered
+    findings: _Numbered
+    hunks: _Numbered
 
     def block(self, lines: Iterable[str]) -> int:
         return self.blocks.number([self.texts.number(line) for line in lines])
@@ -47,7 +47,7 @@ class _Tables(NamedTuple):
 
 def page_data(of: view.Grid, result: MatrixResult) -> str:
     """Return the JSON of a page, fit to stand in a ``script`` element: it has no ``<`` in it."""
-    tables = _Tables(*(_Table() for _ in _Tables._fields))
+    tables = _Tables(*(_Numbered() for _ in _Tables._fields))
     about = {mod.name: _about(mod) for mod in result.mods}
     cells = [[_cell(tables, cell, result.hunks) for cell in row.cells] for row in of.rows]
     data = {
