@@ -80,14 +80,6 @@ def test_no_program_that_a_repository_names_is_run(library: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_filter_on_a_mods_files_is_refused(library: Path) -> None:
-    (library / ".gitattributes").write_text("patches/** filter=lfs\n")
-    save(library)
-    with pytest.raises(Refused, match="goes through the git filter 'lfs'"):
-        made(library)
-
-
-@pytest.mark.slow
 def test_line_ends_modes_and_other_entries_stay_as_the_commit_has_them(library: Path) -> None:
     (library / ".gitattributes").write_text("* text=auto eol=crlf\n")
     (library / "link").symlink_to("run.sh")

@@ -47,13 +47,13 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
     sha = git(repo, "rev-parse", "main~19")
     assert answer.out.splitlines() == [
         "fast 1.0.0",
-        "  v0.19.0: applies (variant a)",
-        "  main: conflict",
+        "  v0.19.0: applies: every hunk matches at its stated line (variant a)",
+        "  main: conflict: the source does not match the patch",
         "  59 commits, 3 of them touch a file that the verdict depends on; 5 plans",
         f"it changes at {sha[:12]}, 2023-11-14: [Loader] Names from a root (#4711)",
         "  pull request: #4711",
-        "  before: moved (variant a)",
-        "  after:  conflict",
+        "  before: moved: every hunk matches, at an offset (variant a)",
+        "  after:  conflict: the source does not match the patch",
         "    vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`,",
         '      but the patch has `path = os.path.join("weights", name)` [text]',
     ]

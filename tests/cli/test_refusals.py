@@ -116,14 +116,14 @@ def test_the_findings_of_a_refusal_are_coloured_as_its_verdict_and_notes_are_not
     ).splitlines()
     assert said[1].startswith("  mod 1.0.0  <conflict:conflict>: ")
     assert said[2].startswith("    <conflict:word ")
-    assert said[3].startswith("      <conflict:word ")
+    assert said[3].startswith("    <conflict:  word ")
     assert said[4] == "    note: a note [leftover]"
 
 
 def test_words_are_broken_between_paths_and_commands_and_never_inside() -> None:
     command = "`vllm-mods check hybrid --target pypi:0.21.0`"
     path = "vllm/model_executor/layers/quantization/compressed-tensors.py"
-    lines = text.wrapped(f"{path}: {'word ' * 5}{path} {command} end", 60)
+    lines = text.folded(f"{path}: {'word ' * 5}{path} {command} end", 60)
     assert [line for line in lines if path in line] == [f"{path}:", path]
     assert [line for line in lines if command in line]
-    assert text.wrapped("short", 60) == ["short"]
+    assert text.folded("short", 60) == ["short"]

@@ -96,9 +96,9 @@ def test_a_token_is_for_its_own_host_alone(remote: str) -> None:
 
 @pytest.mark.parametrize("remote", ["/srv/mods.git", "../mods", "file:///srv/mods", "mods"])
 def test_a_path_is_no_forge(remote: str) -> None:
-    with pytest.raises(UsageError, match="is not a repository at a forge") as caught:
-        forges.find(remote, TOKENS)
-    assert str(caught.value.hint).startswith("git remote -v")
+    with pytest.raises(UsageError, match="unknown forge") as caught:
+        forges.find(remote, TOKENS | {"GITHUB_SERVER_URL": "https:///"})
+    assert str(caught.value.hint).startswith("export GITHUB_SERVER_URL=https://HOST")
 
 
 @pytest.mark.parametrize(

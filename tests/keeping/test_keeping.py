@@ -172,9 +172,8 @@ def test_a_repository_that_git_does_not_read_is_refused(library: Path) -> None:
 
 def test_a_repository_without_a_working_tree_is_no_home(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "bare.git")
-    with pytest.raises(UsageError, match="its git repository has no working tree") as caught:
+    with pytest.raises(UsageError, match="is not in the working tree of a git repository"):
         branches.home(str(tmp_path / "bare.git"))
-    assert caught.value.hint == "git clone it"
 
 
 @pytest.mark.slow

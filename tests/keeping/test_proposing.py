@@ -45,20 +45,23 @@ def test_what_becomes_of_a_branch(
     push: str | None,
     write: RequestText | None,
 ) -> None:
-    planned = plan([proposal], requests, {BRANCH: tip} if tip else {})
-    assert [(one.did, one.commit, one.text) for one in planned] == (
-        [(did, push, write)] if did else []
+    planned = plan(proposal, requests, tip)
+    assert (planned and (planned.did, planned.commit, planned.text)) == (
+        (did, push, write) if did else None
     )
 
 
 def test_what_a_person_added_to_a_request_stays() -> None:
     body = TEXT.body.replace("body", "body, and: I looked at it") + "\n\n- [x] tried\n"
     edited = request(text=RequestText("mine", body))
-    assert plan([PROPOSAL], [edited], {BRANCH: "new"})[0].did == "current"
+    planned = plan(PROPOSAL, [edited], "new")
+    assert planned is not None
+    assert planned.did == "current"
 
 
 def test_a_request_of_which_nothing_is_left_says_so_and_keeps_its_text() -> None:
-    (closed,) = plan([OBSOLETE], [request()], {BRANCH: "old"})
+    closed = plan(OBSOLETE, [request()], "old")
+    assert closed is not None
     assert (closed.did, closed.commit, closed.request) == ("closed", None, request())
     assert closed.text == RequestText(
         "title", f"`vllm-mods keep` closed this: nothing of it is left to do.\n\n{TEXT.body}"
@@ -81,20 +84,17 @@ def test_a_second_run_does_nothing(
         for number, state in enumerate(reversed(states), 1)
     ][::-1]
     proposal = OBSOLETE if obsolete else PROPOSAL
-    planned = plan([proposal], requests, {BRANCH: tip} if tip else {})
-    for step in planned:
-        assert (step.did == "opened") == (not requests and not obsolete)
-        if step.text is not None and step.request is not None:
-            assert step.request.state == "open"
-        changed = step.request or request(number=9)
-        changed = changed._replace(
-            text=step.text or changed.text,
-            state="closed" if step.did == "closed" else changed.state,
-        )
-        requests = [changed, *(one for one in requests if one.number != changed.number)]
-        if step.commit:
-            tip = step.commit
-    again = plan([proposal], requests, {BRANCH: tip} if tip else {})
-    assert all(
-        (step.commit is None and step.text is None) or step.did == "closed" for step in again
+    step = plan(proposal, requests, tip)
+    if step is None:
+        assert obsolete
+        return
+    assert (step.did == "opened") == (not requests and not obsolete)
+    if step.text is not None and step.request is not None:
+        assert step.request.state == "open"
+    changed = step.request or request(number=9)
+    changed = changed._replace(
+        text=step.text or changed.text, state="closed" if step.did == "closed" else changed.state
     )
+    requests = [changed, *(one for one in requests if one.number != changed.number)]
+    again = plan(proposal, requests, step.commit or tip)
+    assert again is None or again.did == "closed" or (again.commit, again.text) == (None, None)

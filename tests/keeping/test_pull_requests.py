@@ -106,7 +106,7 @@ def test_a_remote_that_does_not_answer_is_said_before_anything_is_made(
     with pytest.raises(Refused, match="the token in GITLAB_TOKEN is not known there"):
         PullRequests(str(library), None)
     git(library, "remote", "set-url", "origin", str(forge.repository))
-    with pytest.raises(UsageError, match="is not a repository at a forge"):
+    with pytest.raises(UsageError, match="unknown forge"):
         PullRequests(str(library), None)
 
 

@@ -119,23 +119,6 @@ def test_a_pairing_has_the_name_of_its_file(tmp_path: Path) -> None:
         Library(str(folder)).pairing("other")
 
 
-@pytest.mark.parametrize("ask", ["names", "pairing_names", "template_names"])
-def test_who_lists_everything_needs_every_library(alice: str, ask: str) -> None:
-    needed: list[bool] = []
-    getattr(Library(alice, absent=needed.append), ask)()
-    assert needed == [True]
-
-
-def test_who_names_a_mod_that_is_here_is_told_and_not_stopped(alice: str) -> None:
-    needed: list[bool] = []
-    library = Library(alice, absent=needed.append)
-    library.load("fast")
-    assert needed == [False]
-    with pytest.raises(UsageError, match="there is no mod named `none`"):
-        library.load("none")
-    assert needed == [False, True]
-
-
 @pytest.mark.parametrize("path", ["../secret", "patches/../../secret", "", "."])
 def test_a_path_that_leads_out_of_a_library_is_not_read(alice: str, path: str) -> None:
     with pytest.raises(ManifestError, match="points outside"):

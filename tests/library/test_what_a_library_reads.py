@@ -54,7 +54,7 @@ def test_a_file_may_have_as_much_as_the_limit(
 
 def test_what_is_named_may_be_a_pipe_and_what_is_inside_may_not(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ManifestError, match="is a named pipe"):
+    with pytest.raises(ManifestError, match="is not a regular file"):
         reading.read(str(tmp_path / "pipe"), str(tmp_path))
     assert reading.read("/dev/null", None) == b""
 
@@ -137,7 +137,7 @@ def test_a_socket_is_named_by_what_it_is(tmp_path: Path, monkeypatch: pytest.Mon
         server.bind("s")
         with pytest.raises(ManifestError) as caught:
             reading.read(str(tmp_path / "s"), str(tmp_path))
-    why = "is a socket: vllm-mods reads only regular files of a library and follows no links"
+    why = "is not a regular file: vllm-mods reads only regular files of a library and follows no links"
     assert caught.value.problems == (why,)
 
 

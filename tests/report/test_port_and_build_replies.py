@@ -245,14 +245,14 @@ def test_a_bisect_names_the_commit_and_what_was_so_before_and_after_it() -> None
     reply = bisect.bisect(outcome, "v1", "v2", repository="/r", paint=paint)
     assert lines(reply) == [
         "fast 1.0.0",
-        "  v1: <applies> (variant one)",
-        "  v2: <missing>",
+        "  v1: <applies>: it only adds new files (variant one)",
+        "  v2: <missing>: a file that it changes is gone",
         "  1,000 commits, 2 of them touch a file that the verdict depends on; 3 plans",
         "it changes at 0123456789ab, 2026-01-02: Do it (#12)",
         "  pull request: #12",
-        "  before: <applies> (variant one)",
+        "  before: <applies>: it only adds new files (variant one)",
         "    hunk 1: not there [text]",
-        "  after:  <conflict>",
+        "  after:  <conflict>: the source does not match the patch",
         "    hunk 1: not there [text]",
         "  later it changes again, to `missing` at v2",
     ]
@@ -292,9 +292,9 @@ def test_a_bisect_to_a_merge_says_how_to_go_on_and_shows_the_notes_of_what_goes_
     ends = "--good 0123456789ab^1 --bad 0123456789ab^2"
     assert lines(reply)[4:] == [
         "it changes at 0123456789ab, 2026-01-02: Merge",
-        "  before: <missing>",
+        "  before: <missing>: a file that it changes is gone",
         "    hunk 1: not there [text]",
-        "  after:  <applies> (variant one)",
+        "  after:  <applies>: it only adds new files (variant one)",
         "    note: hunk 1 lands at line 4, +2 [offset]",
         f"  this is a merge; to find the commit inside it: {ends}",
     ]

@@ -43,7 +43,7 @@ from vllm_mods.report import (
     serve,
     words,
 )
-from vllm_mods.report.library import mod_data
+from vllm_mods.report.library import mod_data, mod_lines
 from vllm_mods.running.evidence import Evidence, ServerEvidence
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
@@ -129,14 +129,7 @@ GIT = LockedLibrary(LibrarySource("git", "https://x/y", rev="main"), "c0ffee" * 
 FOLDER = LockedLibrary(LibrarySource("path", "../lib"), "", "e" * 64)
 GIT_DATA = {"source": "git+https://x/y@main", "commit": "c0ffee" * 6, "files": f"sha256:{'f' * 64}"}
 FOLDER_DATA = {"source": "../lib", "files": f"sha256:{'e' * 64}"}
-MAY_TOUCH = [
-    "    changes     vllm/x.py, vllm/y.py",
-    "    outside     flashinfer",
-    "    in images   /etc/x",
-    "    variables   A=1 2",
-    "    serve with  --x 'a b'",
-    "    needs       numpy>=2",
-]
+SHOWN = [f"  {line}" for line in mod_lines(TOUCHING)]
 
 
 def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
@@ -145,7 +138,7 @@ def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
     monkeypatch.chdir("/usr")
     reply = project.added("/usr/lib/it.toml", LibraryAdded("them", GIT, (TOUCHING,), ()))
     head = "them: git+https://x/y@main (commit c0ffeec0ffee)"
-    assert lines(reply) == [head, "  fast 1.0.0  MIT  faster", *MAY_TOUCH]
+    assert lines(reply) == [head, *SHOWN]
     assert reply.data == {
         "project": "/usr/lib/it.toml",
         "library": {"name": "them", **GIT_DATA},
@@ -185,7 +178,7 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
     moved = GIT._replace(resolved="decade" * 6)
     updates = [
         LibraryUpdate("same", FOLDER, FOLDER, None, ()),
-        LibraryUpdate("first", None, GIT, None, (FAST,)),
+        LibraryUpdate("first", None, GIT, (), (FAST,)),
         LibraryUpdate("moved", GIT, moved, (gone, FAST, stays), (new, newer, stays)),
         LibraryUpdate("lost", GIT, moved, None, (fresh,)),
     ]
@@ -193,19 +186,20 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
     at = "git+https://x/y@main (commit c0ffeec0ffee)"
     assert lines(reply) == [
         "same: ../lib: nothing is new",
-        f"first: {at}: not locked before",
-        "  fast 1.0.0  MIT  faster",
-        "    changes     vllm/x.py",
-        "    needs       numpy>=2",
+        "first: git+https://x/y@main (not locked) → (commit c0ffeec0ffee)",
+        "  fast is new → 1.0.0 (abababababab)",
+        *(f"  {line}" for line in mod_lines(FAST)),
         f"moved: {at} → (commit decadedecade)",
         "  fast 1.0.0 (abababababab) → 1.1.0 (cdcdcdcdcdcd)",
-        "  new: fresh 1.0.0  MIT  faster",
-        *MAY_TOUCH,
+        "  fresh is new → 1.0.0 (abababababab)",
+        *(f"  {line}" for line in mod_lines(new)),
         "  gone 1.0.0 (abababababab) → gone",
         f"lost: {at} → (commit decadedecade)",
         "  the locked version is not on this machine, so the changes of its mods are unknown",
     ]
-    was, now = "1.0.0 (abababababab)", GIT_DATA | {"commit": "decade" * 6}
+    was = "1.0.0 (abababababab)"
+    first = {"name": "fast", "before": None, "now": was}
+    now = GIT_DATA | {"commit": "decade" * 6}
     same = {"name": "same", "changed": False, "before": FOLDER_DATA, "now": FOLDER_DATA, "mods": []}
     changed = [
         {"name": "fast", "before": was, "now": "1.1.0 (cdcdcdcdcdcd)"},
@@ -216,7 +210,7 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
         "project": "/p",
         "libraries": [
             same,
-            {"name": "first", "changed": True, "before": None, "now": GIT_DATA, "mods": []},
+            {"name": "first", "changed": True, "before": None, "now": GIT_DATA, "mods": [first]},
             {"name": "moved", "changed": True, "before": GIT_DATA, "now": now, "mods": changed},
             {"name": "lost", "changed": True, "before": GIT_DATA, "now": now, "mods": []},
         ],

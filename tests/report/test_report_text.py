@@ -98,8 +98,8 @@ def test_a_long_finding_is_broken_between_words_and_never_in_a_command() -> None
     long = Finding(FindingCode.TEXT, "a word " * 13 + command + " and some more" * 6)
     assert text.findings([long, NOTE], "    ", "<{}>".format) == [
         f"    <{'a word ' * 12}a word>",
-        f"      <{command} and some more and some more and some more and some more>",
-        "      <and some more and some more [text]>",
+        f"    <  {command} and some more and some more and some more and some more>",
+        "    <  and some more and some more [text]>",
         "    note: hunk 1 lands at line 4, +2 [offset]",
     ]
 

@@ -12,7 +12,7 @@ import lone_project
 import pytest
 from git_host import mod, write
 
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing import changing
 
@@ -152,7 +152,7 @@ def test_a_library_that_was_not_locked_is_new_to_an_update(place: Path) -> None:
     file = place / "vllm-mods.toml"
     file.write_text('schema = 1\n[libraries.ours]\npath = "./mods"\n')
     (done,) = changing.update(str(file), [], dry=False)
-    assert (done.before, done.mods_before, done.changed) == (None, None, True)
+    assert (done.before, done.mods_before, done.changed) == (None, (), True)
     assert read(place, "vllm-mods.lock")["libraries"].keys() == {"ours"}
 
 
@@ -172,15 +172,14 @@ def test_a_table_of_pyproject_is_edited_where_the_project_is_that(place: Path) -
     assert tools["targets"] == {"default": {"mods": ["ours/fast"]}}
 
 
-def test_what_cannot_be_written_is_said_with_both_files_and_neither_is(place: Path) -> None:
+def test_what_cannot_be_written_is_said_and_neither_file_is(place: Path) -> None:
     (place / "vllm-mods.lock").mkdir()
     (place / "vllm-mods.toml").write_text("schema = 1\n")
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(Refused) as caught:
         add(place)
-    assert caught.value.message == (
-        f"{place}: vllm-mods.toml and vllm-mods.lock cannot be written: Is a directory"
-    )
-    assert caught.value.hint == f"ls -ld {place}"
+    why = "cannot be written: Is a directory; nothing was changed"
+    assert caught.value.message == f"{place}/vllm-mods.toml {why}"
+    assert caught.value.hint == f"ls -la {place}"
     assert (place / "vllm-mods.toml").read_text() == "schema = 1\n"
 
 

@@ -14,9 +14,6 @@ from vllm_mods.sharing import contents
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAME = "é" * 127 + "x"  # 255 bytes
-LONG = "/".join(["patches", *[NAME] * 15])  # 7 + 15 * 256 bytes
-
 
 @pytest.mark.parametrize(
     ("path", "why"),
@@ -26,10 +23,6 @@ LONG = "/".join(["patches", *[NAME] * 15])  # 7 + 15 * 256 bytes
         ("templates/chat/template.jinja", ""),
         ("SHA256SUMS", ""),
         ("SHA256SUMS.sig", ""),
-        (f"patches/{NAME}", ""),
-        (f"patches/{NAME}x", "more than 255 bytes"),
-        (f"{LONG}/{'x' * 248}", ""),
-        (f"{LONG}/{'x' * 249}", "more than 4096 bytes"),
         ("patches/../x", "points outside"),
         ("patches/./x", "points outside"),
         ("patches//x", "points outside"),
@@ -106,11 +99,11 @@ def test_a_folder_that_cannot_be_listed_is_told_by_its_place(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ManifestError) as caught:
         contents.read_files(str(folder))
     place = f"{folder}/patches/fast"
-    assert caught.value.message == f"{place} cannot be read: Permission denied"
-    assert caught.value.hint == f"ls -ld {place}"
+    assert (caught.value.where, caught.value.hint) == (place, f"ls -ld {place}")
+    assert caught.value.problems == ("cannot be read: Permission denied",)
 
 
 @pytest.mark.parametrize("target", ["fast", "nowhere", "/etc"])

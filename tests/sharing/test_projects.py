@@ -84,8 +84,8 @@ def test_what_was_added_is_put_in_and_taken_out_again(call: Call, place: Path, s
     untouched = snapshot(site)
     said = call("add", "git+../alice@v1", "--mod", "fast")
     assert said.code == 0
-    assert "fast 1.0.0  MIT  A module more" in said.out
-    assert "changes     vllm/fast.py" in said.out
+    assert "fast 1.0.0: A module more" in said.out
+    assert "    vllm/fast.py" in said.out
     assert call("sync", "--check", "--target", site).code == 1
     assert snapshot(site) == untouched
     assert call("sync", "--target", site).code == 0
@@ -211,7 +211,7 @@ def test_update_says_that_a_tag_moved_and_which_mods_changed(
     assert kept(place) == before
     assert f"{old[:12]}) → (commit {new[:12]})" in said.out
     assert re.search(r"fast 1\.0\.0 \(\w+\) → 1\.1\.0 \(\w+\)", said.out)
-    assert "new: more 1.0.0" in said.out
+    assert "more is new → 1.0.0" in said.out
     assert "slow" not in said.out
     assert call("sync", "--target", site).code == 0
     assert vm.status(site).mods[0].version == "1.0.0"
@@ -472,7 +472,7 @@ def test_a_name_is_taken_once(call: Call, place: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_folder_that_cannot_be_written(call: Call, place: Path) -> None:
     place.chmod(0o555)
-    assert call("add", "git+../alice@v1").code == 2
+    assert call("add", "git+../alice@v1").code == 3
     place.chmod(0o755)
     assert kept(place) == {}
 
@@ -481,7 +481,7 @@ def test_a_folder_that_cannot_be_written(call: Call, place: Path) -> None:
 def test_both_are_written_or_none(call: Call, place: Path) -> None:
     (place / "vllm-mods.lock").mkdir()
     said = call("add", "git+../alice@v1")
-    assert said.code == 2
+    assert said.code == 3
     assert "cannot be written" in said.err
     assert kept(place) == {}
 
@@ -547,7 +547,7 @@ def test_who_is_killed_leaves_it_whole(
 
 
 @pytest.mark.slow
-def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a_note(
+def test_a_library_that_is_not_here_is_asked_for_whatever_is_named(
     call: Call, site: Path, tmp_path: Path
 ) -> None:
     commit(tmp_path / "bob", mod("other"), "v1")
@@ -556,28 +556,12 @@ def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a
     locked = json.loads(call("list", "--json").out)["mods"]
     (alice,) = {Path(one["directory"]).parents[2] for one in locked if one["library"] == "alice"}
     shutil.rmtree(alice)
-    told = (
-        "note: alice (git+../alice@v1) has not been fetched on this machine: vllm-mods sync --fetch"
-    )
-    for words in (
-        ("show", "flashqla"),
-        ("show", "qwen3.6-35b"),
-        ("check", "other", "vllm-mods/qwen3.6-enhanced", "--target", site),
-        ("check", "--pairing", "qwen3.6-35b", "--target", site),
-        ("matrix", "other", "--tree", site),
-        ("apply", "other", "--target", site),
-    ):
-        said = call(*words)
-        assert said.code == 0, said.err
-        assert said.err.count(told) == 1
-    for name in ("list", "matrix", "show fast", f"check alice/fast --target {site}"):
+    for name in ("list", "show flashqla", "show fast", f"check other --target {site}"):
         said = call(*name.split())
         assert said.code == 2
         assert said.err.startswith("error: alice (git+../alice@v1) has not been fetched")
         assert "hint: vllm-mods sync --fetch" in said.err
-    said = call("status", "--target", site)
-    assert said.code == 0
-    assert "alice" not in said.err
+    assert call("status", "--target", site).code == 0
 
 
 @pytest.mark.slow

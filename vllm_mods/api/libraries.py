@@ -1,6 +1,5 @@
 """The libraries that a call reads: the bundled one, the caller's folders, those of the project here; and what they have."""
 
-import functools
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,44 +14,28 @@ from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
     from vllm_mods.library.catalog import Shared
-    from vllm_mods.sharing.locking import NotFetched
 
 T = TypeVar("T")
 _PLACES, _PATCHES = ("/", "./", "../", "~/"), (".patch", ".diff")
 """How a mod is named by where it lies, and not by a name of a library."""
 
 
-def open_library(
-    *folders: str | os.PathLike[str], note: Callable[[str], None] = lambda _text: None
-) -> Library:
+def open_library(*folders: str | os.PathLike[str]) -> Library:
     """Open the bundled library, ``folders`` and, as ``vllm-mods.lock`` has them, those of the project here.
 
-    ``note`` is called with what one should know, such as a library that is not fetched.
-
-    Returns a ``Library``. Raises ``UsageError`` for a folder that is none, ``Refused`` for a library that is not as it
-    is locked.
+    Returns a ``Library``. Raises ``UsageError`` for a folder that is none and a library that is not fetched,
+    ``Refused`` for one that is not as it is locked.
 
     >>> vm.open_library("library").mods("fast")
     (<Mod fast 1.0.0>,)
     """
     shared: tuple[Shared, ...] = ()
-    missing: list[NotFetched] = []
     project = project_file.find()
     if project is not None and project.libraries:
         from vllm_mods.sharing import locking  # noqa: PLC0415  (where there are any)
 
-        shared = locking.open_shared(project, missing=missing)
-
-    # A name that is found without them means the same with them, or is refused then as one of several: so
-    # that is noted once, and a list of all names is refused.
-    @functools.cache
-    def absent(needed: bool) -> None:  # noqa: FBT001
-        if needed and missing:
-            raise missing[0]
-        for error in missing:
-            note(f"{error.message}: {error.hint}")
-
-    return Library(*folders, shared=shared, absent=absent)
+        shared = locking.open_shared(project)
+    return Library(*folders, shared=shared)
 
 
 class LibraryContents(NamedTuple):

@@ -104,7 +104,7 @@ def open_libraries(folders: Iterable[str] = (), *, own: bool = False) -> Library
 
         for folder in folders:
             writing.recover(folder)
-    return open_library(*folders, note=note)
+    return open_library(*folders)
 
 
 def completer(

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from vllm_mods.base import secrets
-from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.output import write_below
 from vllm_mods.formats import tree_names
-from vllm_mods.library import catalog
+from vllm_mods.library import catalog, reading
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
 
@@ -23,7 +24,6 @@ _OWN = "vllm-mods-keep"
 """The trailer of a commit of ours: it names the tree, so that no commit that a person amended has it."""
 _DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
 _UNSHOWN = re.compile(r"/mod\.lock\Z|/\.port-[^/]+/(?!files/)")  # what nobody reads in a diff
-_NO_FILTER = {b"unspecified", b"unset"}
 
 
 class LibraryHome(NamedTuple):
@@ -63,15 +63,15 @@ def home(library: str, settings: Sequence[tuple[str, str]] = ()) -> LibraryHome:
     environ = git_process.environment(os.environ)
     # Nothing that the repository names is run, so its owner may be anybody.
     words = ("-c", "safe.directory=*", "rev-parse")
-    place = git_process.run(library, (*words, "--absolute-git-dir"), environ)
-    if place.why:
+    place, top = (
+        git_process.run(library, (*words, what), environ)
+        for what in ("--absolute-git-dir", "--show-toplevel")
+    )
+    if place.why or top.why:
         raise UsageError(
-            f"{library} is not in a git repository; `keep` writes branches of one",
+            f"{library} is not in the working tree of a git repository; `keep` writes branches of one",
             hint=f"git init {library} && git -C {library} add -A && git -C {library} commit",
         )
-    top = git_process.run(library, (*words, "--show-toplevel"), environ)
-    if top.why:
-        raise UsageError(f"{library}: its git repository has no working tree", hint="git clone it")
     path = os.path.relpath(os.path.realpath(library), os.path.realpath(top.text))
     repository = Repository(top.text, library, git_dir=place.text, settings=settings)
     return LibraryHome(repository, path)
@@ -113,7 +113,7 @@ def laid_out(home: LibraryHome, commit: str) -> Iterator[str]:
     """Lay the library out in a scratch folder as a commit has it, and take that away again.
 
     Links are left out. Raises ``Refused`` where the commit has no library there, or one of which a
-    file is a link or other bytes than the commit has.
+    file is a link, ``TreeError`` for one that lies in git-lfs.
     """
     entries = files(home, commit)
     if not entries:
@@ -121,47 +121,19 @@ def laid_out(home: LibraryHome, commit: str) -> Iterator[str]:
             f"{commit[:12]} has no {home.path}: the commit does not contain the library",
             hint=f"git log --stat -- {home.path}",
         )
-    own = [path for path in entries if path.split("/")[0] in catalog.PARTS]
-    for path in own:
-        if not entries[path][0].startswith(b"100"):
+    for path, (mode, _) in entries.items():
+        if path.split("/")[0] in catalog.PARTS and not mode.startswith(b"100"):
             raise Refused(
                 f"{home.prefix}{path} is a link or a submodule, which `keep` does not read",
                 hint=f"replace it by the files themselves, then git add {home.prefix}{path}",
             )
-    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as scratch:
-        _check_filters(home, commit, own, scratch)
-        folder = os.path.join(scratch, "tree")
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
         for path, (mode, blob) in entries.items():
             if mode.startswith(b"100"):
-                _lay_out(home, os.path.join(folder, path), blob, executable=mode.endswith(b"755"))
+                write_below(folder, path, home.repository.blob(blob, f"{home.prefix}{path}"))
+            if mode == b"100755":
+                os.chmod(os.path.join(folder, path), 0o755)  # noqa: S103  (in a scratch folder)
         yield folder
-
-
-def _lay_out(home: LibraryHome, place: str, blob: str, *, executable: bool) -> None:
-    os.makedirs(os.path.dirname(place), exist_ok=True)
-    try:
-        data = home.repository.blob(blob, blob[:12])
-    except TreeError as error:
-        raise home.refused(f"the blob {blob[:12]} cannot be read", error.message) from error
-    with open(place, "xb") as file:
-        file.write(data)
-    if executable:
-        os.chmod(place, 0o755)  # noqa: S103  (in a scratch folder)
-
-
-def _check_filters(home: LibraryHome, commit: str, paths: list[str], scratch: str) -> None:
-    """Refuse files that a filter, git-lfs say, makes others of: that is a program."""
-    what, index = f"{commit[:12]} cannot be read", os.path.join(scratch, "index")
-    names = "".join(f"{home.prefix}{path}\0" for path in paths)
-    home.run(what, "read-tree", commit, index=index)
-    words = ("--cached", "--stdin", "-z", "filter")
-    rows = home.run(what, "check-attr", *words, given=names, index=index).split(b"\0")
-    for path, value in zip(rows[::3], rows[2::3], strict=False):
-        if value not in _NO_FILTER:
-            raise Refused(
-                f"{os.fsdecode(path)} goes through the git filter {value.decode(errors='replace')!r}, so the commit and the mod have different bytes",
-                hint="exclude it in .gitattributes: patches/** -filter",
-            )
 
 
 def commit(
@@ -172,11 +144,7 @@ def commit(
     Raises ``Refused`` if a branch of that name is there by now and not made ``again``, or nobody is known as its author.
     """
     before = files(home, parent)
-    paths = sorted(
-        os.path.relpath(os.path.join(above, file), folder)
-        for above, _, names in os.walk(folder)
-        for file in names
-    )
+    paths = sorted(reading.paths_below(folder))
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as scratch:
         index = os.path.join(scratch, "index")
 

@@ -77,11 +77,6 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
     if "://" not in remote and ":" in remote.partition("/")[0]:  # as ssh has it: user@host:path
         url = f"ssh://{remote.replace(':', '/', 1)}"
     parts, shown = urlsplit(url), redact(url)
-    if parts.scheme not in {"https", "http", "ssh"} or not parts.hostname:
-        raise UsageError(
-            f"the remote {shown} is not a repository at a forge; pull requests need one",
-            hint="git remote -v  # name the one at GitHub, GitLab, Gitea or Forgejo with --remote",
-        )
     forge, root = _server(url, environ)
     server = urlsplit(root)
     if "http" in {parts.scheme, server.scheme} and not is_local(parts.hostname):
@@ -103,7 +98,7 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
         )
     name = parts.path.strip("/").removesuffix(".git").removeprefix(f"{server.path[1:]}/")
     requests = root + forge.path.format(name=quote(name), id=quote(name, safe=""))
-    if root == "https://github.com" or parts.hostname.endswith(".ghe.com"):
+    if root == "https://github.com" or str(parts.hostname).endswith(".ghe.com"):
         requests = requests.replace("://", "://api.", 1).replace("/api/v3", "", 1)
     return ForgeRepository(forge, name, requests, variable)
 
@@ -115,15 +110,15 @@ def _server(url: str, environ: Mapping[str, str]) -> tuple[Forge, str]:
         gitea = GITEA._replace(
             servers=GITEA.servers + GITHUB.servers, tokens=GITEA.tokens + GITHUB.tokens
         )
-    host, is_ssh = urlsplit(url).hostname, url.startswith("ssh:")
+    scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
     for forge in (gitea, GITHUB, GITLAB):
         stated = [environ.get(name, "").rstrip("/") for name in forge.servers]
         for root in [*(f"https://{name}" for name in forge.hosts), *filter(None, stated)]:
-            if host == urlsplit(root).hostname and (
-                is_ssh or place(url).lower() == place(root).lower()
-            ):
+            is_same = host == urlsplit(root).hostname is not None
+            has_port = scheme in {"http", "https"} and place(url).lower() == place(root).lower()
+            if is_same and (has_port or scheme == "ssh"):
                 return forge, root
     raise UsageError(
-        f"{redact(url)}: unknown forge: no variable names {host} and the token for it",
-        hint=f"export GITHUB_SERVER_URL=https://{host}  # of GitLab CI_SERVER_URL, of Gitea and Forgejo GITEA_SERVER_URL",
+        f"{redact(url)}: unknown forge: no variable names {host or 'it'} and the token for it",
+        hint=f"export GITHUB_SERVER_URL=https://{host or 'HOST'}  # of GitLab CI_SERVER_URL, of Gitea and Forgejo GITEA_SERVER_URL",
     )

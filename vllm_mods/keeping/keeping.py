@@ -1,7 +1,6 @@
 """A mod and the releases that are new to it, each a branch: what is done to the mod, and what a person has to look at."""
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,8 +18,6 @@ from vllm_mods.porting import job as porting
 from vllm_mods.porting import variant as making
 from vllm_mods.porting import writing as port_writing
 from vllm_mods.trees.release import Releases
-
-_UPPER = re.compile(r"\s*(?:<=?|==|===|~=)")
 
 
 class KeptRelease(NamedTuple):
@@ -125,18 +122,15 @@ def _keep_on_branch(
 
 def _leave(home: LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
     """Return what becomes of a release whose branch is left alone."""
-    if _unfinished(home, tip, kept.mod):
+    folders = [
+        path.split("/")[2]
+        for path in branches.files(home, tip)
+        if path.startswith(f"patches/{kept.mod}/")
+    ]
+    if any(map(port_writing.is_unfinished, folders)):
         wait = f"the port on {kept.branch} is not finished; later releases wait for it"
         return kept._replace(did="waits", left=(wait,), commit=tip)
     return kept._replace(did="there", commit=tip)
-
-
-def _unfinished(home: LibraryHome, commit: str, mod: str) -> bool:
-    paths = (path.split("/") for path in branches.files(home, commit))
-    return any(
-        len(parts) > 3 and parts[:2] == ["patches", mod] and port_writing.is_unfinished(parts[2])
-        for parts in paths
-    )
 
 
 def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:
@@ -228,14 +222,10 @@ def _widen_range(
     A release that comes into the range with it is planned on as well. Raises ``TreeError`` for one that cannot be read.
     """
     number = versions.public(release)
-    parts = [part.strip() for part in variant.vllm.split(",")]
-    exact = [part for part in parts if part.startswith(("==", "~="))]
-    lower = [part for part in parts if not _UPPER.match(part)]
-    lower += [f">={versions.public(part.lstrip('=~ ').removesuffix('.*'))}" for part in exact]
-    wide = [*lower, f"<={number}"]
+    bounds = [bound for clause in variant.vllm.split(",") for bound in _bounds(clause.strip())]
+    wide = [*(bound for bound in bounds if not bound.startswith("<")), f"<={number}"]
     if not versions.in_range(number, ",".join(wide)):  # it is older
-        upper = [part for part in parts if part.startswith(("<", "!="))]
-        wide = [f">={number}", *upper, *map(_end_of, exact)]
+        wide = [f">={number}", *(bound for bound in bounds if not bound.startswith(">"))]
     reasons = []
     for version in sorted(ways.releases.versions(), key=versions.sort_key):
         is_new = versions.in_range(version, ",".join(wide)) and not (
@@ -252,12 +242,16 @@ def _widen_range(
     return ",".join(wide), tuple(reasons)
 
 
-def _end_of(exact: str) -> str:
-    """Return where a clause ends that is ``==`` a version or all that begin as it does (``.*``), or ``~=`` one."""
-    number = versions.public(exact.lstrip("=~ "))
-    begin = number.rpartition(".")[0] if exact.startswith("~=") or number.endswith(".*") else ""
+def _bounds(clause: str) -> list[str]:
+    """Return a clause as bounds: ``==`` a version or all that begin as it does (``.*``), and ``~=`` one, are two."""
+    if not clause.startswith(("==", "~=")):
+        return [clause]
+    number = versions.public(clause.lstrip("=~ ").removesuffix(".*"))
+    if not clause.startswith("~=") and not clause.endswith(".*"):
+        return [f">={number}", f"<={number}"]
+    begin = number if clause.endswith(".*") else number.rpartition(".")[0]
     head, dot, last = begin.rpartition(".")
-    return f"<{head}{dot}{int(last) + 1}" if begin else f"<={number}"
+    return [f">={number}", f"<{head}{dot}{int(last) + 1}"]
 
 
 def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:

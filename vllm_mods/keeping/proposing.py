@@ -1,7 +1,7 @@
 """What is to be opened, updated and closed at a forge, so that each branch has one pull request. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 _STAMP = re.compile(r"<!-- vllm-mods \w+ -->")
@@ -45,21 +45,10 @@ class Proposal(NamedTuple):
     request: PullRequest | None = None
 
 
-def plan(
-    proposals: Sequence[Proposal], requests: Sequence[PullRequest], tips: Mapping[str, str]
-) -> tuple[Proposal, ...]:
-    """Return what to do, given all requests for these branches, the newest first, and the commits of the remote."""
-    planned = []
-    for proposal in proposals:
-        own = [request for request in requests if request.branch == proposal.branch]
-        is_there = tips.get(proposal.branch) == proposal.commit
-        commit = None if is_there else proposal.commit
-        planned.append(_decide(proposal._replace(commit=commit), own))
-    return tuple(proposal for proposal in planned if proposal.did)
-
-
-def _decide(proposal: Proposal, requests: Sequence[PullRequest]) -> Proposal:
+def plan(proposal: Proposal, requests: Sequence[PullRequest], tip: str | None) -> Proposal | None:
+    """Return what to do, None for nothing, given all requests for a branch, the newest first, and its commit at the remote."""
     text = proposal.text
+    proposal = proposal._replace(commit=None if tip == proposal.commit else proposal.commit)
     request = next((one for one in requests if one.state == "open"), None)
     if request is not None:
         if text is None:
@@ -68,7 +57,9 @@ def _decide(proposal: Proposal, requests: Sequence[PullRequest]) -> Proposal:
             text = None if request.text.stamp == text.stamp else text
             did = "updated" if proposal.commit or text else "current"
         return proposal._replace(text=text, did=did, request=request)
-    if requests and text is not None:
+    if text is None:
+        return None
+    if requests:
         did = "merged" if requests[0].state == "merged" else "declined"
         return Proposal(proposal.branch, None, None, did, requests[0])
-    return proposal._replace(did="opened") if text is not None else proposal
+    return proposal._replace(did="opened")

@@ -36,9 +36,11 @@ class PullRequests:
         self, kept: Sequence[KeptRelease], make_text: MakeText, *, dry_run: bool
     ) -> Iterator[Proposal]:
         """Push branches, and open, update and close their requests; yield each when that is done."""
-        proposals = tuple(self._proposals(kept, make_text))
-        for proposal in proposing.plan(proposals, self._requests, self._remote.tips):
-            yield proposal if dry_run else self._carry_out(proposal)
+        for proposal in tuple(self._proposals(kept, make_text)):
+            own = [request for request in self._requests if request.branch == proposal.branch]
+            planned = proposing.plan(proposal, own, self._remote.tips.get(proposal.branch))
+            if planned is not None:
+                yield planned if dry_run else self._carry_out(planned)
 
     def _proposals(self, kept: Sequence[KeptRelease], make_text: MakeText) -> Iterator[Proposal]:
         mod, since = "", "HEAD"

@@ -5,7 +5,7 @@ its library's owner in front (``alice/fast``); which one of two is meant is neve
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
@@ -45,17 +45,8 @@ class Library:
     True
     """
 
-    def __init__(
-        self,
-        *folders: str | os.PathLike[str],
-        shared: Iterable[Shared] = (),
-        absent: Callable[[bool], None] = lambda _needed: None,
-    ) -> None:
-        """Take the bundled library, ``folders`` and ``shared``. Raises ``UsageError`` for a bad one.
-
-        ``absent`` is called where a library that is not on this machine might matter, with whether the
-        answer needs it: it raises then, and else tells the user.
-        """
+    def __init__(self, *folders: str | os.PathLike[str], shared: Iterable[Shared] = ()) -> None:
+        """Take the bundled library, ``folders`` and ``shared``. Raises ``UsageError`` for a bad one."""
         others: dict[str, list[Shared]] = {}  # one may be there under two names
         for each in shared:
             others.setdefault(os.path.abspath(each.folder), []).append(each)
@@ -71,7 +62,6 @@ class Library:
         self._owners |= {root: [one.owner for one in same] for root, same in others.items()}
         self._folders = self._index("mod")
         self._homes: dict[str, str] = {}
-        self._absent = absent
 
     def _index(self, kind: str) -> dict[str, str]:
         """Return what each library has of a kind, by its own name if no other has that, and with its owner's in front."""
@@ -101,7 +91,6 @@ class Library:
         places = self._folders if kind == "mod" else self._index(kind)
         if name not in places:
             raise self._unknown(kind, name, places)
-        self._absent(False)
         return places[name]
 
     def owner(self, path: str) -> str | None:
@@ -129,15 +118,11 @@ class Library:
 
     def files(self, mod: Mod) -> dict[str, bytes]:
         """Read all that lies in a mod's folder, by the path in it. Raises ``ManifestError`` as ``read``."""
-        try:
-            names = list(reading.paths_below(mod.directory))
-        except OSError as error:
-            raise ManifestError(mod.directory, (f"cannot be read: {error.strerror}",)) from error
+        names = reading.paths_below(mod.directory)
         return {name: self.read(os.path.join(mod.directory, name)) or b"" for name in names}
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all mods, sorted; with their owners' where two have one name."""
-        self._absent(True)
         return _shown(self._folders)
 
     def name_of(self, mod: Mod) -> str:
@@ -175,7 +160,6 @@ class Library:
 
     def pairing_names(self) -> tuple[str, ...]:
         """Return the names of all pairings, sorted; with their owners' where two have one name."""
-        self._absent(True)
         return _shown(self._index("pairing"))
 
     def pairing(self, name: str) -> Pairing:
@@ -210,19 +194,14 @@ class Library:
                 continue
             # nearly always the mod of that name beside it, and then no other needs to be read
             first = {self._folders.get(template), os.path.join(home, "patches", template)}
-            for name in sorted(
-                _shown(self._folders), key=lambda one: (self._folders[one] not in first, one)
-            ):
-                if self._folders[name] != os.path.join(home, "patches", template):
-                    self._absent(True)
-                if template in _templates_of(self.load(name)):
-                    names[name] = None
-                    break
-            else:
+            near = sorted(_shown(self._folders), key=lambda one: self._folders[one] not in first)
+            having = (one for one in near if template in _templates_of(self.load(one)))
+            if (name := next(having, None)) is None:
                 raise UsageError(
                     f"pairing `{pairing.name}` names the template `{template}`, which no mod has",
                     hint="`vllm-mods list` lists the mods",
                 )
+            names[name] = None
         return tuple(names)
 
     def _full_name(self, name: str, beside: str) -> str:
@@ -232,7 +211,6 @@ class Library:
 
     def template_names(self) -> tuple[str, ...]:
         """Return the names of all chat templates, sorted. Raises ``UsageError`` if two have one name."""
-        self._absent(True)
         return _shown(self._index("template"))
 
     def template_folder(self, name: str) -> str:
@@ -242,7 +220,6 @@ class Library:
     def _unknown(self, kind: str, name: str, known: Iterable[str]) -> UsageError:
         import difflib  # noqa: PLC0415
 
-        self._absent(True)
         names = sorted({*known, *(self._index("pairing") if kind == "mod" else ())})
         if several := [one for one in names if one.endswith(f"/{name}")]:
             return UsageError(

@@ -3,23 +3,11 @@
 import os
 import re
 
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Mod
+from vllm_mods.base.model import Mod, PatchFile, Variant
 from vllm_mods.library import mod_folder, reading
 from vllm_mods.library.catalog import Library
-
-_OF_PATCH = """
-schema = 1
-name = "{name}"
-version = "0"
-summary = "A patch without a mod.toml"
-license = "LicenseRef-unknown"
-
-[[variant]]
-id = "patch"
-vllm = ">=0"
-patches = ["one.patch"]
-"""
 
 
 def load(path: str, library: Library) -> tuple[Mod, ...]:
@@ -45,8 +33,12 @@ def _of_patch(path: str, place: str) -> Mod:
         raise UsageError(f"{path}: no such file or folder", hint="vllm-mods list")
     name = re.sub(r"[^a-z0-9]+", "-", os.path.basename(path).rpartition(".")[0].lower()).strip("-")
     name = name if name[:1].isalpha() else f"patch-{name}".strip("-")
-    manifest = _OF_PATCH.format(name=name).encode()
-    mod = mod_folder.load_files(name, {mod_folder.MANIFEST: manifest, "one.patch": data})
-    variant = mod.variants[0]
-    patches = tuple(patch._replace(source=path, root="") for patch in variant.patches)
-    return mod._replace(directory="", variants=(variant._replace(patches=patches),))
+    return Mod(
+        name,
+        version="0",
+        summary="A patch without a mod.toml",
+        license="LicenseRef-unknown",
+        directory="",
+        digest=sha256(data),
+        variants=(Variant("patch", ">=0", patches=(PatchFile(path, data),)),),
+    )

@@ -40,13 +40,10 @@ def unpack(data: bytes, where: str, name: str) -> Mod:
     try:
         raw = json_of(data)
         texts = {SCHEMA: raw["files"]}[raw["schema"]]
-        files = {
-            f"{name}/{source}": text.encode("utf-8", "surrogateescape")
-            for source, text in texts.items()
-        }
+        files = {source: text.encode("utf-8", "surrogateescape") for source, text in texts.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(
             f"{where}: not a stored mod: {error!r}; nothing was changed",
             hint="`vllm-mods revert` without a mod name does not need this file",
         ) from error
-    return mod_folder.load_mod(name, read=files.get)
+    return mod_folder.load_files(name, files)

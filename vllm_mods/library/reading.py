@@ -20,13 +20,6 @@ _LARGEST = {
 """The limits of files by how their names end; any other has ``MOD_BYTES``."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_KINDS = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 def reader(*roots: str, linked: str | None = None) -> Callable[..., bytes | None]:
@@ -56,23 +49,35 @@ def read(path: str, inside: str | None) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
-        raise ManifestError(path, (f"cannot be read: {error.strerror}",)) from error
+        raise _unreadable(path, error) from error
 
 
 def paths_below(
     top: str, is_left_out: Callable[[str], bool] = lambda _name: False
 ) -> Iterator[str]:
-    """Yield all below a folder but folders, by the path from there; no link is followed. Raises ``OSError``."""
+    """Yield all below a folder but folders, by the path from there; no link is followed.
+
+    Raises ``ManifestError`` for a folder that cannot be read.
+    """
     pending = [top]
     while pending:
-        with os.scandir(pending.pop()) as entries:
-            for entry in sorted(entries, key=lambda one: one.name):
-                if is_left_out(entry.name):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-                else:
-                    yield os.path.relpath(entry.path, top)
+        folder = pending.pop()
+        try:
+            with os.scandir(folder) as entries:
+                listed = sorted(entries, key=lambda one: one.name)
+        except OSError as error:
+            raise _unreadable(folder, error) from error
+        for entry in listed:
+            if is_left_out(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+            else:
+                yield os.path.relpath(entry.path, top)
+
+
+def _unreadable(path: str, error: OSError) -> ManifestError:
+    return ManifestError(path, (f"cannot be read: {error.strerror}",), hint=f"ls -ld {path}")
 
 
 def _opened(path: str, inside: str) -> int:
@@ -111,7 +116,7 @@ def _content(path: str, file: BinaryIO, *, any_kind: bool) -> bytes:
 
 
 def _refusal(path: str, kind: int) -> ManifestError:
-    what = _KINDS.get(kind, "not a regular file")
+    what = "a symbolic link" if kind == stat.S_IFLNK else "not a regular file"
     return ManifestError(
         path,
         (f"is {what}: vllm-mods reads only regular files of a library and follows no links",),

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.errors import Refused, refusing_to_write
-from vllm_mods.base.output import fill_folder, write_below
+from vllm_mods.base.output import fill_folder, write_below, write_folder
 from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.library import catalog, mod_folder, reading
 
@@ -27,7 +27,7 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
 
     Raises ``Refused``, with all as it was, where one of these is there or something cannot be written.
     """
-    with refusing_to_write(root), _alone(root):
+    with refusing_to_write(root), alone(root):
         _recover(root)
         for name in files:
             if not is_plain_path(name):
@@ -48,28 +48,23 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
 def recover(root: str) -> None:
     """Finish or remove what a killed run left in a library. Raises ``Refused`` for what none has left."""
     if any(os.path.lexists(os.path.join(root, name)) for name in (LAID_OUT, READY)):
-        with refusing_to_write(root), _alone(root):
+        with refusing_to_write(root), alone(root):
             _recover(root)
 
 
 def folder(place: str, files: Mapping[str, bytes]) -> None:
-    """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written."""
-    parent, name = os.path.split(os.path.abspath(place))
+    """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written.
+
+    A run that is killed may leave a hidden folder beside it.
+    """
     if os.path.lexists(place):
         raise Refused(
             f"{place} already exists; nothing was written",
             hint=f"rm -r {place}, or choose another name",
         )
-    staged = os.path.join(parent, f".{name}.new")
     with refusing_to_write(place):
-        os.makedirs(parent, exist_ok=True)
-        if os.path.lexists(staged):
-            _check_own(staged)
-            with _alone(staged):
-                shutil.rmtree(staged)
-        os.mkdir(staged)
-        with _alone(staged):
-            fill_folder(staged, files, place)
+        os.makedirs(os.path.dirname(os.path.abspath(place)), exist_ok=True)
+        write_folder(place, files)
 
 
 def _recover(root: str) -> None:
@@ -141,12 +136,12 @@ def _not_ours(place: str) -> Refused:
 
 
 @contextlib.contextmanager
-def _alone(place: str) -> Iterator[None]:
-    """Hold a folder, so that no other run takes what is in it for left over."""
+def alone(place: str, *, waits: bool = False) -> Iterator[None]:
+    """Hold a folder, so that no other run changes it, or takes what is in it for left over."""
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             why = f"another vllm-mods is writing to {place}; nothing was written"
             raise Refused(why, hint="wait until it has finished") from error

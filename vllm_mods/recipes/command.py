@@ -49,9 +49,10 @@ class RecipeFindings:
 
 
 def _line(findings: RecipeFindings, line: int) -> int | None:
-    """Return where a line of the command stands in the recipe, or that of its key."""
+    """Return where a line of the command stands in the recipe: one of several lines is a block below its key."""
     start = findings.line("command")
-    return start if start is None or "command" not in findings.document.blocks else start + line
+    is_block = "\n" in findings.document.value["command"]
+    return start + line if start is not None and is_block else start
 
 
 def _check_marks(findings: RecipeFindings, command: str) -> None:
@@ -80,11 +81,8 @@ def check(findings: RecipeFindings, pairing: Pairing) -> None:
     for i, command in enumerate(script.commands):
         line = _line(findings, command.line)
         if i > serving:
-            why = "is a separate command that runs after vLLM has ended"
-            cut = _why_cut(command, script)
-            findings.error(
-                FindingCode.CUT_OFF, "command", f"`{_short(command)}` {why}: {cut}", line
-            )
+            why = "is a separate command that runs after vLLM has ended: a comment, or no backslash at its end, ends the line before it"
+            findings.error(FindingCode.CUT_OFF, "command", f"`{_short(command)}` {why}", line)
         elif i < serving:
             why = "runs before the server, which a pairing cannot do"
             findings.error(FindingCode.NOT_DONE, "command", f"`{_short(command)}` {why}", line)
@@ -114,10 +112,3 @@ def with_model(findings: RecipeFindings, pairing: Pairing) -> Pairing:
 def _short(command: command_line.WordedCommand) -> str:
     words = " ".join(command.argv) or " ".join(f"{name}=…" for name, _ in command.assignments)
     return words if len(words) <= 40 else f"{words[:39]}…"
-
-
-def _why_cut(command: command_line.WordedCommand, script: command_line.CommandScript) -> str:
-    before = [line for line, _ in script.comments if line < command.line]
-    if before and before[-1] == command.line - 1:
-        return "a comment ends the command before it"
-    return "the line before it does not end with a backslash"

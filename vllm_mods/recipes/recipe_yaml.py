@@ -183,7 +183,7 @@ class _RecipeReader(command.RecipeFindings):
     def mods(self, templates: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
         names: list[str] = []
         paths: dict[str, str] = {}
-        for i, path in enumerate(self._collection("mods", list, "list") or ()):
+        for i, path in enumerate(self.collection("mods", list, "list")):
             at = f"mods[{i}]"
             if not isinstance(path, str) or not path.strip("/ "):
                 self.problem(at, f"expected the path of a mod, found {path!r}")
@@ -214,11 +214,8 @@ class _RecipeReader(command.RecipeFindings):
             self.error(FindingCode.UNKNOWN_MOD, at, f"{path}: there is no mod `{name}`; {which}")
         return name
 
-    def _mapping(self, key: str) -> Mapping[str, Any]:
-        return self._collection(key, dict, "mapping") or {}
-
-    def _collection(self, key: str, kind: type[_T], word: str) -> _T | None:
-        """Return a list or a mapping, None where it is empty or none."""
+    def collection(self, key: str, kind: type[_T], word: str) -> _T:
+        """Return a list or a mapping, an empty one where it is none."""
         value = self.raw.get(key)
         if isinstance(value, kind):
             return value
@@ -226,26 +223,24 @@ class _RecipeReader(command.RecipeFindings):
             self.problem(key, f"expected a {word}, found {value!r}")
         elif key in self.raw:
             self.note(FindingCode.EMPTY, key, "has no entries")
-        return None
+        return kind()
 
     def defaults(self) -> dict[str, Scalar]:
         defaults: dict[str, Scalar] = {}
-        for key, value in self._mapping("defaults").items():
+        for key, value in self.collection("defaults", dict, "mapping").items():
             at = f"defaults.{key}"
             if value is None:
                 self.note(FindingCode.EMPTY, at, "is empty and was left out")
-            elif isinstance(value, _SCALARS):
-                defaults[key] = value
             elif isinstance(value, (dict, list)):
                 why = "is not a single value: a launcher would write it as Python; quote it"
                 self.problem(at, why)
-            else:
-                defaults[key] = str(value)  # a date, as a launcher writes it
+            else:  # a date as a launcher writes it
+                defaults[key] = value if isinstance(value, _SCALARS) else str(value)
         return defaults
 
     def env(self) -> dict[str, str]:
         variables: dict[str, str] = {}
-        for key, value in self._mapping("env").items():
+        for key, value in self.collection("env", dict, "mapping").items():
             at = f"env.{key}"
             if value is None or isinstance(value, (dict, list)):
                 why = "is not a single value: a launcher would export it as Python; quote it"

@@ -23,14 +23,10 @@ _PLAIN = {
 
 
 class Document(NamedTuple):
-    """A mapping, and the 1-based line of each key path (``defaults.port``, ``mods[0]``).
-
-    ``blocks`` are the paths whose text stands as it is, from the line behind the key's on.
-    """
+    """A mapping, and the 1-based line of each key path (``defaults.port``, ``mods[0]``)."""
 
     value: dict[str, Any]
     lines: dict[str, int]
-    blocks: frozenset[str]
 
 
 class YamlError(ValueError):
@@ -38,16 +34,6 @@ class YamlError(ValueError):
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
-
-
-class _Loader(yaml.SafeLoader):
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002
-        """Make a value of a node; a date such as 2026-13-45 has a line too."""
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, LookupError, AttributeError) as error:
-            why = f"{node.value!r} is not a {node.tag.rpartition(':')[2]}; quote it if it is text"
-            raise yaml.MarkedYAMLError(problem=why, problem_mark=node.start_mark) from error
 
 
 class _Dumper(yaml.SafeDumper):
@@ -67,23 +53,20 @@ def load(text: str) -> Document:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if not isinstance(root, yaml.MappingNode):
-            raise YamlError(1, "this is not a mapping of keys to values")
+            raise YamlError(1, "this is not a mapping of keys to values")  # noqa: TRY301
         lines = dict(_lines(text, root))
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506  (a safe loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = _line(text, mark.index) if mark else 1
-        raise YamlError(line, f"not YAML: {error.problem or error.context}") from error
-    except yaml.reader.ReaderError as error:
-        raise YamlError(_line(text, error.position), f"not YAML: {error.reason}") from error
+        value = yaml.safe_load(text)
+    except YamlError:
+        raise
     except RecursionError as error:
         raise YamlError(1, "not a recipe: nested too deeply") from error
-    except (OverflowError, ValueError) as error:
-        if isinstance(error, YamlError):
-            raise
-        raise YamlError(1, "not YAML: it names a character that does not exist") from error
-    blocks = (key.value for key, inner in root.value if getattr(inner, "style", None) == "|")
-    return Document(value, lines, frozenset(blocks))
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        at = mark.index if mark else getattr(error, "position", 0)
+        why = getattr(error, "problem", None) or getattr(error, "reason", None)
+        why = why or "it has a date or another value that does not exist; quote it if it is text"
+        raise YamlError(_line(text, at), f"not YAML: {why}") from error
+    return Document(value, lines)
 
 
 def dump(value: Mapping[str, Any]) -> str:
@@ -113,21 +96,20 @@ def _lines(text: str, root: yaml.MappingNode) -> Iterator[tuple[str, int]]:
             raise YamlError(1, f"not a recipe: it has more than {limits.RECIPE_VALUES}")
         if node.tag.removeprefix("tag:yaml.org,2002:") not in _PLAIN[type(node)]:
             raise YamlError(line, f"{node.tag} is not a plain value")
-        inside: list[tuple[str, yaml.Node]] = []
-        if isinstance(node, yaml.SequenceNode):
-            inside = [(f"{at}[{i}]", inner) for i, inner in enumerate(node.value)]
-            yield from ((path, _line(text, inner.start_mark.index)) for path, inner in inside)
-        elif isinstance(node, yaml.MappingNode):
-            for path, inner, key_line in _keys(text, at, node):
-                yield path, key_line
-                inside.append((path, inner))
-        elif re.search(_HALF, node.value):
+        if isinstance(node, yaml.ScalarNode) and re.search(_HALF, node.value):
             raise YamlError(line, "half of a surrogate pair, which text cannot contain")
-        pending += [(path, inner, depth + 1) for path, inner in inside]
+        for path, inner, inner_line in _inside(text, at, node):
+            yield path, inner_line
+            pending.append((path, inner, depth + 1))
 
 
-def _keys(text: str, at: str, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, int]]:
-    """Yield each key of a mapping as a path, with its value and its line."""
+def _inside(text: str, at: str, node: yaml.Node) -> Iterator[tuple[str, yaml.Node, int]]:
+    """Yield each entry of a list, and each key of a mapping, as a path, with its value and its line."""
+    if isinstance(node, yaml.SequenceNode):
+        for i, inner in enumerate(node.value):
+            yield f"{at}[{i}]", inner, _line(text, inner.start_mark.index)
+    if not isinstance(node, yaml.MappingNode):
+        return
     first: dict[str, int] = {}
     for key, inner in node.value:
         line = _line(text, key.start_mark.index)

@@ -43,8 +43,8 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
     touching = f"{outcome.touching:,} of them touch a file that the verdict depends on"
     lines = [
         f"{mod.name} {mod.version}",
-        f"  {good}: {_verdict(outcome.good, paint)}",
-        f"  {bad}: {_verdict(outcome.bad, paint)}",
+        f"  {good}: {text.verdict(outcome.good.planned, paint)}",
+        f"  {bad}: {text.verdict(outcome.bad.planned, paint)}",
         f"  {outcome.points:,} commits, {touching}; {outcome.planned} plans",
     ]
     before, after = outcome.before, outcome.after
@@ -55,9 +55,9 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
     lines.append(f"it changes at {commit.sha[:12]}, {commit.date[:10]}: {commit.subject}")
     if commit.pull_request is not None:
         lines.append(f"  pull request: #{commit.pull_request}")
-    lines.append(f"  before: {_verdict(before, paint)}")
+    lines.append(f"  before: {text.verdict(before.planned, paint)}")
     lines += _reasons(before.planned.findings)
-    lines.append(f"  after:  {_verdict(after, paint)}")
+    lines.append(f"  after:  {text.verdict(after.planned, paint)}")
     lines += _reasons(outcome.findings, notes=after.planned.verdict.ok)
     if len(commit.parents) > 1:
         lines.append(
@@ -66,12 +66,6 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
     if after.planned.verdict is not outcome.bad.planned.verdict:
         lines.append(f"  later it changes again, to `{outcome.bad.planned.verdict}` at {bad}")
     return lines
-
-
-def _verdict(judged: Judged, paint: Paint) -> str:
-    planned = judged.planned
-    variant = f" (variant {planned.variant.id})" if planned.variant and planned.verdict.ok else ""
-    return f"{paint(planned.verdict)}{variant}"
 
 
 def _reasons(findings: tuple[Finding, ...], *, notes: bool = False) -> list[str]:

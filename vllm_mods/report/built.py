@@ -84,9 +84,11 @@ def _digests(image: BuiltImage) -> dict[str, str | None]:
 
 
 def _image_lines(images: Sequence[BuiltFor]) -> list[str]:
-    ends = [f"  {one.lock.base.platform}" if len(images) > 1 else "" for one in images]
-    ids = (one.built.config_digest for one in images)
-    return [f"image  {image}{end}" for image, end in zip(ids, ends, strict=True)]
+    several = len(images) > 1
+    return [
+        f"image  {one.built.config_digest}{f'  {one.lock.base.platform}' * several}"
+        for one in images
+    ]
 
 
 def upgrade(result: Upgraded) -> Reply:

@@ -44,6 +44,5 @@ def _target(target: Examined) -> list[str]:
     lines = ["", text.tree_name(target.version, target.tree.spec)]
     if target.listed is not None:
         lines.append(f"  {len(target.listed.rows)} files, compared with {target.listed.name}")
-    entries = target.receipt.mods if target.receipt else ()
-    lines += [f"  {one.name} {one.version} (variant {one.variant}) is applied" for one in entries]
-    return lines if entries else [*lines, "  no mods are applied"]
+    mods = target.receipt.mods if target.receipt else ()
+    return lines + text.applied(mods, lambda _: " is applied")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from itertools import pairwise
 from urllib.parse import quote
 
 from vllm_mods import __version__
@@ -25,9 +26,7 @@ def render(result: MatrixResult) -> str:
     from markupsafe import Markup  # noqa: PLC0415
 
     def shown(value: object) -> object:
-        return (
-            view.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-        )
+        return view.clean(value) if type(value) is str else value  # not Markup
 
     def prose(text: str) -> Markup:
         """Escape a text; what stands between backticks is code."""
@@ -82,10 +81,11 @@ def _policy(style: str, script: str) -> str:
 def _heads(of: view.Grid, result: MatrixResult) -> Iterator[tuple[str, str, str]]:
     """Yield each tree with its label and its marks: ``first`` of a 0.X (a line before it), ``nightly``."""
     released = {cell.tree for cell in result.cells if versions.is_final(cell.version)}
-    series = ""
-    for tree, label in of.labels.items():
-        before, series = series, ".".join(label.split(".")[:2])
-        marks = ["first"] * (series != before) + ["nightly"] * (tree not in released)
+    series = [".".join(label.split(".")[:2]) for label in of.labels.values()]
+    for (tree, label), (before, own) in zip(
+        of.labels.items(), pairwise(["", *series]), strict=True
+    ):
+        marks = ["first"] * (own != before) + ["nightly"] * (tree not in released)
         yield tree, label, " ".join(marks)
 
 
@@ -93,10 +93,7 @@ def _row(row: view.GridRow) -> tuple[view.GridRow, str, list[tuple[Cell, str]]]:
     """Return a mod's row, its share of good cells, and each cell with the variant that begins there."""
     meant = [cell for cell in row.cells if cell.meant]
     good = sum(not view.is_wrong(cell) for cell in meant)
-    variants = list(map(view.variant, row.cells))
-    begins = (
-        variant if variant != before else ""
-        for variant, before in zip(variants, ["", *variants], strict=False)
-    )
+    variants = pairwise(["", *map(view.variant, row.cells)])
+    begins = (variant if variant != before else "" for before, variant in variants)
     share = f" · {good} of {len(meant)}" if meant else ""
     return row, share, list(zip(row.cells, begins, strict=True))

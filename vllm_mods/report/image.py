@@ -14,7 +14,6 @@ def inspect(inspected: Inspection) -> Reply:
     tree, lock = inspected.tree, inspected.lock
     base = tree.base
     mods = inspected.receipt.mods if inspected.receipt else ()
-    changed = [inspected.changed(mod.name) for mod in mods]
     lines = [
         text.tree_name(tree.version, base.reference),
         f"  {base.where}, {text.counted(len(base.diff_ids), 'layer')}, {base.config_digest}",
@@ -22,11 +21,9 @@ def inspect(inspected: Inspection) -> Reply:
     ]
     if lock is not None:
         lines.append(f"  pairing {lock.pairing} for {lock.model}, lock {inspected.lock_digest}")
-    for mod, edited in zip(mods, changed, strict=True):
-        state = "changed since" if edited else "unchanged"
-        lines.append(f"  {mod.name} {mod.version} (variant {mod.variant}): applied, {state}")
-    if inspected.receipt is None:
-        lines.append("  no mods are applied")
+    intact = {mod.name: not inspected.changed(mod.name) for mod in mods}
+    standing = {True: ": applied, unchanged", False: ": applied, changed since"}
+    lines += text.applied(mods, lambda mod: standing[intact[mod.name]])
     answer = {
         "schema": data.SCHEMA,
         "ok": inspected.ok,
@@ -47,8 +44,8 @@ def inspect(inspected: Inspection) -> Reply:
             "sha256": inspected.lock_digest,
         },
         "mods": [
-            {**data.applied(mod), "verdict": mod.verdict, "intact": not edited}
-            for mod, edited in zip(mods, changed, strict=True)
+            {**data.applied(mod), "verdict": mod.verdict, "intact": intact[mod.name]}
+            for mod in mods
         ],
         "findings": inspected.findings,
     }

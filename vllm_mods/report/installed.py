@@ -73,21 +73,18 @@ def sync(result: Synced, *, check: bool, again: tuple[str, ...]) -> Reply:
     """Return what was done to a target, or with ``check`` would be; ``again`` are the arguments that have it done."""
     done = result.done
     lines = [text.tree_name(done.plan.version, done.target)]
-    groups = {
-        "to be reverted" if check else "reverted": done.out,
-        "to be applied" if check else "applied": done.into,
-        "to be updated" if check else "updated": done.renewed,
-    }
-    lines += [f"  {mod.name} {mod.version} {what}" for what, mods in groups.items() for mod in mods]
+    moved = {"out": done.out, "into": done.into, "renewed": done.renewed}
+    for name, did in (("out", "reverted"), ("into", "applied"), ("renewed", "updated")):
+        what = f"to be {did}" if check else did
+        lines += [f"  {mod.name} {mod.version} {what}" for mod in moved[name]]
     if done.settled:
         names = ", ".join(f"{one.mod.name} {one.mod.version}" for one in done.plan.mods)
         lines.append(f"it has exactly the mods that it should have: {names or 'no mods'}")
     else:
-        if not any((done.changed, *groups.values())):
+        if not any((done.changed, *moved.values())):
             lines.append("  the receipt lists the mods in a different order")
         lines.append(text.done(done.changed, dry_run=check) if done.changed else "no file changes")
     ok = done.settled or not check
-    moved = {name: getattr(done, name) for name in ("out", "into", "renewed")}
     answer = {
         **data.plan(done.plan),
         "ok": ok,

@@ -21,9 +21,9 @@ _OF_PAIRING = ("name", "summary", "model", "base", "vllm", "mods", "templates", 
 
 def listed(contents: LibraryContents, library: Library) -> Reply:
     """Return the mods and pairings of a library, and what is faulty in it."""
-    lines = _mod_lines(contents.mods, library) or ["there are no mods"]
+    lines = _listed_mods(contents.mods, library) or ["there are no mods"]
     if contents.pairings:
-        lines += ["", "pairings", *_pairing_lines(contents.pairings.values())]
+        lines += ["", "pairings", *_listed_pairings(contents.pairings.values())]
     answer = {
         "mods": [
             {
@@ -48,7 +48,7 @@ def listed(contents: LibraryContents, library: Library) -> Reply:
 
 def mod(shown: Mod) -> Reply:
     """Return one mod whole."""
-    return Reply(mod_data(shown), _mod_text(shown))
+    return Reply(mod_data(shown), "\n".join(mod_lines(shown)))
 
 
 def mod_data(mod: Mod) -> dict[str, Any]:
@@ -79,9 +79,10 @@ def mod_data(mod: Mod) -> dict[str, Any]:
     }
 
 
-def _mod_text(mod: Mod) -> str:
+def mod_lines(mod: Mod) -> list[str]:
+    """Return what a mod is, and all that it may touch, for a person."""
     lines = [f"{mod.name} {mod.version}: {mod.summary}"]
-    lines += aligned(
+    lines += _aligned(
         ("licence", mod.license),
         ("folder", mod.directory),
         ("upstream", " ".join((mod.upstream_status, *mod.upstream_issues))),
@@ -93,6 +94,7 @@ def _mod_text(mod: Mod) -> str:
         *(("variable", f"{name}={shlex.quote(value)}") for name, value in mod.env),
         ("GPU", ", ".join(mod.compute_capability)),
         ("outside", ", ".join(mod.outside)),
+        ("binary", ", ".join(one.path for variant in mod.variants for one in variant.binary)),
         ("in images", ", ".join(file.path for file in mod.files)),
         *(("models", ", ".join(key for key, _ in (*one.config, *one.tensors))) for one in mod.when),
     )
@@ -100,14 +102,14 @@ def _mod_text(mod: Mod) -> str:
         lines.append(f"  variant {variant.id} for vLLM {variant.meant}")
         lines += [f"    {path}" for path in diff.touched(mod, variant)]
         lines += [f"    needs {requirement}" for requirement in variant.python]
-    return "\n".join(lines)
+    return lines
 
 
 def pairing(shown: Pairing, file: str) -> Reply:
     """Return a pairing with its command as a template, filled in, and as the words of it."""
     lines = [
         f"{shown.name}: {shown.summary}",
-        *aligned(
+        *_aligned(
             ("file", file),
             ("model", " at ".join(filter(None, (shown.model, shown.revision)))),
             ("image", shown.base),
@@ -133,12 +135,12 @@ def pairing(shown: Pairing, file: str) -> Reply:
     return Reply(answer, "\n".join(lines))
 
 
-def aligned(*pairs: tuple[str, str]) -> list[str]:
+def _aligned(*pairs: tuple[str, str]) -> list[str]:
     """Return a line for each pair that has a value."""
     return [f"  {key.ljust(11)} {value}" for key, value in pairs if value]
 
 
-def _mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
+def _listed_mods(mods: Mapping[str, Mod], library: Library) -> list[str]:
     """Return two lines per mod, by the name that it has among all: what it is, and whose."""
     rows = []
     for name, mod in mods.items():
@@ -150,7 +152,7 @@ def _mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
     return columns(rows)
 
 
-def _pairing_lines(pairings: Iterable[Pairing]) -> list[str]:
+def _listed_pairings(pairings: Iterable[Pairing]) -> list[str]:
     rows = []
     for pairing in pairings:
         parts = ", ".join((*pairing.mods, *pairing.templates)) or "no mods"

@@ -24,7 +24,10 @@ def text(result: MatrixResult, paint: Paint = str) -> str:
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
     problems = _items(view.problem(of, one) for one in view.problems(result))
     blocks += ["\n".join(("problems", *problems))] if problems else []
-    blocks += ["\n".join(_wrong(run, paint)) for run in view.wrong(of)]
+    for run in view.wrong(of):
+        head = f"{view.clean(run.mod)} on {run.trees}: {_painted(run.first, paint)}"
+        reasons = _items(view.clean(str(finding)) for finding in run.first.findings)
+        blocks.append("\n".join((head, *reasons)))
     return "\n\n".join((*blocks, view.summary(of))) + "\n"
 
 
@@ -39,11 +42,6 @@ def _mod(of: view.Grid, row: view.GridRow, paint: Paint) -> list[str]:
 def _painted(cell: Cell, paint: Paint) -> str:
     shown = paint(cell.verdict) if cell.computed else cell.word
     return shown if cell.meant else f"({shown})"
-
-
-def _wrong(run: view.Run, paint: Paint) -> list[str]:
-    head = f"{view.clean(run.first.mod)} on {run.trees}: {_painted(run.first, paint)}"
-    return [head, *_items(view.clean(str(finding)) for finding in run.first.findings)]
 
 
 def _items(texts: Iterable[str]) -> list[str]:

@@ -92,13 +92,14 @@ def runs(of: Grid, row: GridRow) -> tuple[Run, ...]:
 
 
 def wrong(of: Grid) -> tuple[Run, ...]:
-    """Return the cells that should work and do not, in runs of the same findings."""
-    return tuple(
-        run
-        for row in of.rows
-        for run in _runs(of, row.cells, lambda cell: (cell.meant, cell.word, _finding_texts(cell)))
-        if is_wrong(run.first)
-    )
+    """Return the cells that should work and do not, in runs of the same findings, whose lines move with each release."""
+
+    def key(cell: Cell) -> object:
+        found = [(one.code, _NUMBER.sub("#", one.message)) for one in cell.findings]
+        return cell.meant, cell.word, found
+
+    every = (run for row in of.rows for run in _runs(of, row.cells, key))
+    return tuple(run for run in every if is_wrong(run.first))
 
 
 def _runs(of: Grid, cells: Iterable[Cell], key: Callable[[Cell], object]) -> tuple[Run, ...]:
@@ -182,8 +183,3 @@ def summary(of: Grid) -> str:
             f"Every mod applies to every release in its ranges: {len(meant)} of {len(meant)} cells."
         )
     return f"{bad} of {len(meant)} cells that should work do not."
-
-
-def _finding_texts(cell: Cell) -> tuple[tuple[str, str], ...]:
-    """Return what the findings of a cell say, without the lines, which move with each release."""
-    return tuple((one.code, _NUMBER.sub("#", one.message)) for one in cell.findings)

@@ -6,12 +6,12 @@ modules' own affair.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from functools import partial
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
-from vllm_mods.base.model import Finding, Mod, Variant
+from vllm_mods.base.model import Mod, Variant
 from vllm_mods.matrices.cell import Cell, HunkView, MatrixResult
 from vllm_mods.planning import patching
 from vllm_mods.planning.known_trees import WORKSPACE
@@ -21,65 +21,62 @@ Pair = tuple[int | None, int | None]
 """An index into the hunk's lines and one into the target's; None where nothing is beside it."""
 
 
-class _Tables:
-    """Values with numbers, by kind: what has the same key is made once and has the same number."""
+class _Numbered:
+    """Values, each of them once, which are named by their numbers."""
 
     def __init__(self) -> None:
-        kinds = ("texts", "blocks", "findings", "hunks")
-        self.values: dict[str, list[Any]] = {kind: [] for kind in kinds}
-        self._numbers: dict[tuple[str, Hashable], int] = {}
+        self._numbers: dict[str, int] = {}
 
-    def number(self, kind: str, key: Hashable, make: Callable[[], Any]) -> int:
-        if (kind, key) not in self._numbers:
-            value = make()  # it may number others before
-            self._numbers[kind, key] = len(self.values[kind])
-            self.values[kind].append(value)
-        return self._numbers[kind, key]
+    def number(self, value: object) -> int:
+        return self._numbers.setdefault(json.dumps(value), len(self._numbers))
 
-    def text(self, line: str) -> int:
-        shown = view.clean(line)
-        return self.number("texts", shown, lambda: shown)
+    @property
+    def values(self) -> list[Any]:
+        return list(map(json.loads, self._numbers))
+
+
+class _Tables(NamedTuple):
+    texts: _Numbered
+    blocks: _Numbered
+    findings: _Numbered
+    hunks: _Numbered
 
     def block(self, lines: Iterable[str]) -> int:
-        numbers = tuple(map(self.text, lines))
-        return self.number("blocks", numbers, lambda: numbers)
+        return self.blocks.number([self.texts.number(line) for line in lines])
 
 
 def page_data(of: view.Grid, result: MatrixResult) -> str:
     """Return the JSON of a page, fit to stand in a ``script`` element: it has no ``<`` in it."""
-    tables = _Tables()
+    tables = _Tables(*(_Numbered() for _ in _Tables._fields))
     about = {mod.name: _about(mod) for mod in result.mods}
     cells = [[_cell(tables, cell, result.hunks) for cell in row.cells] for row in of.rows]
     data = {
-        "mods": [
-            [view.clean(row.mod), view.clean(row.version), about.get(row.mod, {})]
-            for row in of.rows
-        ],
-        "trees": [[view.clean(tree), label] for tree, label in of.labels.items()],
+        "mods": [[row.mod, row.version, about.get(row.mod, {})] for row in of.rows],
+        "trees": [list(item) for item in of.labels.items()],
         "cells": cells,
         "meanings": view.MEANINGS,
-        **tables.values,
+        **{kind: table.values for kind, table in tables._asdict().items()},
     }
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(_cleaned(data), ensure_ascii=False, separators=(",", ":"))
     # HTML, 4.12.1.3: in a script element `<!--` and `</script` have a meaning of their own.
     return text.replace("<", "\\u003c")
+
+
+def _cleaned(value: Any) -> Any:  # noqa: ANN401  (what JSON holds)
+    """Return a value without characters that cannot be shown."""
+    if isinstance(value, dict):
+        return {key: _cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return list(map(_cleaned, value))
+    return view.clean(value) if isinstance(value, str) else value
 
 
 def _about(mod: Mod) -> dict[str, Any]:
     """Return what a mod can be found by: what it is for, the packages it changes, the models it names."""
     packages = {package for one in mod.variants for package in _packages(mod, one)}
-    models = {
-        value
-        for one in mod.when
-        for _, values in one.config
-        for value in values
-        if isinstance(value, str)
-    }
-    return {
-        "summary": view.clean(mod.summary),
-        "package": sorted(map(view.clean, packages)),
-        "model": sorted(map(view.clean, models)),
-    }
+    named = (value for one in mod.when for _, values in one.config for value in values)
+    models = {value for value in named if isinstance(value, str)}
+    return {"summary": mod.summary, "package": sorted(packages), "model": sorted(models)}
 
 
 def _packages(mod: Mod, variant: Variant) -> set[str]:
@@ -99,10 +96,10 @@ def _cell(
             "variant": view.variant(cell),
             "ranged": int(cell.in_range),
             "meant": int(cell.meant),
-            "without": [view.clean(patch) for patch in cell.left_out],
-            "packages": [view.clean(" ".join(one)) for one in cell.packages],
+            "without": list(cell.left_out),
+            "packages": list(map(" ".join, cell.packages)),
             "findings": [
-                tables.number("findings", one, partial(_fields, one)) for one in cell.findings
+                tables.findings.number(_without_empty(one._asdict())) for one in cell.findings
             ],
             "hunks": [_hunk(tables, hunk) for hunk in hunks.get((cell.mod, cell.tree), ())],
         }
@@ -110,23 +107,14 @@ def _cell(
 
 
 def _hunk(tables: _Tables, hunk: HunkView) -> int:
-    return tables.number(
-        "hunks",
-        hunk,
-        lambda: {
-            **_fields(hunk),
+    return tables.hunks.number(
+        {
+            **_without_empty(hunk._asdict()),
             "first": hunk.target[0][0] if hunk.target else None,
             "lines": tables.block(hunk.lines),
             "target": tables.block(text for _, text in hunk.target),
-            "rows": tables.number("blocks", beside := pairs(hunk), lambda: beside),
-        },
-    )
-
-
-def _fields(value: Finding | HunkView) -> dict[str, Any]:
-    fields = value._asdict().items()
-    return _without_empty(
-        {name: view.clean(one) if isinstance(one, str) else one for name, one in fields}
+            "rows": tables.blocks.number(pairs(hunk)),
+        }
     )
 
 
@@ -134,6 +122,7 @@ def _without_empty(value: dict[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in value.items() if one or one == 0}
 
 
+@cache
 def pairs(hunk: HunkView) -> tuple[Pair, ...]:
     """Return the rows of a hunk and its target, each line of both once and in order.
 
@@ -141,25 +130,17 @@ def pairs(hunk: HunkView) -> tuple[Pair, ...]:
     does. Where it has no place, lines that differ stand beside each other.
     """
     target = [text for _, text in hunk.target]
-    first = max(0, hunk.line - hunk.target[0][0]) if hunk.line is not None and target else 0
     sides = [
         [at for at, line in enumerate(hunk.lines) if line[0] in kinds] for kinds in (" -", " +")
     ]
-    for side in sides:
-        start = _start([hunk.lines[at][1:] for at in side], target, first)
-        if start is not None:
-            beside = {line: start + at for at, line in enumerate(side)}
-            break
-    else:
-        matched = _matched([hunk.lines[at][1:] for at in sides[0]], target)
-        beside = {sides[0][at]: line for at, line in matched.items()}
+    texts = [[hunk.lines[at][1:] for at in side] for side in sides]
+    is_in = _has(target, texts[1]) and not _has(target, texts[0])
+    beside = {sides[is_in][at]: line for at, line in _matched(texts[is_in], target).items()}
     return tuple(_rows(len(hunk.lines), len(target), beside))
 
 
-def _start(text: list[str], target: list[str], first: int) -> int | None:
-    """Return where the whole text stands in the target: at ``first``, or the first place of all."""
-    places = (first, *range(len(target) - len(text) + 1))
-    return next((at for at in places if target[at : at + len(text)] == text), None)
+def _has(target: list[str], text: list[str]) -> bool:
+    return any(target[at : at + len(text)] == text for at in range(len(target)))
 
 
 def _matched(text: Sequence[str], target: Sequence[str]) -> dict[int, int]:

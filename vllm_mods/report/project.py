@@ -1,14 +1,12 @@
 """Answers of ``add``, ``remove`` and ``update``: what libraries of others are, and may touch."""
 
 import os
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from vllm_mods.base.model import Mod
-from vllm_mods.formats import diff
 from vllm_mods.formats.project_lock import RESOLVED, LockedLibrary
-from vllm_mods.report.library import aligned, mod_data
+from vllm_mods.report.library import mod_data, mod_lines
 from vllm_mods.report.reply import Reply
 from vllm_mods.sharing.changing import LibraryAdded, LibraryUpdate
 
@@ -16,7 +14,7 @@ from vllm_mods.sharing.changing import LibraryAdded, LibraryUpdate
 def added(project: str, library: LibraryAdded) -> Reply:
     """Return a library that was added to the file ``project``, with what each of its mods may touch."""
     lines = [f"{library.name}: {library.locked.source}{_at(library.locked)}"]
-    lines += [line for mod in library.mods for line in _touching(mod)] or ["  it has no mods"]
+    lines += [line for mod in library.mods for line in _shown(mod)] or ["  it has no mods"]
     next_step = None
     if library.named:
         lines.append(f"`vllm-mods sync` will put in: {', '.join(library.named)}")
@@ -81,38 +79,19 @@ def _of_library(locked: LockedLibrary) -> dict[str, Any]:
     return {"source": str(locked.source), **resolved, "files": f"sha256:{locked.files}"}
 
 
-def _touching(mod: Mod) -> list[str]:
-    """Return what somebody's mod is, and what it may touch, for a person who has not seen it before."""
-
-    def listed(texts: Iterable[str]) -> str:
-        return ", ".join(dict.fromkeys(texts))
-
-    lines = aligned(
-        ("changes", listed(path for one in mod.variants for path in diff.touched(mod, one))),
-        ("outside", listed(mod.outside)),
-        ("binary", listed(one.path for variant in mod.variants for one in variant.binary)),
-        ("in images", listed(file.path for file in mod.files)),
-        ("variables", listed(f"{key}={value}" for key, value in mod.env)),
-        ("serve with", shlex.join(mod.serve_args)),
-        ("needs", listed(one for variant in mod.variants for one in variant.python)),
-    )
-    head = f"  {mod.name} {mod.version}  {mod.license}  {mod.summary}"
-    return [head, *(f"  {line}" for line in lines)]
+def _shown(mod: Mod) -> list[str]:
+    return [f"  {line}" for line in mod_lines(mod)]
 
 
 def _lines(update: LibraryUpdate) -> list[str]:
+    head = f"{update.name}: {update.now.source}"
     if not update.changed:
-        return [f"{update.name}: {update.now.source}{_at(update.now)}: nothing is new"]
-    if update.before is None:
-        lines = [f"{update.name}: {update.now.source}{_at(update.now)}: not locked before"]
-        return lines + [line for mod in update.mods_now for line in _touching(mod)]
-    lines = [f"{update.name}: {update.now.source}{_at(update.before)} →{_at(update.now)}"]
+        return [f"{head}{_at(update.now)}: nothing is new"]
+    was = _at(update.before) if update.before else " (not locked)"
+    lines = [f"{head}{was} →{_at(update.now)}"]
     for name, old, new in _changes(update):
-        if old is None and new is not None:
-            head, *rest = _touching(new)
-            lines += [f"  new: {head.strip()}", *rest]
-        else:
-            lines.append(f"  {name} {_version(old)} → {_version(new) or 'gone'}")
+        lines.append(f"  {name} {_version(old) or 'is new'} → {_version(new) or 'gone'}")
+        lines += _shown(new) if new and not old else []
     if update.mods_before is None:
         lines.append(
             "  the locked version is not on this machine, so the changes of its mods are unknown"

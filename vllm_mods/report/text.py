@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
+from vllm_mods.formats.receipt import ReceiptMod
 
 Paint = Callable[..., str]
 """Colours as a verdict is coloured: its word, or words that are given behind it."""
@@ -43,7 +44,8 @@ def tree_name(version: str | None, spec: str) -> str:
     return f"vLLM {version or 'of unknown version'} ({spec})"
 
 
-def _verdict_of(planned: ModPlan, paint: Paint) -> str:
+def verdict(planned: ModPlan, paint: Paint) -> str:
+    """Return a verdict with what it means, and the variant that goes in."""
     variant = f" (variant {planned.variant.id})" if planned.variant and planned.verdict.ok else ""
     return f"{paint(planned.verdict)}: {meaning(planned)}{variant}"
 
@@ -54,7 +56,7 @@ def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
     ``explain`` lists the classes of faults that nobody looked for.
     """
     blocks = [tree_name(planned.version, planned.spec)]
-    rows = ((f"{one.mod.name} {one.mod.version}", _verdict_of(one, paint)) for one in planned.mods)
+    rows = ((f"{one.mod.name} {one.mod.version}", verdict(one, paint)) for one in planned.mods)
     for planned_mod, head in zip(planned.mods, columns(rows, "  "), strict=True):
         lines = [head, *(f"    {line}" for line in changed(planned_mod))]
         lines += _reasons(planned_mod, paint)
@@ -128,6 +130,12 @@ def serve_arguments(planned: Plan, templates: str) -> list[str]:
     return lines
 
 
+def applied(mods: Sequence[ReceiptMod], standing: Callable[[ReceiptMod], str]) -> list[str]:
+    """Return a line for each mod of a receipt, with what is said behind it."""
+    lines = [f"  {one.name} {one.version} (variant {one.variant}){standing(one)}" for one in mods]
+    return lines or ["  no mods are applied"]
+
+
 def done(paths: Sequence[str], *, dry_run: bool = False) -> str:
     """Say how many files were changed, or would be."""
     what = "would be changed" if dry_run else "changed"
@@ -140,10 +148,9 @@ def findings(
     """Return the lines of findings, notes marked as such; ``paint`` colours those that are errors."""
     lines = []
     for finding in listed:
-        error = finding.level is Level.ERROR
-        for i, line in enumerate(wrapped(str(finding), WIDTH - len(indent))):
-            hanging = indent + "  " * (i > 0)
-            lines.append(hanging + (paint(line) if error else line))
+        shown = paint if finding.level is Level.ERROR else str
+        folds = folded(str(finding), WIDTH - len(indent), hanging="  ")
+        lines += [indent + shown(line) for line in folds]
     return lines
 
 
@@ -152,28 +159,20 @@ def located(listed: Iterable[Finding]) -> list[str]:
     return [f"  {one.path}: {one}" if one.path else f"  {one}" for one in listed]
 
 
-def wrapped(words: str, width: int) -> list[str]:
-    """Break words into lines, those behind the first by two narrower; never inside a path or a command."""
-    if len(words) <= width and "\n" not in words:
-        return [words]
-    whole = re.sub(
-        r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda match: match[0].replace(" ", "\0"), words
-    )
-    return [line.strip().replace("\0", " ") for line in folded(whole, width, hanging="  ")]
-
-
 def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[str]:
-    """Break words into lines; nothing but a blank breaks one."""
-    import textwrap  # noqa: PLC0415  (where something is too long for a line)
+    """Break words into lines: at blanks alone, and not within a command between backticks."""
+    import textwrap  # noqa: PLC0415  (where something may be too long for a line)
 
-    return textwrap.wrap(
-        words,
+    command = re.compile("`(?:vllm-mods|pip|git|patch) [^`]*`")
+    lines = textwrap.wrap(
+        command.sub(lambda match: match[0].replace(" ", "\0"), words),
         width,
         initial_indent=indent,
         subsequent_indent=hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace("\0", " ") for line in lines]
 
 
 def columns(rows: Iterable[tuple[str, ...]], indent: str = "") -> list[str]:

@@ -5,13 +5,12 @@ names: what is added goes into the lock first, what is removed leaves it last. A
 """
 
 import contextlib
-import fcntl
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import UsageError, refusing_to_write
 from vllm_mods.base.model import Mod
 from vllm_mods.base.output import staged
 from vllm_mods.formats import manifest_editor, project_lock
@@ -19,7 +18,7 @@ from vllm_mods.formats.manifest_editor import Edit, subtable
 from vllm_mods.formats.project import LibrarySource, ProjectFile, source_of
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.schema import BUNDLED, NAME, Table
-from vllm_mods.library import project_file, reading
+from vllm_mods.library import project_file, reading, writing
 from vllm_mods.library.catalog import Library, Shared
 from vllm_mods.sharing import contents, kept, locking
 
@@ -88,11 +87,8 @@ def parse_source(text: str, where: str, signers: str | None = None) -> tuple[Lib
     elif os.path.isdir(text):
         keys, name = {"path": _beside(text, where)}, os.path.basename(os.path.abspath(text))
     else:
-        known = "git+URL[@REV][#subdirectory=DIR], package:NAME or a folder"
-        is_url = re.search("[@?]|://", text)
         raise UsageError(
-            f"this is not the source of a library; expected {known}"
-            + ("" if is_url else f", and there is no folder {text}"),
+            "this is neither a folder nor the source of a library: git+URL[@REV][#subdirectory=DIR] or package:NAME",
             hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG; to apply a mod: vllm-mods apply MOD",
         )
     keys["allowed_signers"] = signers and _beside(signers, where)
@@ -156,7 +152,7 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdat
     for name in names or project.libraries:
         before = lock.get(name)
         now = locking.resolve(project, name, project.libraries[name])
-        old = None if before is None else _mods(name, before)
+        old = () if before is None else _mods(name, before)
         updates.append(LibraryUpdate(name, before, now, old, _mods(name, now) or ()))
     locked = {one.name: one.now for one in updates}
     if not dry and any(one.changed for one in updates):
@@ -231,7 +227,7 @@ def _write(
     *,
     removes: bool = False,
 ) -> None:
-    """Write a lock, and the project's file with a change, or neither. Raises ``UsageError`` where that cannot be.
+    """Write a lock, and the project's file with a change, or neither. Raises ``Refused`` where that cannot be.
 
     The caller holds ``_locked_project``, and has read both files since.
     """
@@ -246,25 +242,13 @@ def _write(
         )
         after = {project.where: edited}
         files = files | after if removes else after | files
-    try:
-        with contextlib.ExitStack() as stack:
-            for path, data in files.items():  # the last one gets its name first
-                stack.enter_context(staged(path, data))
-    except OSError as error:
-        place = os.path.dirname(project.where)
-        names = " and ".join(map(os.path.basename, files))
-        raise UsageError(
-            f"{place}: {names} cannot be written: {error.strerror}", hint=f"ls -ld {place}"
-        ) from error
+    with refusing_to_write(project.where), contextlib.ExitStack() as stack:
+        for path, data in files.items():  # the last one gets its name first
+            stack.enter_context(staged(path, data))
 
 
 @contextlib.contextmanager
 def _locked_project(where: str) -> Iterator[ProjectFile]:
     """Read a project, and let nobody else change it meanwhile; one that there is not yet is empty."""
-    descriptor = os.open(os.path.dirname(where), os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # it is held for milliseconds
+    with writing.alone(os.path.dirname(where), waits=True):  # it is held for milliseconds
         yield project_file.read(where) or ProjectFile(where, {})
-    finally:
-        os.close(descriptor)

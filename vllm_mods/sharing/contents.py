@@ -12,8 +12,6 @@ from vllm_mods.library.mod_folder import MANIFEST
 
 BESIDE = (SUMS, f"{SUMS}.sig")
 """What belongs to a library and lies in none of its parts."""
-_LONGEST_NAME = 255  # bytes, on Linux's file systems
-_LONGEST_PATH = 4096
 
 
 def read_files(folder: str) -> dict[str, bytes]:
@@ -51,14 +49,8 @@ def _paths(folder: str) -> Iterator[str]:
     """Yield the paths of a library's files, in no particular order, and of the list that it may have."""
     yield from BESIDE
     for part in (one for one in PARTS if os.path.lexists(os.path.join(folder, one))):
-        try:
-            for path in reading.paths_below(os.path.join(folder, part), is_left_out):
-                yield os.path.join(part, path)
-        except OSError as error:
-            place = error.filename or folder
-            raise UsageError(
-                f"{place} cannot be read: {error.strerror}", hint=f"ls -ld {place}"
-            ) from error
+        for path in reading.paths_below(os.path.join(folder, part), is_left_out):
+            yield os.path.join(part, path)
 
 
 def why_not(path: str) -> str:
@@ -70,9 +62,6 @@ def why_not(path: str) -> str:
         else f"is in none of {', '.join(PARTS)}" if parts[0] not in PARTS or len(parts) == 1
         else "is hidden or a cache" if any(map(is_left_out, parts))
         else "has a character in its name that other systems do not support" if not path.isprintable() or "\\" in path
-        else f"has a name of more than {_LONGEST_NAME} bytes"
-        if any(len(os.fsencode(part)) > _LONGEST_NAME for part in parts)
-        else f"has a path of more than {_LONGEST_PATH} bytes" if len(os.fsencode(path)) > _LONGEST_PATH
         else ""
     )  # fmt: skip
 

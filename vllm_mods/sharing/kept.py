@@ -7,7 +7,7 @@ objects by which its commit names these files: what the lock claims is proven wi
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.cache import cache_folder
@@ -42,12 +42,12 @@ def lock(source: LibrarySource, fetched: FetchedLibrary) -> LockedLibrary:
     return LockedLibrary(source, fetched.resolved, sha256(_listing(fetched.files, str(source))))
 
 
-def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> None:
-    """Put a library into the cache. Raises ``Refused`` where that cannot be."""
+def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> KeptLibrary:
+    """Put a library into the cache, and open it. Raises ``Refused`` where that cannot be."""
     place = _place(locked)
     was_there = os.path.lexists(place)
-    if is_whole(locked):
-        return
+    if library := open_kept(locked):
+        return library
     inside = {_LIST: _listing(fetched.files, str(locked.source))}
     inside |= {f"{_FILES}/{path}": data for path, data in fetched.files.items()}
     inside |= {f"{_OBJECTS}/{name}": data for name, data in fetched.objects.items()}
@@ -56,39 +56,41 @@ def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> None:
         if was_there:  # and damaged; what another run has put there since is not
             shutil.rmtree(place, ignore_errors=True)
         write_folder(place, inside)
+        why = "it was changed meanwhile"
     except OSError as error:
-        if not is_whole(locked):  # else another run was quicker
-            raise Refused(
-                f"{place}: {error.strerror}: {locked.source} cannot be stored",
-                hint=f"ls -ld {place}; df -h",
-            ) from error
+        why = str(error.strerror)
+    if library := open_kept(locked):  # perhaps that of another run, which was quicker
+        return library
+    raise Refused(
+        f"{place}: {why}: {locked.source} cannot be stored", hint=f"ls -ld {place}; df -h"
+    )
 
 
 def open_kept(locked: LockedLibrary) -> KeptLibrary | None:
-    """Return a library from the cache; None if a file is missing, or the files are not those of its commit.
-
-    A file that was changed since is refused by whoever reads it.
-    """
+    """Return a library from the cache; None unless its files are whole, and those of its commit."""
     place = _place(locked)
     data = _read(os.path.join(place, _LIST), place)
     if data is None or sha256(data) != locked.files:
         return None
     library = KeptLibrary(os.path.join(place, _FILES), checksums.parse(data, place))
-    if not all(os.path.lexists(f"{library.folder}/{path}") for path in library.listed):
+    try:
+        blobs = dict(_blobs(locked, place)) if locked.source.kind == "git" else None
+    except TreeError:
         return None
-    if locked.source.kind == "git" and not _is_of_commit(locked, library, place):
+    if blobs is not None and blobs.keys() != library.listed.keys():
         return None
+    for path, listed in library.listed.items():
+        data = _read(os.path.join(library.folder, path), library.folder)
+        if data is None or sha256(data) != listed:
+            return None
+        blob = git_objects.with_header("blob", data)
+        if blobs is not None and not git_objects.has_hash(blob, blobs[path]):
+            return None
     return library
 
 
-def is_whole(locked: LockedLibrary) -> bool:
-    """Return True if a library is kept, and each file of it is as it is listed."""
-    library = open_kept(locked)
-    return library is not None and not _damaged(library)
-
-
-def _is_of_commit(locked: LockedLibrary, library: KeptLibrary, place: str) -> bool:
-    """Return True if a commit has exactly the files of a library, by the objects that lie beside them."""
+def _blobs(locked: LockedLibrary, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the blob of each file of a commit, by the objects that lie beside the files."""
 
     def read_object(name: str) -> bytes:
         if (data := _read(os.path.join(place, _OBJECTS, name), place)) is None:
@@ -96,27 +98,7 @@ def _is_of_commit(locked: LockedLibrary, library: KeptLibrary, place: str) -> bo
         return data
 
     source = locked.source
-    try:
-        of_commit = (locked.resolved, source.subdirectory, read_object, str(source))
-        blobs = dict(git_objects.library_files(*of_commit))
-    except TreeError:
-        return False
-    damaged = _damaged(library)
-    return blobs.keys() == library.listed.keys() and all(
-        path in damaged
-        or git_objects.has_hash(
-            git_objects.with_header("blob", _read(f"{library.folder}/{path}", place) or b""), blob
-        )
-        for path, blob in blobs.items()
-    )
-
-
-def _damaged(library: KeptLibrary) -> set[str]:
-    return {
-        path
-        for path, listed in library.listed.items()
-        if sha256(_read(f"{library.folder}/{path}", library.folder) or b"") != listed
-    }
+    return git_objects.library_files(locked.resolved, source.subdirectory, read_object, str(source))
 
 
 def _listing(files: Mapping[str, bytes], what: str) -> bytes:

@@ -17,10 +17,6 @@ _GROUP = "vllm_mods.libraries"
 """The entry points by which an installed distribution says in which package its library is."""
 
 
-class NotFetched(UsageError):
-    """A library is not on this machine."""
-
-
 def lock_path(project: ProjectFile) -> str:
     """Return where a project's lock lies: beside its file."""
     return os.path.join(os.path.dirname(project.where), LOCK)
@@ -36,18 +32,11 @@ def read(project: ProjectFile) -> dict[str, LockedLibrary]:
 def _entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> LockedLibrary:
     """Return what the lock has of a library. Raises ``UsageError`` where that does not fit the file."""
     source, locked = project.libraries[name], lock.get(name)
-    if locked is None:
-        has = "it not"
-    elif locked.source != source:
-        has = str(locked.source)
-        if has == str(source):
-            has += ", with other signers or none"
-    elif re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", source.rev) and locked.resolved != source.rev:
-        has = f"the commit {locked.resolved}"
-    else:
+    is_commit = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", source.rev)
+    if locked and locked.source == source and (not is_commit or locked.resolved == source.rev):
         return locked
     raise UsageError(
-        f"library {name} is {source} in {project.where}, but {lock_path(project)} has {has}",
+        f"library {name} is {source} in {project.where}, but {lock_path(project)} does not have that source, revision and signers",
         hint=f"vllm-mods update {name}  # resolves it and writes the lock",
     )
 
@@ -67,31 +56,19 @@ def resolve(
             f"{name} ({source}) differs from {lock_path(project)}: it is now {now.resolved or 'its files'} and sha256:{now.files}, not {locked.resolved} and sha256:{locked.files}; nothing was changed",
             hint=f"vllm-mods update {name}  # accepts the change, if you know why it was made",
         )
-    kept.keep(now, fetched)
-    if (library := kept.open_kept(now)) is not None:
-        _check_signature(project, source, library)
+    _check_signature(project, source, kept.keep(now, fetched))
     return now
 
 
-def open_shared(
-    project: ProjectFile, *, fetching: bool = False, missing: list[NotFetched] | None = None
-) -> tuple[Shared, ...]:
+def open_shared(project: ProjectFile, *, fetching: bool = False) -> tuple[Shared, ...]:
     """Open a project's libraries: folders as they stand, all else as it is locked and kept.
 
     What is kept has to be what the lock says: the files of the commit, and signed. If ``fetching``, what is
     not kept is fetched, and folders are held to the lock. Raises ``UsageError`` for a library that
-    is not here, unless it is appended to ``missing``, and as ``resolve``.
+    is not here, and as ``resolve``.
     """
     lock = read(project)
-    libraries = []
-    for name in project.libraries:
-        try:
-            libraries.append(_opened(project, name, lock, fetching=fetching))
-        except NotFetched as error:
-            if missing is None:
-                raise
-            missing.append(error)
-    return tuple(libraries)
+    return tuple(_opened(project, name, lock, fetching=fetching) for name in project.libraries)
 
 
 def _opened(
@@ -103,12 +80,12 @@ def _opened(
         signers = _signers(project, source)
         return Shared(name, folder, checksums.sums(folder, (), signers) if signers else None)
     locked = _entry(project, name, lock)
-    if fetching and (source.kind == "path" or not kept.is_whole(locked)):
+    if fetching and (source.kind == "path" or kept.open_kept(locked) is None):
         resolve(project, name, source, locked)
     library = kept.open_kept(locked)
     if library is None:
-        raise NotFetched(
-            f"{name} ({source}) has not been fetched on this machine",
+        raise UsageError(
+            f"{name} ({source}) has not been fetched on this machine, or its files there were changed",
             hint="vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions",
         )
     _check_signature(project, source, library)
@@ -153,20 +130,15 @@ def _installed(name: str) -> tuple[str, str]:
             f"package:{name}: its installation record is damaged: {error}",
             hint=f"pip install --force-reinstall {name}",
         ) from error
-    if len(packages) != 1:
-        raise UsageError(
-            f"package:{name}: {version} has {len(packages)} entry points in {_GROUP}, but needs exactly one",
-            hint="it has no library; is another distribution meant?",
-        )
-    top, *below = parts = packages[0].split(".")
+    top, *below = parts = packages[0].split(".") if len(packages) == 1 else [""]
     spec = PathFinder.find_spec(top)  # runs no code of it
     places = spec.submodule_search_locations or () if spec else ()
     folders = (os.path.join(place, *below) for place in places if all(map(str.isidentifier, parts)))
     folder = next(filter(os.path.isdir, folders), None)
     if folder is None:
         raise UsageError(
-            f"package:{name}: {version} names the package {packages[0]}, which does not exist",
-            hint=f"pip install --force-reinstall {name}",
+            f"package:{name}: {version} has no library: {_GROUP} of its entry points does not name one package that exists",
+            hint=f"pip install --force-reinstall {name}, or name another distribution",
         )
     return version, folder
 
@@ -183,9 +155,7 @@ def _check_signature(project: ProjectFile, source: LibrarySource, library: KeptL
     signed = checksums.sums(library.folder, (), signers)
     for path, digest in library.listed.items():
         if path not in contents.BESIDE and signed.get(path) != digest:
-            says = f"says {signed[path]}" if path in signed else "does not name it"
             raise Refused(
-                f"{source}: {path} has the hash sha256:{digest}, and the signed {checksums.SUMS} {says}; "
-                "nothing was changed",
+                f"{source}: {path} has the hash sha256:{digest}, but the signed {checksums.SUMS} does not say so; nothing was changed",
                 hint="ask its author to sign the files as they are",
             )

@@ -14,28 +14,21 @@ import tempfile
 from collections.abc import Callable, Mapping
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError, no_network
-from vllm_mods.base.output import write_below
+from vllm_mods.base.errors import TreeError, UsageError, no_network, refusing_to_write
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing import git_objects
 from vllm_mods.sharing.kept import FetchedLibrary
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
 
-COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _FETCH = (
     *("-c", "fetch.fsckObjects=true", "-c", "fetch.recurseSubmodules=false"),
     *("fetch", "--quiet", "--no-tags"),
 )
 _EVERY = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-_BARE = {
-    "HEAD": b"ref: refs/none\n",
-    "config": b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
-}
 _NO_NETWORK = re.compile(
     "ould not resolve host|ould ?n.t connect|ailed to connect|refused|timed out|unreachable|name resolution"
 )
-_LFS = b"version https://git-lfs.github.com/spec/"
 
 
 def fetch(source: LibrarySource, beside: str, commit: str | None) -> FetchedLibrary:
@@ -47,93 +40,65 @@ def fetch(source: LibrarySource, beside: str, commit: str | None) -> FetchedLibr
     url = source.place
     if url.startswith((".", "/")):
         url = os.path.abspath(os.path.join(beside, url))
-    with _scratch() as folder:
-        environ = _environment(os.environ, url, folder)
-        sha = _commit(functools.partial(_run, folder, environ, source), url, source, commit)
+    with (
+        refusing_to_write(os.path.join(tempfile.gettempdir(), "")),
+        tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder,
+    ):
+        run = functools.partial(_run, folder, _environment(os.environ, url, folder), source)
+        run("init", "--quiet", "--bare", "--template=", "--object-format=sha1")
+        sha = _commit(run, url, source, commit)
         return _library(Repository(folder, str(source), git_dir=folder), sha, source)
 
 
 def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: str | None) -> str:
-    def resolved() -> str | None:
-        with contextlib.suppress(TreeError):
-            words = ("--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}")
-            return run("rev-parse", *words)
-        return None
-
-    rev = commit or source.rev
-    if not COMMIT.match(rev):
-        wanted = (f"refs/tags/{rev}", f"refs/heads/{rev}") if rev else ("HEAD",)
-        rows = (line.partition("\t") for line in run("ls-remote", "--", url, *wanted).splitlines())
-        refs = {name: sha for sha, _, name in rows}
-        rev = next((refs[name] for name in wanted if name in refs), rev or "HEAD")
-    sha = None
-    if COMMIT.match(rev):
-        with contextlib.suppress(TreeError):  # of a server that gives no single commit
-            run(*_FETCH, "--depth=1", "--", url, rev)
-            sha = resolved()
-    if sha is None:
-        run(*_FETCH, "--", url, *_EVERY)
-        sha = resolved()
-    if sha is None:
+    """Fetch a commit, alone where the server gives it so, and return its id."""
+    rev = commit or source.rev or "HEAD"
+    resolve = ("rev-parse", "--verify", "--quiet", "--end-of-options")
+    with contextlib.suppress(TreeError):
+        run(*_FETCH, "--depth=1", "--", url, rev)
+        return run(*resolve, "FETCH_HEAD^{commit}")
+    is_newest = rev == "HEAD"
+    run(*_FETCH, "--", url, *((rev,) if is_newest else _EVERY))
+    try:
+        return run(*resolve, f"{'FETCH_HEAD' if is_newest else rev}^{{commit}}")
+    except TreeError as error:
         what = "has no commit" if commit else "has no tag, branch or commit"
         raise UsageError(
             f"{source}: the repository {what} {rev}",
             hint=f"git ls-remote {url}  # lists its revisions; then edit `rev` and run vllm-mods update",
-        )
-    return sha
+        ) from error
 
 
 def _library(repository: Repository, commit: str, source: LibrarySource) -> FetchedLibrary:
     files: dict[str, bytes] = {}
     objects: dict[str, bytes] = {}
     left = int(limits.LIBRARY)
-    refusal = functools.partial(git_objects.refusal, str(source))
 
-    def read(name: str) -> tuple[str, bytes]:
+    def take(size: int) -> None:
         nonlocal left
-        kind, size, content = repository.object(name)
         left -= size
         if left < 0:
-            raise refusal(f"is more than {limits.LIBRARY}, the limit for {limits.LIBRARY.what}")
-        return kind, content.read(size)
+            why = f"is more than {limits.LIBRARY}, the limit for {limits.LIBRARY.what}"
+            raise git_objects.refusal(str(source), why)
 
     def read_object(name: str) -> bytes:
-        objects[name] = git_objects.with_header(*read(name))
+        kind, size, content = repository.object(name)
+        take(size)
+        objects[name] = git_objects.with_header(kind, content.read(size))
         return objects[name]
 
     inside = git_objects.library_files(commit, source.subdirectory, read_object, str(source))
     for path, blob in inside:
-        try:
-            files[path] = read(blob)[1]
-        except LookupError as error:
-            raise refusal(f"{path} was not sent by its server") from error
-        if files[path].startswith(_LFS):
-            raise refusal(
-                f"{path} is stored in git-lfs, which vllm-mods does not use: commit the file itself"
-            )
+        files[path] = repository.blob(blob, f"{source}: {path}")
+        take(len(files[path]))
     return FetchedLibrary(commit, files, objects)
-
-
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    try:
-        scratch = tempfile.TemporaryDirectory(prefix="vllm-mods-")
-        for name in ("objects", "refs"):  # as `git init --bare`, without anybody's template
-            os.mkdir(os.path.join(scratch.name, name))
-        for name, data in _BARE.items():
-            write_below(scratch.name, name, data)
-    except OSError as error:
-        raise TreeError(
-            f"there is no place for the files that git fetches: {error}",
-            hint="df -h /tmp; set TMPDIR to another folder",
-        ) from error
-    return scratch
 
 
 def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words: str) -> str:
     """Run git on the scratch repository. Raises ``TreeError`` without users, passwords and queries in URLs."""
     done = git_process.run(folder, words, environ, terminal=_is_attended())
     if done.why:
-        command = next(word for word in words if word in {"fetch", "ls-remote", "rev-parse"})
+        command = next(word for word in words if word in {"init", "fetch", "rev-parse"})
         why = re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", done.why))
         why = f"git {command} failed: {why}"
         if _NO_NETWORK.search(why):

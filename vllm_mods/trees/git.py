@@ -33,6 +33,7 @@ REGULAR = frozenset({b"100644", b"100755", b"100664"})
 """The modes of plain files."""
 # What GitHub writes: "(#12345)" behind the subject of a squashed one, "Merge pull request #12345".
 _PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)\b", re.ASCII)
+_LFS = b"version https://git-lfs.github.com/spec/"
 _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
 
 
@@ -232,6 +233,9 @@ class Repository:
             except (GitCommandError, LookupError, OSError) as error:
                 hint = f"git -C {self.git_dir} fsck"
                 raise TreeError(f"cannot read {what}: {error}", hint=hint) from error
+            if self._blobs[blob].startswith(_LFS):
+                why = "is stored in git-lfs, which vllm-mods does not use"
+                raise TreeError(f"{what} {why}", hint="commit the file itself")
         return self._blobs[blob]
 
     def line(self, since: str, until: str) -> tuple[Commit, ...]:
