@@ -437,11 +437,6 @@ ENOUGH: dict[
         "more than 1 files",
         lambda _: layer.scan(io.BytesIO(tarred(("a", b""), ("b", b""))), "x"),
     ),
-    "LAYER_HEADER": (
-        9,
-        "a header of 99 bytes",
-        lambda _: streams.Forward(io.BytesIO(bytes(99))).read(99),
-    ),
     "DOCUMENT": (9, "too long", lambda _: oci.document_of(store(b"x"), BLOB, "x")),
     "INDEXES": (0, "nested too deeply", lambda _: oci.pick(store(b""), BLOB, "x", depth=1)),
     "LINKS_FOLLOWED": (3, "is a loop", lambda _: resolve(Circle(), "l0")),  # type: ignore[arg-type]

@@ -281,12 +281,11 @@ class _Resuming(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        wanted = None if size < 0 else size
+    def readinto(self, into: Any) -> int:  # noqa: ANN401  (a buffer)
         for attempt in range(_TRIES):
             try:
-                data: bytes = self._response.raw.read(wanted, decode_content=False)
-                if not data and wanted and self._length is not None and self._done < self._length:
+                data: bytes = self._response.raw.read(len(into), decode_content=False)
+                if not data and into and self._length is not None and self._done < self._length:
                     raise urllib3.exceptions.ProtocolError("the answer was cut off")
             except (*BROKEN, requests.exceptions.RequestException, OSError) as error:
                 if attempt + 1 == _TRIES:
@@ -297,7 +296,8 @@ class _Resuming(io.RawIOBase):
                 self._resume()
             else:
                 self._done += len(data)
-                return data
+                into[: len(data)] = data
+                return len(data)
         raise AssertionError
 
     def _resume(self) -> None:
