@@ -36,7 +36,7 @@ from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.formats.project import LibrarySource
-from vllm_mods.images import docker, engine_command, layer, names, oci, streams
+from vllm_mods.images import docker, engine_command, layer, names, oci
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
 from vllm_mods.keeping import forges
@@ -391,7 +391,7 @@ ENOUGH: dict[
     ),
     "WHEEL": (
         9,
-        "99 bytes; the limit is 9",
+        "unpacks to more than 9 bytes",
         lambda _: wheels.unpack(
             zipped(("x.py", bytes(99)), ("x-1.dist-info/RECORD", b"")), WHEEL, "s", epoch=0
         ),

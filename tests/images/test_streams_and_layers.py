@@ -267,15 +267,7 @@ def test_a_layer_is_kept_and_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "record",
-    [
-        b"{",
-        b"[]",
-        b"7",
-        b'{"index": "0"}',
-        b'{"index": 7, "pack": 7}',
-        b'{"index": "", "pack": ""}',
-    ],
+    "record", [b"{", b"[]", b"7", b'{"pack": "0"}', b'{"pack": 7}', b'{"pack": ""}']
 )
 def test_a_record_of_a_layer_that_is_broken_counts_for_nothing(
     tmp_path: Path, record: bytes
@@ -289,9 +281,7 @@ def test_a_record_of_a_layer_that_is_broken_counts_for_nothing(
 def test_a_layer_of_which_a_part_was_lost_is_read_again(tmp_path: Path) -> None:
     cache = Cache(str(tmp_path))
     layer.keep(cache, "sha256:a", layer.scan(io.BytesIO(tar_of(THINGS)), "it"))
-    blobs = [path for path in tmp_path.rglob("*") if path.is_file() and "layers" not in path.parts]
-    assert len(blobs) == 2
-    for blob in blobs:
+    for blob in [path for path in tmp_path.rglob("*") if path.is_file()]:
         away = blob.rename(tmp_path / "away")
         assert layer.load(cache, "sha256:a") is None
         away.rename(blob)
@@ -370,9 +360,9 @@ def test_a_layer_that_unpacks_to_another_than_is_stated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message", "hint"),
     [
-        ("none", "{0} is not a folder", "ls -la {1}"),
-        ("file", "{0} is not a folder", "skopeo copy docker-archive:{0} oci:FOLDER; or oci-archive:, if it is a layout"),
-        ("empty", "{0} is not an OCI layout: it has no index.json", "ls {0}"),
+        ("none", "{0} is not an OCI layout: it has no index.json", "ls -la {0}"),
+        ("file", "{0} is not an OCI layout: it has no index.json", "skopeo copy docker-archive:{0} oci:FOLDER"),
+        ("empty", "{0} is not an OCI layout: it has no index.json", "ls -la {0}"),
     ],
 )  # fmt: skip
 def test_places_that_are_no_layout(tmp_path: Path, path: str, message: str, hint: str) -> None:
@@ -389,7 +379,7 @@ def test_a_layout_in_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as caught:
         open_base("oci:none")
-    assert caught.value.hint == "ls -la ."
+    assert caught.value.hint == "ls -la none"
 
 
 @pytest.mark.parametrize("place", ["index.json", "blob"])
@@ -421,7 +411,7 @@ def test_a_layout_is_named_with_a_tag_or_without(tmp_path: Path, form: str) -> N
     index.write_bytes(index.read_bytes().replace(b'ref.name": "1"', b'ref.name": "latest"'))
     name = form.format(folder, digest=digest(image.blobs()[0]))
     if name.endswith("sha256:0"):
-        with pytest.raises(UsageError, match=r"is not a folder"):
+        with pytest.raises(UsageError, match="is not an OCI layout"):
             open_base(f"oci:{name}")
     else:
         assert open_base(f"oci:{name}", cache_dir=str(tmp_path / "cache")).read("a") == b"a"

@@ -125,11 +125,11 @@ def test_a_file_that_is_gone_is_said(shelf: Path) -> None:
     [
         (
             "vllm-0.19.1-py3-none-any.whl",
-            f"no such file or version; files of that release: {WHEEL}, {SDIST}",
+            f"no such file or version: {WHEEL}, {SDIST}",
             "pypi:VERSION",
         ),
-        ("vllm-9-py3-none-any.whl", "no such file or version; no such release", "pypi:VERSION"),
-        ("odd", "no such file or version; no such release", "pypi:VERSION"),
+        ("vllm-9-py3-none-any.whl", "no such file or version: no such release", "pypi:VERSION"),
+        ("odd", "no such file or version: no such release", "pypi:VERSION"),
         ("0.19.2", "there is no such release; the nearest are 0.19.1, 0.20.0", "pypi:0.19.1"),
         (
             "0.22.1rc1.dev124+gace95c9cf",

@@ -96,12 +96,10 @@ def extract(source: io.IOBase, path: str, what: str) -> bytes:
 def load(cache: Cache, digest: str) -> Layer | None:
     """Return what is kept of a layer, ``None`` if it is not there whole."""
     try:
-        record = json_of(cache.lookup("layers", _FORMAT, digest) or b"null")
-        index = cache.get(record["index"])
-        pack = cache.get(record["pack"])
-        if index is None or pack is None:
+        raw = json_of(cache.lookup("layers", _FORMAT, digest) or b"null")
+        pack = cache.get(raw["pack"])
+        if pack is None:
             return None
-        raw = json_of(index)
         return Layer(
             entries={row[0]: ImageEntry(*row) for row in raw["entries"]},
             gone=frozenset(raw["gone"]),
@@ -119,9 +117,7 @@ def keep(cache: Cache, digest: str, layer: Layer) -> None:
     """Keep what was learnt of a layer."""
     entries = list(layer.entries.values())
     lists = {"entries": entries, "gone": sorted(layer.gone), "opaque": sorted(layer.opaque)}
-    index = layer._asdict() | lists
-    del index["pack"]
-    record = {"index": cache.put(json.dumps(index).encode()), "pack": cache.put(layer.pack)}
+    record = layer._asdict() | lists | {"pack": cache.put(layer.pack)}
     cache.record("layers", _FORMAT, digest, data=json.dumps(record).encode())
 
 

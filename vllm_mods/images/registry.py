@@ -151,11 +151,6 @@ class Client:
             check_hop(self._root, realm, self._is_plain)
         except ValueError:
             return None
-        except TreeError as error:
-            raise TreeError(
-                f"{self.name}: it requests the login at another host: {error.message}",
-                hint="ask whoever runs the registry",
-            ) from error
         asked = {
             "service": wanted.get("service", ""),
             "scope": wanted.get("scope") or f"repository:{self.name.repository}:pull",

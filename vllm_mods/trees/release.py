@@ -280,12 +280,13 @@ class Releases:
         if not answer.files or answer.failures:
             what = "no answer" if answer.failures else "not found"
             return self._nothing(answer, what=f"{spec}: {what}")
-        named = release_file(name, "")
-        if named is not None or parse(name) is None:
-            version = named and named.version
-            near = [file.filename for file in answer.files if file.version == version]
-            known = f"files of that release: {', '.join(near)}" if near else "no such release"
-            return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
+        if parse(name) is None:
+            named = release_file(name, "")
+            near = [
+                file.filename for file in answer.files if named and file.version == named.version
+            ]
+            known = ", ".join(near) or "no such release"
+            return UsageError(f"{spec}: no such file or version: {known}", hint="pypi:VERSION")
         if self.http is None:
             return Unreachable(
                 f"{spec}: the cached pages of the index have no such release", hint=OFFLINE
