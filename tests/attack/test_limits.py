@@ -199,7 +199,8 @@ ROW = ("x-1.dist-info/RECORD", b"")
     "name", ["../x.py", "/etc/x.py", "x-1.data/purelib/../../x.py", "x-1.data/scripts/x", "a\\b.py"]
 )
 def test_a_wheel_puts_nothing_outside_of_the_site_root(name: str) -> None:
-    with pytest.raises(Refused, match="outside the site root"):
+    why = "outside the site root|is not a plain relative path"
+    with pytest.raises((Refused, TreeError), match=why):
         wheels.unpack(made((name, b"x"), ROW), WHEEL, SITE, epoch=0)
 
 
@@ -208,14 +209,14 @@ def test_a_wheel_that_is_broken_too_large_or_says_things_twice(
 ) -> None:
     whole = made(("x.py", b"x" * 100), ROW)
     for data in (b"no zip", whole[:-30], whole.replace(b"PK\1\2", b"PK\1\3")):
-        with pytest.raises(TreeError, match="cannot be unpacked as a wheel:"):
+        with pytest.raises(TreeError, match="corrupt or unreadable:"):
             wheels.unpack(data, WHEEL, SITE, epoch=0)
     with pytest.warns(UserWarning, match="Duplicate"):
         twice = made(("x.py", b"1"), ("x.py", b"2"), ROW)
     with pytest.raises(TreeError, match="appears twice"):
         wheels.unpack(twice, WHEEL, SITE, epoch=0)
     lower(monkeypatch, "WHEEL", 99)
-    with pytest.raises(TreeError, match="the limit is 99"):
+    with pytest.raises(TreeError, match="it unpacks to more than 99 bytes"):
         wheels.unpack(whole, WHEEL, SITE, epoch=0)
 
 

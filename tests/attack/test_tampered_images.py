@@ -121,13 +121,13 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "the time": (whole("created", "2020-01-01T00:00:00Z"), "its created is 2020-01-01T00:00:00Z"),
     "the history": (history, "its history is"),
     "a word that the format does not know": (whole("author", "me"), "its author is me"),
-    "a layer slipped under ours": (slipped_under, "below the one from the lock, is not in the lock"),
+    "a layer slipped under ours": (slipped_under, "is not in the lock"),
     "the order of layers": (swapped, "its layers are in a different order:"),
     "a layer of the base left out": (left_out, "the image lacks layer 1 of the base base:1"),
     "other bytes under the same name": (other_bytes, "the layer was replaced"),
     "a file of vLLM taken away": (
         put(f"{SITE}/vllm/.wh.other.py", b""),
-        f"/{SITE}/vllm/other.py taken away",
+        f"/{SITE}/vllm/other.py deleted",
     ),
     "old bytecode that shows again": (
         without(f"{SITE}/vllm/__pycache__/.wh.a.cpython-311.pyc"),

@@ -228,7 +228,7 @@ def test_where_a_file_of_a_wheel_goes(name: str, place: str) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["x-1.data/scripts/a", "x-1.data/headers/a", "../a", "x-1.data/purelib/../../a"])  # fmt: skip
+@pytest.mark.parametrize("name", ["x-1.data/scripts/a", "x-1.data/headers/a", "x-1.data/purelib"])  # fmt: skip
 def test_a_file_of_a_wheel_that_goes_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(Refused) as caught:
         wheels.unpack(packed({name: b"1", RECORD: b""}), LOCKED, "site", epoch=7)
@@ -250,22 +250,26 @@ def test_a_wheel_has_one_record(files: list[tuple[str, bytes]], count: int) -> N
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"no zip", "File is not a zip file"),
-        (packed([("x-1.data/purelib/a", b""), ("a", b""), (RECORD, b"")]), "'a' appears twice"),
+        (b"no zip", "corrupt or unreadable: File is not a zip file"),
+        (packed([("../a", b""), (RECORD, b"")]), "'../a' is not a plain relative path"),
     ],
 )
 def test_a_wheel_that_is_none(data: bytes, why: str) -> None:
     with pytest.raises(TreeError) as caught:
         wheels.unpack(data, LOCKED, "site", epoch=7)
-    message = f"{LOCKED.filename}: cannot be unpacked as a wheel: {why}"
-    assert caught.value.message == message
-    hint = "the index or a proxy changed it: compare with `pip download --no-deps`"
-    assert caught.value.hint == hint
+    assert caught.value.message == f"{LOCKED.filename}: {why}"
+    assert caught.value.hint
+
+
+def test_two_files_of_a_wheel_for_one_place_are_refused() -> None:
+    twice = packed([("x-1.data/purelib/a", b""), ("a", b""), (RECORD, b"")])
+    with pytest.raises(Refused, match="has two files for a; nothing was built"):
+        wheels.unpack(twice, LOCKED, "site", epoch=7)
 
 
 def test_a_wheel_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "WHEEL", 10)
     within = packed({"a": b"12345", "b": b"12345", RECORD: b""})
     assert len(wheels.unpack(within, LOCKED, "site", epoch=7)) == 4
-    with pytest.raises(TreeError, match="cannot be unpacked as a wheel:"):
+    with pytest.raises(TreeError, match="unpacks to more than 10 bytes"):
         wheels.unpack(packed({"a": b"12345", "b": b"123456", RECORD: b""}), LOCKED, "site", epoch=7)

@@ -246,7 +246,7 @@ TAMPERED = {
     "LABEL vllm-mods.model=org/evil": "the label vllm-mods.model is org/evil",
     "HEALTHCHECK NONE": "the setting Healthcheck is {",
     "USER nobody": "the setting User is nobody",
-    f"COPY evil.py /{SITE}/sitecustomize.py": "layer 6 of 6, above the one from the lock",
+    f"COPY evil.py /{SITE}/sitecustomize.py": "layer 6 of 6 is not in the lock",
     f"COPY evil.py /{SITE}/vllm/a.py": "vllm/a.py: ",
 }
 

@@ -256,7 +256,7 @@ def test_an_index_of_platforms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        ("nothing", "is not a folder"),
+        ("nothing", "no index.json"),
         ("empty", "no index.json"),
         ("rubbish", "not JSON"),
         ("list", "not a JSON object"),

@@ -93,7 +93,7 @@ def test_what_is_no_image_and_what_says_nothing_is_no_platform() -> None:
 
 def test_an_image_alone_has_no_index_and_one_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert opening.indexes_of(f"oci:{IMAGE.layout(tmp_path / 'l')}") == ()
-    with pytest.raises(UsageError, match="is not a folder"):
+    with pytest.raises(UsageError, match="is not an OCI layout"):
         opening.indexes_of(f"oci:{tmp_path}/none")
     with pytest.raises(TreeError, match="cannot be read with --offline"):
         opening.indexes_of("registry:h.example/a:1", offline=True)

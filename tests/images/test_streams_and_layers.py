@@ -46,7 +46,6 @@ def test_a_blob_is_read_whole_in_pieces_or_passed_over(kind: str, size: int | No
     assert [stream.read(4), stream.read(0), stream.read(4), stream.read(4)] == [
         *(b"0123", b"", b"4567", b"89")
     ]
-    stream.finish()
     assert stream.read(4) == b""
 
 
@@ -71,11 +70,10 @@ def test_a_blob_that_is_another_is_refused_at_its_end(
     data: bytes, size: int | None, why: str, hint: str
 ) -> None:
     hints = {"incomplete": "the copy is damaged or incomplete: get the image again"}
-    for read in (streams.CheckedStream.read, streams.CheckedStream.finish):
-        with pytest.raises(TreeError) as caught:
-            read(checked(data, size))
-        wanted = hints.get(hint, DAMAGED)
-        assert (caught.value.message, caught.value.hint) == (f"it: {why}", wanted)
+    with pytest.raises(TreeError) as caught:
+        checked(data, size).read()
+    wanted = hints.get(hint, DAMAGED)
+    assert (caught.value.message, caught.value.hint) == (f"it: {why}", wanted)
 
 
 def test_a_digest_of_another_kind_is_refused() -> None:
@@ -83,16 +81,6 @@ def test_a_digest_of_another_kind_is_refused() -> None:
         streams.CheckedStream(io.BytesIO(), "md5:a", 0, "it")
     assert caught.value.message == "it: its digest has an unsupported kind: md5:a"
     assert caught.value.hint == "vllm-mods supports the digests sha256 and sha512"
-
-
-class Trickle:
-    """A source that gives three bytes at a time."""
-
-    def __init__(self, data: bytes) -> None:
-        self.file = io.BytesIO(data)
-
-    def read(self, size: int) -> bytes:
-        return self.file.read(min(size, 3))
 
 
 ZSTD = zstd(DATA * 9)
@@ -110,43 +98,33 @@ ZSTD = zstd(DATA * 9)
     ],
 )
 def test_how_a_stream_is_packed_is_seen_by_its_first_bytes(packed: bytes, data: bytes) -> None:
-    for source in (io.BytesIO(packed), Trickle(packed)):
-        whole = streams.unpacked(source)
-        assert b"".join(iter(lambda whole=whole: whole.read(7), b"")) == data  # type: ignore[misc]
+    whole = streams.unpacked(io.BytesIO(packed))
+    assert b"".join(iter(lambda: whole.read(7), b"")) == data
 
 
-def test_the_first_bytes_come_before_the_rest() -> None:
-    source = streams.Limited(b"head", io.BytesIO(b"rest"))
-    assert [source.read(3), source.read(9), source.read(9)] == [b"hea", b"d", b"rest"]
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd])
+def test_a_layer_is_compared_to_its_end(pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(tar_of(THINGS) + bytes(1 << 20))
+    source = streams.CheckedStream(io.BytesIO(packed), digest(packed), len(packed), "it")
+    assert layer.scan(source, "it").names
+    with pytest.raises(TreeError, match="its contents do not match"):
+        layer.scan(streams.CheckedStream(io.BytesIO(packed), digest(DATA), None, "it"), "it")
 
 
-def test_a_stream_is_read_forwards_only() -> None:
+def test_all_of_a_stream_is_hashed() -> None:
     hashed = hashlib.sha256()
-    stream = streams.Forward(Trickle(DATA), hashed)
-    assert stream.readable()
-    assert (stream.read(3), stream.tell()) == (b"012", 3)
-    assert (stream.seek(5), stream.tell()) == (5, 5)
-    assert stream.seek(5) == 5
-    for offset, whence in ((4, io.SEEK_SET), (6, io.SEEK_CUR), (0, io.SEEK_END)):
-        with pytest.raises(OSError, match="a stream cannot be read backwards"):
-            stream.seek(offset, whence)
-    assert stream.read(1) == b"5"
+    stream = streams.Forward(io.BytesIO(DATA), hashed)
+    assert stream.read(3) == b"012"
     stream.finish()
     assert hashed.hexdigest() == hashlib.sha256(DATA).hexdigest()
-    assert (stream.read(1), stream.seek(99)) == (b"", 10)
 
 
-def test_a_stream_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    lower(monkeypatch, "LAYER_HEADER", 4)
+def test_a_stream_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "LAYER", 8)
     stream = streams.Forward(io.BytesIO(DATA))
     assert stream.read(4) == b"0123"
-    for size in (5, -1):
-        with pytest.raises(ValueError, match=f"a header of {size} bytes, which is too long"):
-            stream.read(size)
-    assert stream.read(4) == b"4567"
     with pytest.raises(ValueError, match="it unpacks to more than 8 bytes"):
-        stream.read(1)
+        stream.read(5)
 
 
 def member(kind: bytes, **fields: object) -> tarfile.TarInfo:
@@ -288,15 +266,7 @@ def test_a_layer_is_kept_and_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "record",
-    [
-        b"{",
-        b"[]",
-        b"7",
-        b'{"index": "0"}',
-        b'{"index": 7, "pack": 7}',
-        b'{"index": "", "pack": ""}',
-    ],
+    "record", [b"{", b"[]", b"7", b'{"pack": "0"}', b'{"pack": 7}', b'{"pack": ""}']
 )
 def test_a_record_of_a_layer_that_is_broken_counts_for_nothing(
     tmp_path: Path, record: bytes
@@ -310,9 +280,7 @@ def test_a_record_of_a_layer_that_is_broken_counts_for_nothing(
 def test_a_layer_of_which_a_part_was_lost_is_read_again(tmp_path: Path) -> None:
     cache = Cache(str(tmp_path))
     layer.keep(cache, "sha256:a", layer.scan(io.BytesIO(tar_of(THINGS)), "it"))
-    blobs = [path for path in tmp_path.rglob("*") if path.is_file() and "layers" not in path.parts]
-    assert len(blobs) == 2
-    for blob in blobs:
+    for blob in [path for path in tmp_path.rglob("*") if path.is_file()]:
         away = blob.rename(tmp_path / "away")
         assert layer.load(cache, "sha256:a") is None
         away.rename(blob)
@@ -391,9 +359,9 @@ def test_a_layer_that_unpacks_to_another_than_is_stated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message", "hint"),
     [
-        ("none", "{0} is not a folder", "ls -la {1}"),
-        ("file", "{0} is not a folder", "skopeo copy docker-archive:{0} oci:FOLDER; or oci-archive:, if it is a layout"),
-        ("empty", "{0} is not an OCI layout: it has no index.json", "ls {0}"),
+        ("none", "{0} is not an OCI layout: it has no index.json", "ls -la {0}"),
+        ("file", "{0} is not an OCI layout: it has no index.json", "skopeo copy docker-archive:{0} oci:FOLDER"),
+        ("empty", "{0} is not an OCI layout: it has no index.json", "ls -la {0}"),
     ],
 )  # fmt: skip
 def test_places_that_are_no_layout(tmp_path: Path, path: str, message: str, hint: str) -> None:
@@ -410,7 +378,7 @@ def test_a_layout_in_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as caught:
         open_base("oci:none")
-    assert caught.value.hint == "ls -la ."
+    assert caught.value.hint == "ls -la none"
 
 
 @pytest.mark.parametrize("place", ["index.json", "blob"])
@@ -442,7 +410,7 @@ def test_a_layout_is_named_with_a_tag_or_without(tmp_path: Path, form: str) -> N
     index.write_bytes(index.read_bytes().replace(b'ref.name": "1"', b'ref.name": "latest"'))
     name = form.format(folder, digest=digest(image.blobs()[0]))
     if name.endswith("sha256:0"):
-        with pytest.raises(UsageError, match=r"is not a folder"):
+        with pytest.raises(UsageError, match="is not an OCI layout"):
             open_base(f"oci:{name}")
     else:
         assert open_base(f"oci:{name}", cache_dir=str(tmp_path / "cache")).read("a") == b"a"

@@ -353,18 +353,13 @@ def test_what_is_asked_for_is_named_in_the_headers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "body", "why"),
-    [
-        ("br", b"x", "the server sent 'br', but gzip was requested"),
-        ("gzip", b"x", None),
-        ("gzip", gzip.compress(b"page", mtime=0)[:-9], None),
-    ],
+    "body",
+    [b"x", gzip.compress(b"page", mtime=0)[:-9], gzip.compress(b"page", mtime=0)[:-1] + b"x"],
 )
-def test_a_page_that_is_packed_otherwise(encoding: str, body: bytes, why: str | None) -> None:
-    with site({"/x": lambda to: to.say(200, body, Content_Encoding=encoding)}) as (url, _):
+def test_a_page_that_is_packed_badly(body: bytes) -> None:
+    with site({"/x": lambda to: to.say(200, body, Content_Encoding="gzip")}) as (url, _):
         with pytest.raises(TreeError) as caught:
             alone().page(f"{url}/x", "text/html")
-        assert caught.value.message.startswith(f"{url}/x: {why}" if why else "")
         assert f"{url}/x" in caught.value.message
         assert caught.value.hint
 

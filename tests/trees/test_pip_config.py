@@ -124,7 +124,7 @@ def test_certificates_of_the_environment(name: str) -> None:
     ("text", "message"),
     [
         ("[global\n", "cannot read pip's settings"),
-        ("[global]\ntimeout = soon\n", r"pip.conf \[global\]: timeout = 'soon'"),
+        ("[global]\ntimeout = soon\n", "pip's timeout = 'soon'"),
         ("[global]\nretries = -1\n", "retries"),
         ("[global]\nno-index = perhaps\n", "neither true nor false"),
     ],

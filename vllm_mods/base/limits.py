@@ -99,7 +99,6 @@ TAR_HEADER = Limit(
 # Images.
 LAYER = Limit(256 << 30, "bytes", "a layer, unpacked, never all in memory")
 LAYER_FILES = Limit(5_000_000, "files", "a layer")
-LAYER_HEADER = Limit(32 << 20, "bytes", "one read of a layer's tar")
 DOCUMENT = Limit(16 << 20, "bytes", "a manifest or configuration of an image")
 INDEXES = Limit(4, "indexes", "one in the other, of an image")
 LINKS_FOLLOWED = Limit(40, "links", "the way to one file of an image")

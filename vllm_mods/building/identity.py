@@ -8,7 +8,6 @@ Nor may manifest and index say anything that engines read differently: a key of 
 ``Layers`` as ``layers``), an address for a layer, a second description of how it is unpacked.
 """
 
-import difflib
 import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -108,18 +107,14 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
             f"its layers are in a different order: {_listed(actual)}, and the lock has {_listed(wanted)}"
         )
         return
-    matcher = difflib.SequenceMatcher(a=wanted, b=actual, autojunk=False)
-    for kind, start, end, first, last in matcher.get_opcodes():
-        if kind == "equal":
-            continue
-        for number in range(start, end):
-            whose = f"layer {number + 1} of the base {lock.base.ref}"
-            whose = whose if number < len(below) else "the layer from the lock"
-            yield differs(f"the image lacks {whose} ({wanted[number]})")
-        place = "above" if start >= len(wanted) else "below" if kind == "insert" else "in place of"
-        for number in range(first, last):
+    names = [f"layer {number} of the base {lock.base.ref}" for number in range(1, len(wanted))]
+    for name, digest in zip((*names, "the layer from the lock"), wanted, strict=True):
+        if digest not in actual:
+            yield differs(f"the image lacks {name} ({digest})")
+    for number, (digest, layer) in enumerate(zip(actual, inside, strict=True), 1):
+        if digest not in wanted or digest in actual[: number - 1]:
             yield differs(
-                f"layer {number + 1} of {len(actual)}, {place} the one from the lock, is not in the lock ({actual[number]}){_strange(inside[number], lock)}"
+                f"layer {number} of {len(actual)} is not in the lock ({digest}){_strange(layer, lock)}"
             )
 
 

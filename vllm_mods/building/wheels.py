@@ -13,11 +13,9 @@ import stat
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
@@ -26,9 +24,10 @@ from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.building.tarball import TarEntry
-from vllm_mods.formats import record, tree_names, zips
+from vllm_mods.formats import record, tree_names
 from vllm_mods.formats.pairing_lock import LockedWheel
-from vllm_mods.trees.packages import markers
+from vllm_mods.trees import packages
+from vllm_mods.trees.archive import ZipArchive
 
 _PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
@@ -79,7 +78,7 @@ def resolve(requirements: Iterable[str], wanted: WheelTarget) -> tuple[LockedWhe
     for filename, data in _downloaded([str(one) for one in missing], wanted):
         name, version, _build, _tags = parse_wheel_filename(filename)
         locked.append(LockedWheel(name, str(version), filename, sha256(data)))
-        needs[filename] = _needs(filename, data)
+        needs[filename] = _needs(filename, data, wanted)
     chosen = {str(canonicalize_name(one.name)): one.version for one in locked}
     complete = wanted._replace(installed={**wanted.installed, **chosen})
     for filename, others in needs.items():
@@ -118,16 +117,15 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
     Raises ``Refused`` for a wheel that would put files outside the site root.
     """
     files: dict[str, tuple[bytes, int]] = {}
-    with _reading(wheel.filename), zips.opened(io.BytesIO(data)) as archive:
-        left = int(limits.WHEEL)
-        for info in zips.files(archive):
-            path = _place(info.filename, wheel)
-            if path in files:
-                raise zipfile.BadZipFile(f"{path!r} appears twice")
-            is_program = (info.external_attr >> 16) & stat.S_IXUSR
-            content = zips.content(archive, info, most=left)
-            left -= len(content)
-            files[path] = (content, 0o755 if is_program else 0o644)
+    archive = ZipArchive(io.BytesIO(data), label=wheel.filename)
+    if sum(info.file_size for info in archive.infos.values()) > limits.WHEEL:
+        raise TreeError(f"{wheel.filename}: it unpacks to more than {limits.WHEEL}", hint=_SETTINGS)
+    for name, info in archive.infos.items():
+        path = _place(name, wheel)
+        if path in files:
+            raise Refused(f"{wheel.filename} has two files for {path}; nothing was built")
+        is_program = (info.external_attr >> 16) & stat.S_IXUSR
+        files[path] = (archive.read(name, most=limits.WHEEL) or b"", 0o755 if is_program else 0o644)
     recorded = [path for path in files if re.fullmatch(r"[^/]+\.dist-info/RECORD", path)]
     if len(recorded) != 1:
         raise Refused(f"{wheel.filename} has {len(recorded)} RECORD files; a wheel has exactly one")
@@ -142,18 +140,6 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
     )
 
 
-@contextlib.contextmanager
-def _reading(filename: str) -> Iterator[None]:
-    """Turn what is wrong with the bytes of a wheel into ``TreeError``."""
-    try:
-        yield
-    except zips.BROKEN as error:
-        raise TreeError(
-            f"{filename}: cannot be unpacked as a wheel: {error}",
-            hint="the index or a proxy changed it: compare with `pip download --no-deps`",
-        ) from error
-
-
 def _requirement(text: str) -> Requirement:
     try:
         return Requirement(text)
@@ -162,7 +148,7 @@ def _requirement(text: str) -> Requirement:
 
 
 def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
-    environment = markers(wanted.python, wanted.machine)
+    environment = packages.markers(wanted.python, wanted.machine)
     if requirement.marker is not None and not requirement.marker.evaluate(environment):
         return False
     installed = wanted.installed.get(canonicalize_name(requirement.name))
@@ -176,16 +162,11 @@ def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
     )
 
 
-def _needs(filename: str, data: bytes) -> list[Requirement]:
-    with _reading(filename), zips.opened(io.BytesIO(data)) as archive:
-        (place,) = (
-            info
-            for info in zips.files(archive)
-            if re.fullmatch(r"[^/]+\.dist-info/METADATA", info.filename)
-        )
-        metadata, odd = parse_email(zips.content(archive, place))
-    every = *metadata.get("requires_dist", ()), *odd.get("requires-dist", ())
-    return [_requirement(text) for text in every]
+def _needs(filename: str, data: bytes, wanted: WheelTarget) -> list[Requirement]:
+    archive = ZipArchive(io.BytesIO(data), label=filename)
+    metadata = (name for name in archive.names if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+    data = archive.read(next(metadata, "")) or b""
+    return packages.needs(data, packages.markers(wanted.python, wanted.machine))
 
 
 def _downloaded(requirements: list[str], wanted: WheelTarget) -> Iterator[tuple[str, bytes]]:
@@ -229,7 +210,7 @@ def _place(name: str, wheel: LockedWheel) -> str:
     scheme, _, inside = rest.partition("/")
     known = not top.endswith(".data") or scheme in {"purelib", "platlib"}
     place = inside if top.endswith(".data") else name
-    if known and tree_names.is_plain(place):
+    if known and place:
         return place
     raise Refused(
         f"{wheel.filename} contains {name}, which is outside the site root; vllm-mods does not install that",

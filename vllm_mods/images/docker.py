@@ -243,7 +243,7 @@ class Container:
                 )
             with streams.reading(f"{self._what}: /{path}", _AGAIN), asking(self._what):
                 file = cast("BinaryIO", streams.Forward(response.raw))
-                with tarfile.open(fileobj=file, mode="r:", tarinfo=tars.Info) as archive:
+                with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Info) as archive:
                     yield archive
 
 

@@ -4,7 +4,9 @@ A packed layer can't be read from the middle. So that nobody has to read it twic
 is in it and the contents of its Python files are kept, in a cache, under the layer's own digest.
 """
 
+import contextlib
 import hashlib
+import io
 import json
 import posixpath
 import tarfile
@@ -15,7 +17,6 @@ from typing import BinaryIO, NamedTuple, cast
 from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.limits import Sizable
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import streams
@@ -47,7 +48,7 @@ class Layer(NamedTuple):
     diff_id: str
 
 
-def scan(source: Sizable, what: str) -> Layer:
+def scan(source: io.IOBase, what: str) -> Layer:
     """Read a layer's tar, unpacking it. Raises ``TreeError`` for a broken one."""
     entries: dict[str, ImageEntry] = {}
     gone, opaque = set(), set()
@@ -83,7 +84,7 @@ def scan(source: Sizable, what: str) -> Layer:
     return Layer(entries, frozenset(gone), frozenset(opaque), names, contents, bytes(pack), diff_id)
 
 
-def extract(source: Sizable, path: str, what: str) -> bytes:
+def extract(source: io.IOBase, path: str, what: str) -> bytes:
     """Return one file of a layer that ``scan`` has found there, reading as far as that file."""
     with streams.reading(what, _AGAIN):
         for member, place, archive in _members(streams.Forward(streams.unpacked(source)), what):
@@ -95,12 +96,10 @@ def extract(source: Sizable, path: str, what: str) -> bytes:
 def load(cache: Cache, digest: str) -> Layer | None:
     """Return what is kept of a layer, ``None`` if it is not there whole."""
     try:
-        record = json_of(cache.lookup("layers", _FORMAT, digest) or b"null")
-        index = cache.get(record["index"])
-        pack = cache.get(record["pack"])
-        if index is None or pack is None:
+        raw = json_of(cache.lookup("layers", _FORMAT, digest) or b"null")
+        pack = cache.get(raw["pack"])
+        if pack is None:
             return None
-        raw = json_of(index)
         return Layer(
             entries={row[0]: ImageEntry(*row) for row in raw["entries"]},
             gone=frozenset(raw["gone"]),
@@ -118,17 +117,14 @@ def keep(cache: Cache, digest: str, layer: Layer) -> None:
     """Keep what was learnt of a layer."""
     entries = list(layer.entries.values())
     lists = {"entries": entries, "gone": sorted(layer.gone), "opaque": sorted(layer.opaque)}
-    index = layer._asdict() | lists
-    del index["pack"]
-    record = {"index": cache.put(json.dumps(index).encode()), "pack": cache.put(layer.pack)}
+    record = layer._asdict() | lists | {"pack": cache.put(layer.pack)}
     cache.record("layers", _FORMAT, digest, data=json.dumps(record).encode())
 
 
 def _members(
     file: streams.Forward, what: str
 ) -> Iterator[tuple[tarfile.TarInfo, str, tarfile.TarFile]]:
-    archived = cast("BinaryIO", file)
-    with tarfile.open(fileobj=archived, mode="r:", tarinfo=tars.Info) as archive:
+    with tarfile.open(fileobj=cast("BinaryIO", file), mode="r|", tarinfo=tars.Info) as archive:
         for member in archive:
             archive.members = []  # type: ignore[attr-defined]  # it would remember them all
             yield member, _inside(member.name, what), archive
@@ -185,9 +181,8 @@ class LayeredImage(Base):
         if path in layer.kept:
             start, size = layer.kept[path]
             return zlib.decompress(layer.pack[start : start + size])
-        blob = self.blobs[number]
-        with blob.open() as file:
-            return extract(file, path, self._name(blob))
+        with self._open(number) as (checked, what):
+            return extract(checked, path, what)
 
     def paths(self, under: str) -> Iterator[ImageEntry]:
         """Return everything below a folder."""
@@ -228,7 +223,11 @@ class LayeredImage(Base):
         """Return a layer, counted from the lowest."""
         if number not in self._layers:
             blob = self.blobs[number]
-            layer = load(self._cache, blob.digest) or self._read_layer(number)
+            layer = load(self._cache, blob.digest)
+            if layer is None:
+                with self._open(number) as (checked, what):
+                    layer = scan(checked, what)
+                keep(self._cache, blob.digest, layer)
             if layer.diff_id != blob.diff_id:
                 raise TreeError(
                     f"{self._name(blob)}: it unpacks to {layer.diff_id}, but the configuration says {blob.diff_id}: the layer was replaced",
@@ -237,15 +236,14 @@ class LayeredImage(Base):
             self._layers[number] = layer
         return self._layers[number]
 
-    def _read_layer(self, number: int) -> Layer:
+    @contextlib.contextmanager
+    def _open(self, number: int) -> Iterator[tuple[streams.CheckedStream, str]]:
+        """Open a layer to be read forwards, and say how messages name it."""
         blob = self.blobs[number]
         what = self._name(blob)
         with blob.open() as file:
-            checked = streams.CheckedStream(file, blob.digest, blob.size, what, self._tell(number))
-            layer = scan(checked, what)
-            checked.finish()
-        keep(self._cache, blob.digest, layer)
-        return layer
+            tell = self._tell(number)
+            yield streams.CheckedStream(file, blob.digest, blob.size, what, tell), what
 
     def _name(self, blob: Blob) -> str:
         return f"{self.reference}: layer {blob.digest[:19]}"

@@ -16,20 +16,16 @@ _AGAIN = "the copy is damaged or incomplete: get the image again"
 def open_layout(text: str, how: Opening) -> Base:
     """Open ``PATH``, ``PATH:TAG`` or ``PATH@DIGEST``. Raises ``UsageError``, ``TreeError``."""
     path, tag = _split(text)
-    if not os.path.isdir(path):
-        hint = f"ls -la {os.path.dirname(path) or '.'}"
-        if os.path.isfile(path):
-            hint = (
-                f"skopeo copy docker-archive:{path} oci:FOLDER; or oci-archive:, if it is a layout"
-            )
-        raise UsageError(f"{how.reference}: {path} is not a folder", hint=hint)
     index = os.path.join(path, "index.json")
     try:
         with open(index, "rb") as file:
             data = limits.bounded(file, limits.DOCUMENT, index)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(
-            f"{how.reference}: {path} is not an OCI layout: it has no index.json", hint=f"ls {path}"
+            f"{how.reference}: {path} is not an OCI layout: it has no index.json",
+            hint=f"skopeo copy docker-archive:{path} oci:FOLDER"
+            if os.path.isfile(path)
+            else f"ls -la {path}",
         ) from error
     except OSError as error:
         raise TreeError(f"{index}: {error.strerror}", hint=f"ls -la {index}") from error

@@ -151,11 +151,6 @@ class Client:
             check_hop(self._root, realm, self._is_plain)
         except ValueError:
             return None
-        except TreeError as error:
-            raise TreeError(
-                f"{self.name}: it requests the login at another host: {error.message}",
-                hint="ask whoever runs the registry",
-            ) from error
         asked = {
             "service": wanted.get("service", ""),
             "scope": wanted.get("scope") or f"repository:{self.name.repository}:pull",
@@ -281,12 +276,11 @@ class _Resuming(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        wanted = None if size < 0 else size
+    def readinto(self, into: Any) -> int:  # noqa: ANN401  (a buffer)
         for attempt in range(_TRIES):
             try:
-                data: bytes = self._response.raw.read(wanted, decode_content=False)
-                if not data and wanted and self._length is not None and self._done < self._length:
+                data: bytes = self._response.raw.read(len(into), decode_content=False)
+                if not data and into and self._length is not None and self._done < self._length:
                     raise urllib3.exceptions.ProtocolError("the answer was cut off")
             except (*BROKEN, requests.exceptions.RequestException, OSError) as error:
                 if attempt + 1 == _TRIES:
@@ -297,7 +291,8 @@ class _Resuming(io.RawIOBase):
                 self._resume()
             else:
                 self._done += len(data)
-                return data
+                into[: len(data)] = data
+                return len(data)
         raise AssertionError
 
     def _resume(self) -> None:

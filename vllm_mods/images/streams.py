@@ -9,7 +9,7 @@ import io
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, cast
+from typing import Any, cast
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
@@ -28,7 +28,7 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BROKEN = (*tars.BROKEN, zlib.error, zstd.ZstdError)
 
 
-class CheckedStream:
+class CheckedStream(io.RawIOBase):
     """A blob that raises at its end if size or digest is wrong; ``on_read`` gets how much came."""
 
     def __init__(
@@ -39,6 +39,7 @@ class CheckedStream:
         what: str,
         on_read: Callable[[int], None] | None = None,
     ) -> None:
+        super().__init__()
         self._source = source
         self._algorithm, _, self._expected = digest.partition(":")
         if self._algorithm not in {"sha256", "sha512"}:
@@ -52,13 +53,16 @@ class CheckedStream:
         self._on_read = on_read
         self._done = 0
 
-    def read(self, size: int = -1) -> bytes:
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def readinto(self, into: Any) -> int:  # noqa: ANN401  (a buffer)
         """Read, and at the end compare. Raises ``TreeError``."""
-        if size < 0:
-            return b"".join(iter(lambda: self.read(CHUNK), b""))
-        data = self._source.read(size)
+        data = self._source.read(len(into))
+        into[: len(data)] = data
         self._done += len(data)
-        at_end = bool(size) and not data
+        at_end = bool(into) and not data
         if self._size is not None and (
             self._done > self._size or (at_end and self._done < self._size)
         ):
@@ -75,90 +79,41 @@ class CheckedStream:
                 f"{self._what}: its contents do not match {self._algorithm}:{self._expected}",
                 hint="the copy is damaged: get the image again",
             )
-        return data
-
-    def finish(self) -> None:
-        """Read what is left, so that all of it is compared."""
-        while self.read(CHUNK):
-            pass
+        return len(data)
 
 
-class Limited:
-    """A source of which the first bytes were read already, to detect the compression."""
-
-    def __init__(self, head: bytes, source: Sizable) -> None:
-        self._head = head
-        self._source = source
-
-    def read(self, size: int) -> bytes:
-        """Return at most ``size`` bytes."""
-        if self._head:
-            data, self._head = self._head[:size], self._head[size:]
-            return data
-        return self._source.read(size)
-
-
-def unpacked(source: Sizable) -> Sizable:
+def unpacked(source: io.IOBase) -> Sizable:
     """Return a source of the unpacked bytes: gzip, zstd or plain, detected by the first bytes."""
-    head = b""
-    while len(head) < 4 and (more := source.read(4 - len(head))):
-        head += more
-    whole = Limited(head, source)
+    whole = io.BufferedReader(cast("io.RawIOBase", source), CHUNK)
+    head = whole.peek(len(ZSTD))
     if head.startswith(GZIP):
-        return gzip.GzipFile(fileobj=cast("BinaryIO", whole), mode="rb")
-    if head == ZSTD:
+        return gzip.GzipFile(fileobj=whole, mode="rb")
+    if head.startswith(ZSTD):
         return cast("Sizable", zstd.ZstdFile(whole))
     return whole
 
 
-class Forward(io.RawIOBase):
-    """A file for ``tarfile`` over a forward-only source; all goes through ``hashed``, if any."""
+class Forward:
+    """A limited source for ``tarfile`` to read forwards (``r|``); all goes through ``hashed``, if any."""
 
     def __init__(self, source: Sizable, hashed: hashlib._Hash | None = None) -> None:
-        super().__init__()
         self._source = source
         self._hashed = hashed
-        self._place = 0
+        self._done = 0
 
-    def readable(self) -> bool:
-        """Say yes."""
-        return True
-
-    def tell(self) -> int:
-        """Return how far it has been read."""
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go forwards by reading."""
-        if whence != io.SEEK_SET or offset < self._place:
-            raise OSError("a stream cannot be read backwards")
-        while self._place < offset and self._some(min(CHUNK, offset - self._place)):
-            pass
-        return self._place
-
-    def read(self, size: int = -1) -> bytes:
-        """Return ``size`` bytes, fewer only at the end."""
-        # tarfile reads a member's extended header in one piece: one of gigabytes must not get there
-        if not 0 <= size <= limits.LAYER_HEADER:
-            raise ValueError(f"a header of {size} bytes, which is too long")
-        parts = []
-        while size and (data := self._some(size)):
-            parts.append(data)
-            size -= len(data)
-        return b"".join(parts)
-
-    def _some(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
+        """Return at most ``size`` bytes. Raises ``ValueError`` past the limit."""
         data = self._source.read(size)
-        self._place += len(data)
-        if self._place > limits.LAYER:
+        self._done += len(data)
+        if self._done > limits.LAYER:
             raise ValueError(f"it unpacks to more than {limits.LAYER}")
         if self._hashed is not None:
             self._hashed.update(data)
         return data
 
     def finish(self) -> None:
-        """Read what is left, so that all of it is hashed."""
-        while self._some(CHUNK):
+        """Read what is left, so that all of it is hashed, and compared where the source is checked."""
+        while self.read(CHUNK):
             pass
 
 

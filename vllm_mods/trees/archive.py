@@ -142,15 +142,15 @@ class ZipArchive(Archive):
         self.names = frozenset(self.infos)
         self.start_of_directory = self._zip.start_dir
 
-    def read(self, name: str) -> bytes | None:
-        """Return a file's bytes; ``TreeError`` if the CRC-32 does not agree."""
+    def read(self, name: str, *, most: int | None = None) -> bytes | None:
+        """Return a file's bytes, ``most`` [``limits.UNPACKED_FILE``]; ``TreeError`` if the CRC-32 does not agree."""
         info = self.infos.get(name)
         if info is None:
             return None
         if stat.S_ISLNK(info.external_attr >> 16):
             raise TreeError(f"{self._label}: {name} is a symbolic link", hint=_REBUILD)
         with reading(f"{self._label}: {name}"):
-            return zips.content(self._zip, info)
+            return zips.content(self._zip, info, most=most)
 
 
 class TarArchive(Archive):

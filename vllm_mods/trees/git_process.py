@@ -9,8 +9,6 @@ import resource
 import signal
 import subprocess
 import tempfile
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -111,7 +109,11 @@ def run(
     ``limits.CLONE`` bounds each file that it writes, so also a pack, ``limits.GIT_MEMORY`` its memory. With ``terminal`` it may ask the user there.
     """
     try:
-        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as errors:
+        with (
+            tempfile.TemporaryFile() as source,
+            tempfile.TemporaryFile() as printed,
+            tempfile.TemporaryFile() as errors,
+        ):
             source.write(given)
             source.seek(0)
             process = subprocess.Popen(
@@ -119,14 +121,17 @@ def run(
                 cwd=folder,
                 env=environ,
                 stdin=source,
-                stdout=subprocess.PIPE,
+                stdout=printed,
                 stderr=errors,
                 start_new_session=not terminal,
                 preexec_fn=_bound,  # noqa: PLW1509  (it sets limits, and nothing else)
             )
-            out, fault = _read(process, terminal=terminal)
-            if fault:
-                return GitOutcome(process.returncode, b"", fault)
+            if not _ends(process, terminal=terminal):
+                return GitOutcome(-1, b"", f"it did not finish within {limits.CLONE_SECONDS}")
+            printed.seek(0)
+            out = printed.read(limits.GIT_OUTPUT + 1)
+            if len(out) > limits.GIT_OUTPUT:
+                return GitOutcome(-1, b"", f"it prints more than {limits.GIT_OUTPUT}")
             if process.returncode == 0:
                 return GitOutcome(0, out)
             errors.seek(0)
@@ -143,26 +148,15 @@ def _bound() -> None:
     own_process.limit(resource.RLIMIT_DATA, int(limits.GIT_MEMORY))
 
 
-def _read(process: subprocess.Popen[bytes], *, terminal: bool) -> tuple[bytes, str]:
-    """Return what a process prints until it ends, and the limit that it went past; it is ended then."""
-
-    def end() -> None:
+def _ends(process: subprocess.Popen[bytes], *, terminal: bool) -> bool:
+    """Wait for a process, and end all that it has started; tell whether it ended in time by itself."""
+    try:
+        process.wait(limits.CLONE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    else:
+        return True
+    finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill() if terminal else os.killpg(process.pid, signal.SIGKILL)
-
-    last = time.monotonic() + limits.CLONE_SECONDS
-    timer = threading.Timer(limits.CLONE_SECONDS, end)
-    timer.start()
-    try:
-        assert process.stdout is not None  # noqa: S101  (it is a pipe)
-        with process.stdout:
-            out = process.stdout.read(limits.GIT_OUTPUT + 1)
-            if len(out) > limits.GIT_OUTPUT:
-                return b"", f"it prints more than {limits.GIT_OUTPUT}"
         process.wait()
-    finally:
-        timer.cancel()
-        end()
-        process.wait()
-    is_late = time.monotonic() >= last
-    return out, f"it did not finish within {limits.CLONE_SECONDS}" if is_late else ""

@@ -1,5 +1,7 @@
 """HTTP with pip's settings: pages, byte ranges and whole files, asked for again where they break off."""
 
+import gzip
+import io
 import ssl
 import time
 import zlib
@@ -246,22 +248,14 @@ class Http:
 
 def _unpacked(data: bytes, response: requests.Response, url: str) -> bytes:
     """Undo the encoding of a page, to the limit of one."""
-    encoding = response.headers.get("Content-Encoding", "identity")
-    if encoding == "identity":
+    if response.headers.get("Content-Encoding") != "gzip":
         return data
-    if encoding != "gzip":
-        raise TreeError(
-            f"{redact(url)}: the server sent {encoding!r}, but gzip was requested", hint=_SETTINGS
-        )
-    unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
-        page = unpacking.decompress(data, limits.PAGE)
-    except zlib.error as error:
+        page = gzip.GzipFile(fileobj=io.BytesIO(data)).read(limits.PAGE + 1)
+    except (OSError, EOFError, zlib.error) as error:
         raise _CutError(str(error)) from error
-    if unpacking.unconsumed_tail and not unpacking.eof:
+    if len(page) > limits.PAGE:
         raise TreeError(f"{redact(url)}: it unpacks to more than {limits.PAGE}", hint=_SETTINGS)
-    if not unpacking.eof:
-        raise _CutError("the compressed page is cut off")
     return page
 
 

@@ -129,18 +129,14 @@ def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> 
     from vllm_mods.trees import archive  # noqa: PLC0415  (zipfile, tarfile: 15 ms)
 
     path = os.path.expanduser(path)  # No shell does it behind a colon.
-    if os.path.isdir(path):
-        raise UsageError(f"{spec}: {path} is a folder", hint=path)
-    if not os.path.exists(path):
-        raise UsageError(
-            f"{spec}: {path}: no such file", hint=f"ls -la {os.path.dirname(path) or '.'}"
-        )
     for ending, other in ((".whl", "wheel"), (".tar.gz", "sdist")):
         if kind != other and path.endswith(ending):
             raise UsageError(f"{spec}: this is another kind of file", hint=f"{other}:{path}")
     try:
         file = open(path, "rb")  # noqa: SIM115  (lives as long as the tree)
     except OSError as error:
-        raise TreeError(f"{spec}: {error.strerror}", hint=f"ls -la {path}") from error
+        named = isinstance(error, FileNotFoundError | IsADirectoryError)
+        kind_of_error = UsageError if named else TreeError
+        raise kind_of_error(f"{spec}: {error.strerror}", hint=f"ls -la {path}") from error
     opened = archive.open_archive(kind, file, path)
     return archive.ArchiveTree(opened, spec=spec, workspace=workspace)

@@ -51,8 +51,7 @@ def read_settings(environ: Mapping[str, str], *, prefix: str = sys.prefix) -> Pi
 
     Raises ``UsageError`` for a file or a value that pip would not take either.
     """
-    values = _merge(environ, prefix)
-    text = {option: value for option, (value, _) in values.items()}
+    text = _merge(environ, prefix)
     lists = ("extra-index-url", "find-links", "trusted-host")
     more_urls, links, trusted = (tuple(text.get(option, "").split()) for option in lists)
     index_urls = (text.get("index-url", _PYPI), *more_urls)
@@ -65,18 +64,17 @@ def read_settings(environ: Mapping[str, str], *, prefix: str = sys.prefix) -> Pi
     except ValueError as error:
         # not the URL itself: a password may be in it
         raise UsageError(f"an index or find-links URL is invalid: {error}", hint=_SHOW) from error
-    no_index, where = values.get("no-index", ("false", ""))
+    no_index = text.get("no-index", "false")
     if no_index.lower() not in _TRUE | _FALSE:
-        raise UsageError(f"{where}: no-index = {no_index!r} is neither true nor false", hint=_SHOW)
-    default_timeout = values.get("default-timeout", ("15", ""))
+        raise UsageError(f"pip's no-index = {no_index!r} is neither true nor false", hint=_SHOW)
     return PipSettings(
         index_urls=() if no_index.lower() in _TRUE else index_urls,
         find_links=links,
         verify=_path(next(filter(None, certificates), ""), environ),
         client_cert=_path(text.get("client-cert", ""), environ),
         proxy=text.get("proxy"),
-        timeout=_number("timeout", values.get("timeout", default_timeout)),
-        retries=int(_number("retries", values.get("retries", ("5", "")))),
+        timeout=_number("timeout", text.get("timeout", text.get("default-timeout", "15"))),
+        retries=int(_number("retries", text.get("retries", "5"))),
         trusted_hosts=trusted,
     )
 
@@ -99,47 +97,36 @@ def config_files(environ: Mapping[str, str], prefix: str) -> Iterator[str]:
         yield own
 
 
-def _merge(environ: Mapping[str, str], prefix: str) -> dict[str, tuple[str, str]]:
-    """Return option → (value, where it stands). Empty values count as not set, as with pip."""
-    parsers = [(file, _parse(file)) for file in config_files(environ, prefix)]
-    merged: dict[str, tuple[str, str]] = {}
-    for name in _SECTIONS:
-        section = {
-            _option(option): (value, f"{file} [{name}]")
-            for file, parser in parsers
-            for option, value in (parser.items(name) if parser.has_section(name) else ())
-        }
-        merged |= {key: item for key, item in section.items() if item[0]}
+def _merge(environ: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the options that are set. Empty values count as not set, as with pip."""
+    parser = configparser.RawConfigParser()
+    parser.optionxform = _option  # type: ignore[assignment,method-assign]
+    for file in config_files(environ, prefix):
+        try:
+            parser.read(file, encoding="utf-8")  # nothing of one that cannot be opened, as for pip
+        except (UnicodeDecodeError, configparser.Error) as error:
+            why = f"{file}: cannot read pip's settings: {error}"
+            raise UsageError(why, hint="pip config debug") from error
+    merged: dict[str, str] = {}
+    for name in filter(parser.has_section, _SECTIONS):
+        merged |= {option: value for option, value in parser.items(name) if value}
     for variable, value in environ.items():
         if variable.startswith("PIP_") and value and variable != "PIP_CONFIG_FILE":
-            merged[_option(variable.removeprefix("PIP_"))] = (value, variable)
+            merged[_option(variable.removeprefix("PIP_"))] = value
     return merged
-
-
-def _parse(file: str) -> configparser.RawConfigParser:
-    """Read a file; one that cannot be opened has nothing in it, as for pip."""
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read(file, encoding="utf-8")
-    except (UnicodeDecodeError, configparser.Error) as error:
-        raise UsageError(
-            f"{file}: cannot read pip's settings: {error}", hint="pip config debug"
-        ) from error
-    return parser
 
 
 def _option(name: str) -> str:
     return name.lower().replace("_", "-").removeprefix("--")
 
 
-def _number(option: str, item: tuple[str, str]) -> float:
-    value, where = item
+def _number(option: str, value: str) -> float:
     try:
         number = float(value)
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise UsageError(f"{where}: {option} = {value!r} is not a number from 0 up", hint=_SHOW)
+        raise UsageError(f"pip's {option} = {value!r} is not a number from 0 up", hint=_SHOW)
     return number
 
 

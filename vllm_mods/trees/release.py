@@ -280,8 +280,8 @@ class Releases:
         if not answer.files or answer.failures:
             what = "no answer" if answer.failures else "not found"
             return self._nothing(answer, what=f"{spec}: {what}")
-        named = release_file(name, "")
-        if named is not None or parse(name) is None:
+        if parse(name) is None:
+            named = release_file(name, "")
             version = named and named.version
             near = [file.filename for file in answer.files if file.version == version]
             why = "not a vLLM version or the name of a release's file"

@@ -18,7 +18,7 @@ from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.schema import decode
 from vllm_mods.trees.archive import ZipArchive
-from vllm_mods.trees.spans import OFFLINE, Spans
+from vllm_mods.trees.spans import Spans
 
 if TYPE_CHECKING:
     from vllm_mods.base.cache import Cache
@@ -168,7 +168,6 @@ class RemoteZip:
     ) -> None:
         self._file = file
         self._cache = cache
-        self._offline = http is None
         self._files: dict[str, bytes] = {}
         self._spans = Spans(file, http, progress)
         known = self._known(seen_of(file, cache, http))
@@ -213,16 +212,12 @@ class RemoteZip:
         wanted = self.names.intersection(names)
         missing = {self._extent(name): name for name in wanted if not self._recall(name)}
         for start, end in _pieces(sorted(missing)):
-            if not self._offline:
-                self._spans.load(start, end)
+            self._spans.load(start, end)
             for extent, name in missing.items():
                 if start <= extent[0] < end:
                     self.read(name)
 
     def _fetch(self, name: str) -> bytes:
-        if self._offline:
-            why = f"{self._file.filename}: {name} is not in the cache"
-            raise Unreachable(why, hint=OFFLINE)
         self._spans.load(*self._extent(name))
         data, digest = self._zip.read(name) or b"", self._digest(name)
         if data != self._record if digest is None else sha256(data) != digest:
@@ -253,16 +248,11 @@ class RemoteZip:
         return start, self._ends[start]
 
     def _check_metadata(self) -> None:
-        expected = self._file.metadata_sha256
-        for name in self.names if expected else ():
-            folder, _, rest = name.partition("/")
-            if (
-                rest == "METADATA"
-                and tree_names.dist_info(folder)
-                and self._spans.has(*self._extent(name))
-                and sha256(self._zip.read(name)) != expected
-            ):
-                raise TreeError(
-                    f"{self._file.filename}: its METADATA differs from the index's description",
-                    hint=_CHANGED,
-                )
+        """Hold the METADATA that RECORD states to the one that the index does, if it does."""
+        (folder,) = tree_names.dist_infos({name.partition("/")[0] for name in self.names})
+        stated = self._file.metadata_sha256
+        if stated and self._digest(f"{folder}/METADATA") != stated:
+            raise TreeError(
+                f"{self._file.filename}: its METADATA differs from the index's description",
+                hint=_CHANGED,
+            )

@@ -1,7 +1,7 @@
 """Into an OCI layout, with all layers of the base."""
 
 import contextlib
-import filecmp
+import glob
 import json
 import os
 import tempfile
@@ -25,9 +25,10 @@ from vllm_mods.images.streams import CHUNK, CheckedStream
 def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> None:
     """Add an image to an OCI layout, which is made if it is not there; an index of several if there are.
 
-    Blobs of the base are linked where that goes, else copied. index.json comes last and in one
-    step: until then nobody sees anything of it. Raises ``Refused`` for a tag that is taken, for a base whose
-    layers only an engine has, and where something else is in the way.
+    Blobs of the base are linked where that goes, else copied. All is staged, so that what is left to do is to
+    give files their names; that of index.json comes last: until then nobody sees anything of it. Raises
+    ``Refused`` for a tag that is taken, for a base whose layers only an engine has, and where something else is
+    in the way.
     """
     others = _others(folder)
     with refusing_to_write(folder):
@@ -39,20 +40,31 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
             return
         created: list[str] = []
         try:
-            for path in (folder, f"{folder}/blobs", f"{folder}/blobs/sha256"):
-                if not os.path.isdir(path):
-                    os.mkdir(path)
-                    created.append(path)
-            for image, base in images:
-                _fill(folder, image, base, created)
-            _put(f"{folder}/{oci.blob_path(digest_of(top))}", (top,), created)
-            _put(f"{folder}/oci-layout", (oci.LAYOUT,), created)
+            _make(folder, created)
+            with tempfile.TemporaryDirectory(dir=folder, prefix=".vllm-mods-") as staged:
+                for image, base in images:
+                    _stage(staged, folder, image, base)
+                _put(staged, folder, oci.blob_path(digest_of(top)), (top,))
+                _put(staged, folder, "oci-layout", (oci.LAYOUT,))
+                for path in sorted(glob.glob("**", root_dir=staged, recursive=True)):
+                    source, place = f"{staged}/{path}", f"{folder}/{path}"
+                    if os.path.isdir(source):
+                        _make(place, created)
+                    else:
+                        os.replace(source, place)
+                        created.append(place)
             write_whole(f"{folder}/index.json", index)
         except BaseException:
             for path in reversed(created):
                 with contextlib.suppress(OSError):  # somebody else has put something in there
                     os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
             raise
+
+
+def _make(folder: str, created: list[str]) -> None:
+    if not os.path.isdir(folder):
+        os.mkdir(folder)
+        created.append(folder)
 
 
 def _check_given_out(base: Base) -> None:
@@ -65,16 +77,26 @@ def _check_given_out(base: Base) -> None:
         )
 
 
-def _fill(folder: str, image: BuiltImage, base: Base, created: list[str]) -> None:
+def _stage(staged: str, folder: str, image: BuiltImage, base: Base) -> None:
     manifest = image.manifest or b""
     ours = {image.config_digest: image.config, digest_of(manifest): manifest}
     for digest, data in (*ours.items(), image.layer_blob):
-        _put(f"{folder}/{oci.blob_path(digest)}", (data,), created)
+        _put(staged, folder, oci.blob_path(digest), (data,))
     for blob in base.blobs:
-        place = f"{folder}/{oci.blob_path(blob.digest)}"
-        if not os.path.exists(place) and _link(blob, place):
-            created.append(place)
-        _put(place, _pieces(blob), created)
+        _put(staged, folder, oci.blob_path(blob.digest), _pieces(blob), blob)
+
+
+def _put(
+    staged: str, folder: str, path: str, pieces: Iterable[bytes], of: Blob | None = None
+) -> None:
+    """Stage a file of a layout that is not there yet; a layer ``of`` the base by a link, if that goes."""
+    place = f"{staged}/{path}"
+    if os.path.exists(place) or os.path.exists(f"{folder}/{path}"):
+        return
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    if of is None or not _link(of, place):
+        with open(place, "wb") as file:
+            file.writelines(pieces)
 
 
 def _link(blob: Blob, place: str) -> bool:
@@ -125,28 +147,3 @@ def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
                 return None
             raise tag_refusal(tag, str(other.get("digest")), mine["digest"])
     return index
-
-
-def _put(path: str, pieces: Iterable[bytes], created: list[str]) -> None:
-    """Write a file under its name only when it is whole, unless it is there.
-
-    Raises ``Refused`` where somebody has put another file there in the meantime.
-    """
-    if os.path.exists(path):
-        return
-    with refusing_to_write(path):
-        descriptor, staged = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".vllm-mods-")
-        try:
-            with open(descriptor, "wb") as file:
-                file.writelines(pieces)
-            os.chmod(staged, 0o644)
-            os.link(staged, path)
-        except FileExistsError:
-            if not filecmp.cmp(staged, path, shallow=False):
-                raise Refused(
-                    f"{path} already exists with different contents; nothing was changed",
-                    hint=f"rm {path}, or name another file",
-                ) from None
-        finally:
-            os.unlink(staged)
-    created.append(path)
