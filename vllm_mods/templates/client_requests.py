@@ -99,11 +99,12 @@ def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:
     Raises ``TreeError`` for a tree without the code, ``UsageError`` if what it needs is not installed.
     """
     sources = parser_process.read_sources(tree, _PACKAGES, _MODULES)
-    if not any("chat_utils" in path for path in sources):
-        raise TreeError(
-            f"{tree.spec}: it has no chat_utils of vLLM, which turns requests into messages",
-            hint="name a vLLM, 0.17 or newer: --target pypi:VERSION",
-        )
+    for name, texts in (("chat_utils", sources), ("build_chat_params", sources.values())):
+        if not any(name in text for text in texts):
+            raise TreeError(
+                f"{tree.spec}: it has no `{name}` of vLLM, by which requests are turned into messages; so it cannot be asked about clients",
+                hint="name a vLLM, 0.17 or newer: --target pypi:VERSION",
+            )
     lines, end = parser_process.run(SANDBOX, sources, [job._asdict() for job in jobs])
     head = lines[0] if lines else {}
     if missing := head.get("missing"):
