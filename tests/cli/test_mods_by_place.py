@@ -54,6 +54,24 @@ def test_a_patch_that_does_not_fit_leads_to_a_mod_that_can_be_ported(
     assert "vllm-mods new NAME --from-diff 'my fix.patch' --tree pypi:VERSION" in answer.err
 
 
+@pytest.mark.parametrize(
+    ("path", "after"),
+    [
+        ("vllm/a.py", "A = (\n"),
+        ("vllm/a.py", "from vllm.b import gone\n"),
+        ("vllm/never.py", "A = 2\n"),
+    ],
+)
+def test_a_patch_that_no_port_helps_is_not_led_to_one(
+    call: Call, site: Path, here: Path, path: str, after: str
+) -> None:
+    (site / "vllm/a.py").write_text("A = 1\n")
+    (here / "my.patch").write_bytes(diff_of(path, "A = 1\n", after))
+    answer = call("check", "my.patch", "--target", site)
+    assert answer.code == 1
+    assert "--from-diff" not in answer.err
+
+
 def test_the_folder_of_a_mod_stands_for_it(call: Call, library: Path, site: Path) -> None:
     answer = call("check", f"{library}/patches/fast", "--target", site)
     assert answer.code == 0

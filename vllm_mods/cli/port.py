@@ -96,6 +96,7 @@ def keep_command(
     GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)
+    from vllm_mods.cli import kept_options  # noqa: PLC0415  (where there is a hint)
     from vllm_mods.report import keep as kept  # noqa: PLC0415
 
     if offline and given["pull_requests"]:
@@ -108,5 +109,6 @@ def keep_command(
     for outcome in keep(library, message=kept.message, request=kept.request, **given):
         outcomes.append(outcome)
         if not as_json:
-            click.echo(kept.line(outcome, dry_run=dry_run))
+            call = ("--library", library, "--to", f"pypi:{getattr(outcome, 'release', '')}")
+            click.echo(kept_options.keep(kept.line(outcome, dry_run=dry_run), call))
     return answers.print_reply(kept.kept(library, outcomes), as_json=as_json)

@@ -67,7 +67,7 @@ def home(library: str, settings: Sequence[tuple[str, str]] = ()) -> LibraryHome:
     if place.why:
         raise UsageError(
             f"{library} is not in a git repository; `keep` writes branches of one",
-            hint=f"git init {library} && git -C {library} add -A && git -C {library} commit",
+            hint=f"git init {library} && git -C {library} add -A -- ':!patches/*/.port-*' && git -C {library} commit",
         )
     top = git_process.run(library, (*words, "--show-toplevel"), environ)
     if top.why:

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+from collections.abc import Collection
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
@@ -12,6 +13,10 @@ from vllm_mods.library.mod_folder import data_root
 
 _INDEX_LINE = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
 _UNTOLD = frozenset({"look-alike", "ambiguous"})
+_PORTABLE = frozenset(
+    "ambiguous carried edge elsewhere look-alike merge order scope-gone text unprovable".split()
+)
+"""What a port may help with: the text or the place does not match."""
 _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
 
@@ -29,8 +34,8 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     errors = [found for found in mod_plan.findings if found.level is Level.ERROR]
     codes = {found.code for found in errors}
     target = shlex.quote(plan.spec)
-    if outside := _outside_of_libraries(mod_plan):
-        return outside
+    if (outside := _outside_of_libraries(mod_plan, codes)) is not None:
+        return outside or None
     paths = dict.fromkeys(found.path for found in errors if found.path)
     if "other-version" in codes:
         advice = f"vllm-mods revert {mod_plan.mod.name} --target {target}"
@@ -60,12 +65,17 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     return advice
 
 
-def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
-    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name."""
+def _outside_of_libraries(mod_plan: ModPlan, codes: Collection[str]) -> str | None:
+    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name.
+
+    Of a patch alone it is ``""`` where no port would help.
+    """
     place, name = os.path.split(mod_plan.mod.directory)
-    if not name:
+    if not name and not _PORTABLE.isdisjoint(codes):
         patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
         return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # VERSION is the release it was made for; then `port` it"
+    if not name:
+        return ""
     if os.path.basename(place) != "patches":
         return f"move it to LIBRARY/patches/{name}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"
     return None

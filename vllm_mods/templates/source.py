@@ -116,6 +116,8 @@ def open_template(library: Library, named: str) -> Template:
         return _open_model(_read_disk, named, named)
     if "/" in named or named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
         return _open_file(_read_disk, named, "`vllm-mods template list` has the names")
+    if os.path.isfile(named) and named not in library.template_names():
+        return _open_file(_read_disk, named, "ls")
     folder = library.template_folder(named)
     path, about_path = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
     raw = library.read(about_path)
