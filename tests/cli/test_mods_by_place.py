@@ -115,6 +115,16 @@ def test_what_goes_into_a_vllm_has_a_name(call: Call, site: Path, here: Path) ->
     assert "vllm-mods check mine.patch" in answer.err
 
 
+def test_a_folder_in_a_library_is_applied_by_the_command_that_the_hint_names(
+    call: Call, library: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_MODS_LIBRARY")
+    answer = call("apply", f"{library}/patches/fast/", "--target", site)
+    assert answer.code == 2
+    assert f"hint: vllm-mods apply fast --library {library}" in answer.err
+    assert call("apply", "fast", "--library", library, "--target", site).code == 0
+
+
 def test_two_patches_of_one_name_are_not_taken_for_one(call: Call, site: Path, here: Path) -> None:
     (site / "vllm/a.py").write_text("A = 1\n")
     for folder, after in (("one", "A = 2\n"), ("two", "A = 3\n")):

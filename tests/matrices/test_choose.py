@@ -52,7 +52,9 @@ def test_a_specifier_names_releases_and_pre_releases_alike() -> None:
 
 
 def test_a_specifier_that_no_release_is_in_is_a_wrong_call() -> None:
-    with pytest.raises(UsageError, match=r">=1 contains no release of vLLM; the newest is 0\.23\.0"):
+    with pytest.raises(
+        UsageError, match=r">=1 contains no release of vLLM; the newest is 0\.23\.0"
+    ):
         choose_releases([MOD], FILES, ">=1")
     with pytest.raises(UsageError, match="contains no release of vLLM$"):
         choose_releases([MOD], [], ">=1")

@@ -3,8 +3,6 @@
 import os
 import re
 import shlex
-from collections.abc import Collection
-
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
@@ -13,10 +11,8 @@ from vllm_mods.library.mod_folder import data_root
 
 _INDEX_LINE = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
 _UNTOLD = frozenset({"look-alike", "ambiguous"})
-_PORTABLE = frozenset(
-    "ambiguous carried edge elsewhere look-alike merge order scope-gone text unprovable".split()
-)
-"""What a port may help with: the text or the place does not match."""
+_PORTABLE = frozenset({Verdict.CONFLICT, Verdict.MISPLACED})
+"""What a port of a patch alone may help with: the text or the place does not match."""
 _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
 
@@ -34,13 +30,15 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     errors = [found for found in mod_plan.findings if found.level is Level.ERROR]
     codes = {found.code for found in errors}
     target = shlex.quote(plan.spec)
-    if (outside := _outside_of_libraries(mod_plan, codes)) is not None:
+    if (outside := _outside_of_libraries(mod_plan)) is not None:
         return outside or None
     paths = dict.fromkeys(found.path for found in errors if found.path)
     if "other-version" in codes:
         advice = f"vllm-mods revert {mod_plan.mod.name} --target {target}"
     elif "changed-since" in codes:
-        advice = f"vllm-mods revert --only-edits --target {target}  # discards the edits; the mods stay"
+        advice = (
+            f"vllm-mods revert --only-edits --target {target}  # discards the edits; the mods stay"
+        )
     elif FindingCode.UNDECLARED in codes:
         advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
@@ -65,17 +63,17 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     return advice
 
 
-def _outside_of_libraries(mod_plan: ModPlan, codes: Collection[str]) -> str | None:
+def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
     """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name.
 
     Of a patch alone it is ``""`` where no port would help.
     """
     place, name = os.path.split(mod_plan.mod.directory)
-    if not name and not _PORTABLE.isdisjoint(codes):
-        patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
-        return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # VERSION is the release it was made for; then `port` it"
     if not name:
-        return ""
+        patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
+        new = f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # VERSION is the release it was made for; then `port` it"
+        gone = "scope-gone" in {found.code for found in mod_plan.findings}
+        return new if gone or mod_plan.verdict in _PORTABLE else ""
     if os.path.basename(place) != "patches":
         return f"move it to LIBRARY/patches/{name}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"
     return None
