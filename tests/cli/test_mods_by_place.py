@@ -111,7 +111,7 @@ def test_what_goes_into_a_vllm_has_a_name(call: Call, site: Path, here: Path) ->
     (here / "mine.patch").write_bytes(CHANGE)
     answer = call("apply", "mine.patch", "--target", site)
     assert answer.code == 2
-    assert "mine.patch is not in a library" in answer.err
+    assert "mine.patch is a path; only a mod named by its library can be applied" in answer.err
     assert "vllm-mods check mine.patch" in answer.err
 
 

@@ -73,8 +73,9 @@ def test_list_names_what_is_faulty_and_lists_the_rest(call: Call, small: Path) -
     assert "template.toml: 5 problems" in answer.err
 
 
+@pytest.mark.usefixtures("small")
 def test_an_existing_file_is_a_file_whatever_its_name(
-    call: Call, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "talk.diff").write_text("{{ messages }}")

@@ -56,7 +56,7 @@ def test_a_specifier_that_no_release_is_in_is_a_wrong_call() -> None:
         UsageError, match=r">=1 contains no release of vLLM; the newest is 0\.23\.0"
     ):
         choose_releases([MOD], FILES, ">=1")
-    with pytest.raises(UsageError, match="contains no release of vLLM$"):
+    with pytest.raises(UsageError, match=r"contains no release of vLLM$"):
         choose_releases([MOD], [], ">=1")
 
 

@@ -113,8 +113,8 @@ def test_a_base_that_nothing_records_has_to_be_named() -> None:
     other = locked(BOTH, seen("second", "0.21.0"))
     for of, why in (
         (BOTH, "is missing"),
-        (other, "has no release that it was checked on"),
-        (other._replace(digest="0" * 64), "is of another state of the mod"),
+        (other, "names no release for it"),
+        (other._replace(digest="0" * 64), "is stale: the mod has changed since"),
     ):
         with pytest.raises(UsageError, match=rf"is unknown: mod\.lock {why}") as caught:
             variants.base_tree(of, FIRST, "0.18.0", shelf)

@@ -215,11 +215,9 @@ def test_a_tree_without_the_code_is_refused_and_so_is_a_machine_without_the_libr
 ) -> None:
     with pytest.raises(TreeError, match="it has no `chat_utils`"):
         _verdict(_chat(), toy_endpoints(**{_PARSING: ""}))
+    files = toy_endpoints().files.items()
+    old = {path: data.replace(b"build_chat_params", b"other") for path, data in files}
     with pytest.raises(TreeError, match="it has no `build_chat_params` of vLLM"):
-        tree = toy_endpoints()
-        old = {
-            path: data.replace(b"build_chat_params", b"other") for path, data in tree.files.items()
-        }
         _verdict(_chat(), MemoryTree(old, version="0.15.0"))
 
     def without(*_: object) -> tuple[list[dict[str, Any]], str]:

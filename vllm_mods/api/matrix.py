@@ -98,8 +98,8 @@ def run_matrix(
     grid = run.Matrix(workshop, setting, jobs, named=frozenset(trees), progress=terms.progress)
     if trees and (terms.vllm is not None or terms.pre):
         raise UsageError(
-            "a range and pre-releases choose among the releases, and the trees to check were named",
-            hint="give --tree, or --vllm and --pre; --tree pypi:VERSION names a release beside other trees",
+            "--vllm and --pre choose releases, and --tree names trees",
+            hint="give one; --tree pypi:VERSION names a release",
         )
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
         mods, workshop.releases.files(), terms.vllm, pre=terms.pre

@@ -158,9 +158,7 @@ def remove(
 ) -> Reverted:
     """Take mods out of a tree, all of them without ``names``. Raises as ``revert`` does."""
     if names and only_edits:
-        raise UsageError(
-            "--only-edits keeps all mods; none can be named with it", hint="leave out the names"
-        )
+        raise UsageError("--only-edits is for all mods; name none", hint="leave out the names")
     notes: list[str] = []
     with refusing():
         tree, state = open_tree(target, None, recovering=notes.append)
@@ -170,13 +168,12 @@ def remove(
         changed: tuple[str, ...] = ()
         if state.receipt is not None:
             undone = integrity.undone_in(state)
-            if (
-                not only_edits
-            ):  # what an installer has undone is out already, and is not put in again by this
+            # what an installer has undone is out already, and only `only_edits` puts it in again
+            if not only_edits:
                 gone = tuple(name for name in known if name in {*gone, *undone.mods(state.receipt)})
             left = Ground(tree, state.receipt, undone).left if undone.paths else state.receipt
-            discard = discard_edits or only_edits
             try:
+                discard = discard_edits or only_edits
                 transition = plan_removal(tree, left, gone, discard_edits=discard)
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
@@ -212,11 +209,7 @@ def plan_removal(
     )
     bad = [one for one in plan.mods if not one.verdict.ok]
     if bad:
-        why = (
-            f"other mods need {', '.join(gone)}"
-            if gone
-            else "not all of its mods can be applied again"
-        )
+        why = f"other mods need {', '.join(gone)}" if gone else "a mod cannot be applied again"
         head = f"nothing was changed in {tree.spec}: {why}"
         names = " ".join([*gone, *(one.mod.name for one in bad)])
         hint = f"vllm-mods revert {names} --target {tree.spec}"

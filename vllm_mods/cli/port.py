@@ -8,7 +8,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.port import abort_port, continue_port, port
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, options
+from vllm_mods.cli import answers, kept_options, options
 from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import port as report
@@ -96,7 +96,6 @@ def keep_command(
     GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)
-    from vllm_mods.cli import kept_options  # noqa: PLC0415  (where there is a hint)
     from vllm_mods.report import keep as kept  # noqa: PLC0415
 
     if offline and given["pull_requests"]:

@@ -26,8 +26,7 @@ class Near(NamedTuple):
 def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
     """Return the place that is most like the hunk's and what is different there.
 
-    Looks inside the first scope that the hunk was written in when the file still has it: by its dotted name, or
-    as the header of a patch has it, by the last one, if only one definition has that.
+    Looks inside the first scope that the hunk was written in when the file still has it, if need be by its last name.
     """
     lines = target.lines
     first, last = 0, len(lines)

@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
@@ -11,8 +12,6 @@ from vllm_mods.library.mod_folder import data_root
 
 _INDEX_LINE = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
 _UNTOLD = frozenset({"look-alike", "ambiguous"})
-_PORTABLE = frozenset({Verdict.CONFLICT, Verdict.MISPLACED})
-"""What a port of a patch alone may help with: the text or the place does not match."""
 _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
 
@@ -36,9 +35,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     if "other-version" in codes:
         advice = f"vllm-mods revert {mod_plan.mod.name} --target {target}"
     elif "changed-since" in codes:
-        advice = (
-            f"vllm-mods revert --only-edits --target {target}  # discards the edits; the mods stay"
-        )
+        advice = f"vllm-mods revert --only-edits --target {target}  # the mods stay"
     elif FindingCode.UNDECLARED in codes:
         advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
@@ -64,16 +61,14 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
 
 
 def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
-    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name.
-
-    Of a patch alone it is ``""`` where no port would help.
-    """
+    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name; "" for a patch that no port would help."""
     place, name = os.path.split(mod_plan.mod.directory)
     if not name:
         patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
-        new = f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # VERSION is the release it was made for; then `port` it"
-        gone = "scope-gone" in {found.code for found in mod_plan.findings}
-        return new if gone or mod_plan.verdict in _PORTABLE else ""
+        gone = any(found.code == FindingCode.FILE_GONE for found in mod_plan.findings)
+        if gone or mod_plan.verdict in {Verdict.UNFIT, Verdict.UNREADABLE}:
+            return ""
+        return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # VERSION is the release it was made for; then `port` it"
     if os.path.basename(place) != "patches":
         return f"move it to LIBRARY/patches/{name}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"
     return None

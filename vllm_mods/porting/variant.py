@@ -73,9 +73,7 @@ def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Release
     locked = lock_entries.current(mod)
     known = recorded(locked, variant)
     if not known:
-        why = (
-            "has no release that it was checked on" if locked else "is of another state of the mod"
-        )
+        why = "names no release for it" if locked else "is stale: the mod has changed since"
         raise UsageError(
             f"the release that variant `{variant.id}` of {mod.name} was written for is unknown: mod.lock {why if mod.lock else 'is missing'}",
             hint=f"vllm-mods port {mod.name} --from TREE  # where it applies; `vllm-mods matrix {mod.name} --update-lock` records it",

@@ -96,12 +96,10 @@ def revert_transition(
             edited.append(file.path)
     written += wanted.values()
     if edited and not discard_edits:
-        mods_go = applied.mods and not stay.mods
-        way = "--discard-edits" if mods_go else "--only-edits"
-        then = "" if mods_go else ", then try again"
+        way = "only" if stay.mods else "discard"
         raise Refused(
             f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. A revert would discard these edits; nothing was changed",
-            hint=f"vllm-mods revert {way} --target {root}  # discards these edits{then}",
+            hint=f"vllm-mods revert --{way}-edits --target {root}  # discards these edits",
         )
     return stay._replace(
         changes=tuple(written),
