@@ -141,7 +141,11 @@ def test_on_one_tree_it_is_run_once(script: Path, recorded: list[tuple[Any, ...]
             "--tree and --image both name the vLLM to run on",
             "give one",
         ),
-        ({"vllm": ">=0.30"}, ">=0.30 contains no release of vLLM", "such as --vllm '>=0.19,<0.22'"),
+        (
+            {"vllm": ">=0.30"},
+            ">=0.30 contains no release of vLLM; the newest is 0.21.0",
+            "such as --vllm '>=0.19,<0.22'",
+        ),
     ],
 )
 def test_where_it_is_to_be_run_has_to_be_said(

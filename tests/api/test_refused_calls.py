@@ -95,7 +95,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: releases_in(shelved(MemoryTree({}, version="0.19.1")), ">=0.20"),
-        ">=0.20 contains no release of vLLM",
+        ">=0.20 contains no release of vLLM; the newest is 0.19.1",
         "such as --vllm '>=0.19,<0.22'",
     ),
     (

@@ -83,7 +83,7 @@ def test_a_note_makes_a_tree_no_worse() -> None:
 PLACE = MemoryTree({}, spec="a site")
 PLACE.root = "/the site"
 AGAIN = "vllm-mods apply a b c --target 'a site'"
-DISCARD = f"vllm-mods revert --discard-edits --target 'a site' && {AGAIN}"
+DISCARD = "vllm-mods revert --only-edits --target 'a site'"
 ANEW = "reinstall this exact build of vLLM 0.19.1 from its source: an index has a different one  # then apply again"
 GONE = Undone(frozenset({"vllm/a.py", RECORD.path}))
 

@@ -49,6 +49,9 @@ def test_of_another_word_the_nearest_is_named(call: Call) -> None:
     answer = call("explain", "conflct")
     assert answer.code == 2
     assert "hint: vllm-mods explain conflict" in answer.err
+    far = call("explain", "nosuch")
+    assert far.code == 2
+    assert "hint: docs/reference/errors.md lists all codes" in far.err
 
 
 def test_the_code_of_every_finding_is_explained() -> None:

@@ -80,6 +80,22 @@ def lock(call: Call, library: Path) -> None:
 
 
 @pytest.mark.slow
+def test_of_an_unfinished_port_that_was_committed_the_true_place_and_the_command_are_told(
+    call: Call, kept: Path
+) -> None:
+    lock(call, kept)
+    assert call("port", "fast", "--to", "pypi:0.23.0", "--library", kept).code == 1
+    git(kept, "add", "-A")
+    git(kept, "commit", "-qm", "with an unfinished port")
+    told = call("keep", "fast", "--library", kept, "--since", "0.22.0")
+    assert told.code == 1
+    assert f"{kept}/patches/fast/.port-0.23 exists: an earlier port is not finished" in told.out
+    assert f"vllm-mods port fast --continue --library {kept}" in told.out
+    assert "/tree/" not in told.out
+    assert call("port", "fast", "--abort", "--library", kept).code == 0
+
+
+@pytest.mark.slow
 def test_each_new_release_is_a_branch_on_the_one_before_until_a_person_is_needed(
     call: Call, kept: Path
 ) -> None:

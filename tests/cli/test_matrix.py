@@ -87,6 +87,20 @@ def test_every_release_and_rebuilt_wheel_has_its_cells(call: Call, index: Packag
     assert index.requests
 
 
+@pytest.mark.usefixtures("index")
+def test_a_range_that_no_release_is_in_is_a_wrong_call(call: Call) -> None:
+    answer = call("matrix", "limit", "--vllm", ">=99")
+    assert (answer.code, answer.out) == (2, "")
+    assert ">=99 contains no release of vLLM; the newest is 0.2" in answer.err
+
+
+def test_a_range_beside_trees_is_a_wrong_call(call: Call, site: Path) -> None:
+    for option in (("--vllm", ">=0.19"), ("--pre",)):
+        answer = call("matrix", "limit", "--tree", site, *option)
+        assert (answer.code, answer.out) == (2, "")
+        assert "--vllm and --pre choose releases" in answer.err
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("library")
 def test_a_library_of_ones_own_is_shown_without_the_bundled_mods(

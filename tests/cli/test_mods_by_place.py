@@ -54,6 +54,24 @@ def test_a_patch_that_does_not_fit_leads_to_a_mod_that_can_be_ported(
     assert "vllm-mods new NAME --from-diff 'my fix.patch' --tree pypi:VERSION" in answer.err
 
 
+@pytest.mark.parametrize(
+    ("path", "after"),
+    [
+        ("vllm/a.py", "A = (\n"),
+        ("vllm/a.py", "from vllm.b import gone\n"),
+        ("vllm/never.py", "A = 2\n"),
+    ],
+)
+def test_a_patch_that_no_port_helps_is_not_led_to_one(
+    call: Call, site: Path, here: Path, path: str, after: str
+) -> None:
+    (site / "vllm/a.py").write_text("A = 1\n")
+    (here / "my.patch").write_bytes(diff_of(path, "A = 1\n", after))
+    answer = call("check", "my.patch", "--target", site)
+    assert answer.code == 1
+    assert "--from-diff" not in answer.err
+
+
 def test_the_folder_of_a_mod_stands_for_it(call: Call, library: Path, site: Path) -> None:
     answer = call("check", f"{library}/patches/fast", "--target", site)
     assert answer.code == 0
@@ -93,8 +111,18 @@ def test_what_goes_into_a_vllm_has_a_name(call: Call, site: Path, here: Path) ->
     (here / "mine.patch").write_bytes(CHANGE)
     answer = call("apply", "mine.patch", "--target", site)
     assert answer.code == 2
-    assert "mine.patch is not in a library" in answer.err
+    assert "mine.patch is a path; only a mod named by its library can be applied" in answer.err
     assert "vllm-mods check mine.patch" in answer.err
+
+
+def test_a_folder_in_a_library_is_applied_by_the_command_that_the_hint_names(
+    call: Call, library: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_MODS_LIBRARY")
+    answer = call("apply", f"{library}/patches/fast/", "--target", site)
+    assert answer.code == 2
+    assert f"hint: vllm-mods apply fast --library {library}" in answer.err
+    assert call("apply", "fast", "--library", library, "--target", site).code == 0
 
 
 def test_two_patches_of_one_name_are_not_taken_for_one(call: Call, site: Path, here: Path) -> None:

@@ -168,6 +168,7 @@ def test_it_has_no_network(record: Callable[..., Answer]) -> None:
         answer = record(script)
         assert answer.code == 3
         assert "hint: the command had no network" in answer.err
+        assert "--fetch" not in answer.err  # `new` has no such option
 
 
 @pytest.mark.slow

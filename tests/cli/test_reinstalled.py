@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import py_compile
+import sys
 from typing import TYPE_CHECKING, Any
 
 import installing
@@ -256,6 +258,53 @@ def test_the_hint_needs_no_library(
         assert call(*command).code == 0
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(library.with_name("away")))
     sound(call, site, *ALL)
+
+
+def _make_stale(site: Path) -> None:
+    loader = site / "vllm/loader.py"
+    loader.chmod(0o600)
+    (site / "vllm/__pycache__").mkdir(exist_ok=True)
+    tag = sys.implementation.cache_tag
+    py_compile.compile(
+        str(loader),
+        str(site / f"vllm/__pycache__/loader.{tag}.pyc"),
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+
+
+SPOILED: dict[str, Callable[[Path], object]] = {
+    "edited": lambda site: (site / "vllm/loader.py").write_text("mine = 1\n"),
+    "gone": lambda site: (site / "vllm/loader.py").unlink(),
+    "mode": lambda site: (site / "vllm/loader.py").chmod(0o600),
+    "mode and bytecode": _make_stale,
+    "record": lambda site: (site / RECORD).write_text((site / RECORD).read_text() + "x.py,,\n"),
+    "row": lambda site: (site / RECORD).write_text((site / RECORD).read_text().replace("sha256=", "sha256=a", 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_the_hint_for_an_edit_keeps_the_mods_where_their_library_is_not_at_hand(
+    call: Call, site: Path, library: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.delenv("VLLM_MODS_LIBRARY")
+    assert call("apply", "fast", "limit", "--target", site, "--library", library).code == 0
+    mods = (site / ".vllm-mods/receipt.json").read_bytes()
+    SPOILED[how](site)
+    answer = call("status", "--target", site, "--json")
+    for command in hint(answer):
+        assert (done := call(*command)).code == 0, done.err
+    assert call("status", "fast", "limit", "--target", site).code == 0
+    assert call("verify", "--target", site).code == 0
+    assert (site / ".vllm-mods/receipt.json").read_bytes() == mods
+
+
+def test_only_edits_are_discarded_of_all_mods(call: Call, site: Path) -> None:
+    assert call("apply", "fast", "limit", "--target", site).code == 0
+    (site / "vllm/loader.py").write_text("mine = 1\n")
+    assert call("revert", "fast", "--only-edits", "--target", site).code == 2
+    refused = call("revert", "fast", "--target", site)
+    assert refused.code == 3
+    assert "vllm-mods revert --only-edits" in refused.err
 
 
 @pytest.mark.slow

@@ -73,6 +73,19 @@ def test_list_names_what_is_faulty_and_lists_the_rest(call: Call, small: Path) -
     assert "template.toml: 5 problems" in answer.err
 
 
+@pytest.mark.usefixtures("small")
+def test_an_existing_file_is_a_file_whatever_its_name(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "talk.diff").write_text("{{ messages }}")
+    (tmp_path / "small").write_text("{{ nothing }}")
+    answer = call("template", "check", "talk.diff", "small", "--json")
+    names = [(one["name"], bool(one["conversations"])) for one in answer.json["templates"]]
+    assert [name for name, _ in names] == ["talk.diff", "small"]
+    assert names[1][1]  # the library's, which has conversations
+
+
 @pytest.mark.slow
 def test_a_template_alone_is_enough(call: Call, small: Path) -> None:
     (small / "template.toml").unlink()

@@ -115,7 +115,7 @@ CASES: list[tuple[str, str, str]] = [
         "aplies is not a verdict, exit code, kind of error or code of a finding; the first three are: ",
         "vllm-mods explain applies",
     ),
-    ("explain zzzz", "zzzz is not a verdict, ", "vllm-mods explain applies"),
+    ("explain zzzz", "zzzz is not a verdict, ", "docs/reference/errors.md lists all codes"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),
     ("matrix --jobs 0", "Invalid value for '--jobs': 0 is not in the range x>=1.", "vllm-mods matrix --help"),

@@ -55,7 +55,9 @@ def test_a_bare_name_is_asked_of_every_engine(
     assert lines[0] == f"{name}: no engine on this machine has this image"
     assert lines[1].startswith("  no docker engine responds at ")
     assert lines[2:] == [f"  {name}: podman is not installed here"]
-    assert caught.value.hint == f"docker pull {name}, or read it from its registry: registry:{name}"
+    assert caught.value.hint == (
+        f"docker pull {name}, or read it from its registry: registry:{name} (as a TREE, image:registry:{name})"
+    )
     del caught
     gc.collect()
 

@@ -329,8 +329,7 @@ def test_a_port_that_cannot_be_begun_is_stuck_with_the_reason(folder: Path) -> N
     assert kept.did == "stuck"
     why, hint = kept.left
     assert why.startswith("the release that variant `a` of mine was written for is unknown")
-    assert hint.startswith("`vllm-mods port mine --from TREE")
-    assert hint.endswith("`")
+    assert hint.startswith("vllm-mods port mine --from TREE")
     assert ranges(folder) == dict.fromkeys(ranges(folder), "==0.18.0")
 
 

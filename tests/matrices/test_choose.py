@@ -49,7 +49,15 @@ def test_a_bad_specifier_is_a_wrong_call() -> None:
 def test_a_specifier_names_releases_and_pre_releases_alike() -> None:
     assert choose_releases([MOD], FILES, ">=0.20,<0.22") == ("pypi:0.20.0", "pypi:0.21.0")
     assert choose_releases([MOD], FILES, "==0.20.0rc1") == ("pypi:0.20.0rc1",)
-    assert choose_releases([MOD], FILES, ">=1") == ()
+
+
+def test_a_specifier_that_no_release_is_in_is_a_wrong_call() -> None:
+    with pytest.raises(
+        UsageError, match=r">=1 contains no release of vLLM; the newest is 0\.23\.0"
+    ):
+        choose_releases([MOD], FILES, ">=1")
+    with pytest.raises(UsageError, match=r"contains no release of vLLM$"):
+        choose_releases([MOD], [], ">=1")
 
 
 def test_the_newest_three_stand_for_a_mod_that_no_release_is_meant_for() -> None:

@@ -216,6 +216,17 @@ def test_what_was_written_for_an_edge_of_the_file_says_where_its_text_is() -> No
     assert after(put(end, "len()\nint()\nstr()\n")) == "len()\nint()\nstr()\ndict()\n"
 
 
+def test_a_hunk_without_context_is_not_said_to_be_for_the_end_of_the_file() -> None:
+    bare = hunk(9, 1, 1, "-int()", "+str()")
+    finding = error(put(bare, "x = 1\nint()\ny = 1\nint()\nz = 1\n"))
+    assert (finding.code, finding.line) == ("edge", 2)
+    assert finding.message.endswith(
+        "the hunk has no context lines, and its text occurs 2 times: line 2, line 4"
+    )
+    once = error(put(bare, "x = 1\nint()\ny = 1\n"))
+    assert once.message.endswith("the hunk has no context lines, and its text is at line 2")
+
+
 @pytest.mark.slow
 def test_of_the_same_text_in_the_middle_and_at_the_edge_the_edge_is_meant() -> None:
     end = hunk(3, 2, 3, " int()", " str()", "+dict()")

@@ -129,6 +129,19 @@ def test_nearest_looks_in_the_scope_first() -> None:
     assert near.line == 3
 
 
+def test_nearest_looks_in_the_method_that_a_header_names_without_its_class() -> None:
+    # a longer stretch is alike elsewhere
+    text = "def f():\n    x = 1\n    y = 2\n    return 0\n\n\nclass A:\n    def g(self):\n        y = 3\n        return x\n"
+    wanted = hunk("    x = 1\n    y = 2\n        return x\n", "    x = 1\n")
+    near = nearest.nearest(wanted, target(text), "g")
+    assert near is not None
+    assert near.line >= 8
+    twice = f"{text}\n\nclass B:\n    def g(self):\n        return 1\n"
+    near = nearest.nearest(wanted, target(twice), "g")
+    assert near is not None
+    assert near.line == 4
+
+
 def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     wanted = hunk("something_long = compute(1)\n", "x = 2\n")
     near = nearest.nearest(wanted, target("other = 0\nsomething_long = compute(17)\n"), None)

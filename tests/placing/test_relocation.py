@@ -39,7 +39,7 @@ def test_what_is_not_defined_at_the_top_is_only_named(text: str) -> None:
     if "ff" in text:
         assert (code, words) == (
             "superseded",
-            "superseded: no file of vllm/ (1) uses the name, so its callers are gone too",
+            "this version has no code of that name: no file of vllm/ (1) uses the name",
         )
     else:
         assert (code, words) == (
@@ -56,7 +56,7 @@ def test_three_places_are_told_and_those_of_the_package_of_the_file_alone() -> N
     )
     assert search(files, "f.x") == (
         "superseded",
-        "superseded: no file of vllm/ (1) uses the name, so its callers are gone too",
+        "this version has no code of that name: no file of vllm/ (1) uses the name",
     )
 
 

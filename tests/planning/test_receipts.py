@@ -52,8 +52,10 @@ def test_another_state_of_the_mod_is_to_be_reverted_first() -> None:
     answer = planned(AFTER, receipt(), newer)
     assert answer.verdict is Verdict.CONFLICT
     message = found(answer, "other-version").message
-    assert f"mod 0.9 is applied (digest {MOD.digest[:12]})" in message
-    assert "this is 1.1 (digest ffffffffffff); revert that version first" in message
+    digests = f"(digest {MOD.digest[:12]}, this one has ffffffffffff); revert it first"
+    assert message == f"mod 0.9, and not 1.1, is applied {digests}"
+    same = planned(AFTER, receipt(), newer._replace(version="0.9"))
+    assert found(same, "other-version").message == f"another build of mod 0.9 is applied {digests}"
 
 
 def test_a_file_that_was_edited_since_is_named() -> None:

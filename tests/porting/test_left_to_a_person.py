@@ -64,7 +64,7 @@ def test_no_port_is_laid_out_over_an_earlier_one(tmp_path: Path) -> None:
     assert work is not None
     with pytest.raises(Refused, match="exists: an earlier port is not finished;") as caught:
         writing.lay_out(outcome)
-    assert caught.value.hint == "vllm-mods port fast --continue, or --abort"
+    assert caught.value.hint == "vllm-mods port fast --continue  # or --abort"
     writing.remove(work)
     assert not Path(work.folder).exists()
     with pytest.raises(Refused, match=r"\.port-new cannot be removed: No such file") as caught:
@@ -107,9 +107,11 @@ def test_every_place_that_is_left_is_named(tmp_path: Path) -> None:
         "fast: the port to memory is not finished; nothing was written"
         + "".join(f"\n  {edited}:{n}: an unresolved conflict marker" for n in (2, 4, 8))
     )
-    assert caught.value.hint == "vllm-mods port fast --continue  # or --abort"
+    assert caught.value.hint == (
+        f"edit the marked lines first, from {edited}:2 on; then vllm-mods port fast --continue  # or --abort"
+    )
     Path(edited).unlink()
-    with pytest.raises(Refused, match=rf"\n  {edited} is gone$"):
+    with pytest.raises(Refused, match=rf"\n  {edited}: this file is gone$"):
         writing.resolved(work)
     Path(edited).write_text(MOD)
     assert writing.resolved(work) == {PATH: (CLASHING.encode(), MOD.encode())}

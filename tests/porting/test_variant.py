@@ -110,10 +110,13 @@ def test_the_base_is_the_recorded_release_that_is_nearest(version: str | None, o
 
 def test_a_base_that_nothing_records_has_to_be_named() -> None:
     shelf: Any = Shelf()
-    for of in (BOTH, locked(BOTH, seen("second", "0.21.0"))):
-        with pytest.raises(
-            UsageError, match=r"written for is unknown: mod\.lock is missing"
-        ) as caught:
+    other = locked(BOTH, seen("second", "0.21.0"))
+    for of, why in (
+        (BOTH, "is missing"),
+        (other, "names no release for it"),
+        (other._replace(digest="0" * 64), "is stale: the mod has changed since"),
+    ):
+        with pytest.raises(UsageError, match=rf"is unknown: mod\.lock {why}") as caught:
             variants.base_tree(of, FIRST, "0.18.0", shelf)
         assert caught.value.hint == (
             "vllm-mods port mod --from TREE  # where it applies; `vllm-mods matrix mod --update-lock` records it"

@@ -794,7 +794,7 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
         words.Explained(
             "missing",
             "verdict",
-            "a file that it changes is gone",
+            "a file that it changes does not exist in this tree",
             "`apply` refuses, exit code 3; `check` exits with 1",
             "vllm-mods port MOD --to TREE --library DIR",
         ),

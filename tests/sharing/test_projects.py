@@ -142,7 +142,7 @@ def test_an_edit_in_the_tree_is_not_thrown_away(call: Call, site: Path) -> None:
     assert call("sync", "--check", "--target", site).code == 3
     said = call("sync", "--target", site)
     assert said.code == 3
-    assert "--discard-edits" in said.err
+    assert "--only-edits" in said.err
     assert (site / "vllm/fast.py").read_text() == "X = 3\n"
 
 

@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from memory_tree import MemoryTree
 from toy_endpoints import ANTHROPIC, CHAT, PARSING, SERVING, toy_endpoints
 
 from vllm_mods.base.errors import TreeError, UsageError
@@ -212,8 +213,12 @@ def test_the_worst_of_all_turns_counts() -> None:
 def test_a_tree_without_the_code_is_refused_and_so_is_a_machine_without_the_libraries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(TreeError, match="it has no chat_utils"):
+    with pytest.raises(TreeError, match="it has no `chat_utils`"):
         _verdict(_chat(), toy_endpoints(**{_PARSING: ""}))
+    files = toy_endpoints().files.items()
+    old = {path: data.replace(b"build_chat_params", b"other") for path, data in files}
+    with pytest.raises(TreeError, match="it has no `build_chat_params` of vLLM"):
+        _verdict(_chat(), MemoryTree(old, version="0.15.0"))
 
     def without(*_: object) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
         return ("openai",), [{"error": "none"}]

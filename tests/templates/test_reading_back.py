@@ -72,7 +72,7 @@ def test_a_call_that_the_template_writes_otherwise_is_an_error() -> None:
     (pair,) = found.back.pairs
     assert [one.level for one in pair.findings] == [Level.ERROR]
     assert pair.findings[0].message.startswith(
-        """9 of 12 answers are parsed differently: a call: calls [{"arguments": "{'word': 'citadel'}\""""
+        """9 of 12 answers are parsed differently, e.g. case `a call`: the list of calls was [{"arguments": "{'word': 'citadel'}\""""
     )
     assert not found.ok
 
@@ -173,7 +173,7 @@ def test_a_parser_that_fails_or_never_ends_has_the_others_go_on(
     (pair,) = found.back.pairs
     assert pair.read == (10, 10, 10, 10)
     assert pair.findings[0].message == (
-        "2 of 12 answers are parsed differently: two calls: TimeoutError: more than 0.05 seconds for one answer"
+        "2 of 12 answers are parsed differently, e.g. case `two calls`: TimeoutError: more than 0.05 seconds for one answer"
     )
 
 
@@ -349,16 +349,20 @@ def test_those_that_are_named_are_jobs_asked_every_answer(
 @pytest.mark.parametrize(
     ("ways", "message", "is_ok"),
     [
-        (WAYS, "12 of 12 answers are parsed differently: an answer: no", False),
-        (WAYS[:1], "whole: 12 of 12 answers are parsed differently: an answer: no", False),
+        (WAYS, "12 of 12 answers are parsed differently, e.g. case `an answer`: no", False),
+        (
+            WAYS[:1],
+            "whole: 12 of 12 answers are parsed differently, e.g. case `an answer`: no",
+            False,
+        ),
         (
             ("1", "3"),
-            "streamed by 1, streamed by 3: 12 of 12 answers are parsed differently: an answer: no",
+            "streamed by 1, streamed by 3: 12 of 12 answers are parsed differently, e.g. case `an answer`: no",
             False,
         ),
         (
             WAYS[3:],
-            "streamed at once: 12 of 12 answers are parsed differently: an answer: no",
+            "streamed at once: 12 of 12 answers are parsed differently, e.g. case `an answer`: no",
             True,
         ),
     ],
@@ -381,10 +385,16 @@ TOY_AND_THINK = ("toy", "think")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"calls": [{"name": "x"}]}, """an answer: calls [{"name": "x"}], not []"""),
-        ({"reasoning": " so "}, """an answer: reasoning "so", not \"\""""),
-        ({"content": "It"}, """an answer: content "It", not "It is an abacus.\""""),
-        ({"content": "x" * 200}, f"""an answer: content "{"x" * 159}…, not "It is an abacus.\""""),
+        (
+            {"calls": [{"name": "x"}]},
+            """`an answer`: the list of calls was [{"name": "x"}], expected empty""",
+        ),
+        ({"reasoning": " so "}, """`an answer`: reasoning was "so", expected empty"""),
+        ({"content": "It"}, """`an answer`: content was "It", expected "It is an abacus.\""""),
+        (
+            {"content": "x" * 200},
+            f"""`an answer`: content was "{"x" * 159}…, expected "It is an abacus.\"""",
+        ),
         ({"content": " It is an abacus.\n"}, ""),
     ],
 )
@@ -394,7 +404,7 @@ def test_what_was_read_otherwise(change: dict[str, Any], message: str) -> None:
         return answer | change if job.text == "It is an abacus." else answer
 
     (pair,) = _read_back(tell, TOY_AND_THINK).pairs
-    front = "1 of 12 answers are parsed differently: "
+    front = "1 of 12 answers are parsed differently, e.g. case "
     assert [one.message for one in pair.findings] == ([front + message] if message else [])
 
 

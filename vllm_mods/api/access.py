@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from vllm_mods.base.errors import UsageError
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import is_final
 from vllm_mods.trees.open import open_tree
@@ -104,8 +103,4 @@ def releases_in(access: Access, spec: str, *, plain: bool = False) -> tuple[str,
     if plain:
         specs = tuple(one for one in specs if not one.endswith(".whl"))
         specs = tuple(one for one in specs if is_final(one.removeprefix("pypi:"))) or specs
-    if not specs:
-        raise UsageError(
-            f"{spec} contains no release of vLLM", hint="such as --vllm '>=0.19,<0.22'"
-        )
     return specs

@@ -17,7 +17,7 @@ from vllm_mods.library import mod_folder
 from vllm_mods.library.catalog import Library
 from vllm_mods.making import folder, over_releases, recording
 from vllm_mods.making.compose import ModEffect, NewMod, Wanted
-from vllm_mods.making.fetching import Fetcher
+from vllm_mods.making.fetching import Fetcher, Lacked
 from vllm_mods.making.folder import ModSource
 from vllm_mods.making.recording import Limits
 from vllm_mods.making.sandbox import ImageInEngine
@@ -136,15 +136,20 @@ class _ModImport(NamedTuple):
     def record(
         self, source: ModSource, tree: Tree, container: ImageInEngine | None = None
     ) -> ModEffect:
-        return recording.record(
-            [f"./{folder.SCRIPT}"],
-            source.name,
-            source.files,
-            tree,
-            self.terms.limits,
-            container=container,
-            fetcher=self.fetcher,
-        )
+        try:
+            return recording.record(
+                [f"./{folder.SCRIPT}"],
+                source.name,
+                source.files,
+                tree,
+                self.terms.limits,
+                container=container,
+                fetcher=self.fetcher,
+            )
+        except Lacked as error:
+            if self.fetcher is None:
+                error.hint = f"{error.hint}; or --fetch, which allows downloads, each URL once"
+            raise
 
     def over_releases(self, source: ModSource) -> NewMod:
         spec = self.terms.vllm

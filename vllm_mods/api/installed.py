@@ -83,7 +83,7 @@ def status(target: Folder, *names: str) -> Status:
     >>> _ = Path("site-packages/vllm/loader.py").write_text("import os")
     >>> there = vm.status("site-packages")
     >>> there.ok, [there.standing(mod) for mod in there.mods], there.hint
-    (False, ['changed'], 'vllm-mods revert --discard-edits --target site-packages && vllm-mods apply fast --target site-packages')
+    (False, ['changed'], 'vllm-mods revert --only-edits --target site-packages')
     """
     names = tuple(name.rpartition("/")[2] for name in names)  # a tree does not record the library
     tree, state = open_tree(target, None, recovering=None)
@@ -140,12 +140,17 @@ def node_of(target: Folder) -> tuple[Receipt | None, Mapping[str, str]]:
 
 
 def revert(
-    target: Folder, *names: str, discard_edits: bool = False, source_date_epoch: int | None = None
+    target: Folder,
+    *names: str,
+    discard_edits: bool = False,
+    only_edits: bool = False,
+    source_date_epoch: int | None = None,
 ) -> Reverted:
     """Take mods out again, by name, or all of them; the others stay as if these had never been in.
 
     With all of them out, every byte, mode and time is as before the first ``apply``. What an earlier
     run left half done is undone first. With ``discard_edits`` also where a file was edited since;
+    with ``only_edits`` all mods stay, and every file of theirs is again as they left it.
     ``target`` and ``source_date_epoch`` are those of ``apply``.
 
     Returns ``Reverted``. Raises ``UsageError`` for a mod that is not in, ``Refused`` with nothing
@@ -161,4 +166,10 @@ def revert(
     >>> vm.revert("site-packages").mods
     ()
     """
-    return remove(target, names, discard_edits=discard_edits, source_date_epoch=source_date_epoch)
+    return remove(
+        target,
+        names,
+        discard_edits=discard_edits,
+        only_edits=only_edits,
+        source_date_epoch=source_date_epoch,
+    )

@@ -97,9 +97,12 @@ def choose(
     """
     paths = [name for name in names if name.startswith(_PLACES) or name.endswith(_PATCHES)]
     if paths and target is not None:
+        folder, patches, name = paths[0].rstrip("/").rpartition("/patches/")
+        hint = f"vllm-mods check {shlex.quote(paths[0])}  # then `vllm-mods new` makes a mod of a patch, --library DIR names a library"
+        if patches and os.path.isdir(paths[0]):
+            hint = f"vllm-mods apply {shlex.quote(name)} --library {shlex.quote(folder)}"
         raise UsageError(
-            f"{paths[0]} is not in a library; only a mod with a name and a version can be applied",
-            hint=f"vllm-mods check {shlex.quote(paths[0])}  # then `vllm-mods new` makes a mod of a patch, --library DIR names a library",
+            f"{paths[0]} is a path; only a mod named by its library can be applied", hint=hint
         )
     names = [name for name in names if name not in paths]
     paired = None if pairing is None else library.pairing(pairing)

@@ -65,8 +65,8 @@ def matrix(
     processor) starts processes, and then a script has to stand behind ``if __name__ == "__main__"``.
 
     Returns a ``MatrixResult``: ``ok``, and its ``cells`` tree by tree. A tree that cannot be read is a cell
-    ``unreadable``. Raises ``UsageError`` for a named tree that is none, a package that no mod changes and
-    a bad patch.
+    ``unreadable``. Raises ``UsageError`` for a named tree that is none, a range that no release is in or
+    that is given beside trees, a package that no mod changes and a bad patch.
 
     >>> grid = vm.matrix(vm.Library("library").mods("fast", "stale"), ["site-packages"])
     >>> [(cell.mod, cell.version, cell.verdict.value) for cell in grid.cells]
@@ -96,6 +96,11 @@ def run_matrix(
     workshop = work.Workshop(setting, note=access.note)
     jobs = terms.jobs or len(os.sched_getaffinity(0))
     grid = run.Matrix(workshop, setting, jobs, named=frozenset(trees), progress=terms.progress)
+    if trees and (terms.vllm is not None or terms.pre):
+        raise UsageError(
+            "--vllm and --pre choose releases, and --tree names trees",
+            hint="give one; --tree pypi:VERSION names a release",
+        )
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
         mods, workshop.releases.files(), terms.vllm, pre=terms.pre
     )

@@ -203,7 +203,7 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
 
 
 def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
-    """Write a variant, and the target into a mod.lock that is of the mod as it was; return the variant's files."""
+    """Write a variant, and the target into a mod.lock that is of the mod as it was; return what was written."""
     files = dict(new.files)
     locked = lock_entries.current(job.mod)
     if locked is not None:
@@ -212,7 +212,7 @@ def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
             locked, new.mod, new.planned, tree, tree.version or ""
         )
     writing.write_files(job.mod, files)
-    return tuple(os.path.join(job.mod.directory, name) for name in sorted(new.files))
+    return tuple(os.path.join(job.mod.directory, name) for name in sorted(files))
 
 
 def _needless(job: Job, new: NewVariant) -> tuple[str, ...]:

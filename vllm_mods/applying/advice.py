@@ -38,7 +38,7 @@ def next_command(
         from vllm_mods.trees.packages import reinstalling  # noqa: PLC0415
 
         return f"{reinstalling(tree, tree.version)}  # then apply again"
-    return f"vllm-mods revert --discard-edits --target {place} && {apply_again}"
+    return f"vllm-mods revert --only-edits --target {place}"
 
 
 def left_out(plan: Plan, *, allowed: bool) -> list[str]:

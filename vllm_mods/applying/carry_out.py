@@ -14,7 +14,7 @@ from vllm_mods.applying.advice import left_out, reasons, refusal
 from vllm_mods.applying.ground import Ground, Terms, check_mods, plan_on_ground
 from vllm_mods.applying.opening import check_finished, in_tree, open_tree, templates_of
 from vllm_mods.applying.outcomes import Applied, Reverted
-from vllm_mods.base.errors import Refused, refusing
+from vllm_mods.base.errors import Refused, UsageError, refusing
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
@@ -153,23 +153,28 @@ def remove(
     names: Sequence[str],
     *,
     discard_edits: bool = False,
+    only_edits: bool = False,
     source_date_epoch: int | None = None,
 ) -> Reverted:
     """Take mods out of a tree, all of them without ``names``. Raises as ``revert`` does."""
+    if names and only_edits:
+        raise UsageError("--only-edits is for all mods; name none", hint="leave out the names")
     notes: list[str] = []
     with refusing():
         tree, state = open_tree(target, None, recovering=notes.append)
         names = in_tree(names, state, tree)
         known = tuple(entry.name for entry in state.mods)
-        gone = names or known
+        gone = () if only_edits else names or known
         changed: tuple[str, ...] = ()
         if state.receipt is not None:
             undone = integrity.undone_in(state)
-            # what an installer has undone is out already, and is not put in again by this
-            gone = tuple(name for name in known if name in {*gone, *undone.mods(state.receipt)})
+            # what an installer has undone is out already, and only `only_edits` puts it in again
+            if not only_edits:
+                gone = tuple(name for name in known if name in {*gone, *undone.mods(state.receipt)})
             left = Ground(tree, state.receipt, undone).left if undone.paths else state.receipt
             try:
-                transition = plan_removal(tree, left, gone, discard_edits=discard_edits)
+                discard = discard_edits or only_edits
+                transition = plan_removal(tree, left, gone, discard_edits=discard)
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
             terms = Terms(source_date_epoch=source_date_epoch)
@@ -204,7 +209,8 @@ def plan_removal(
     )
     bad = [one for one in plan.mods if not one.verdict.ok]
     if bad:
-        head = f"nothing was changed in {tree.spec}: other mods need {', '.join(gone)}"
+        why = f"other mods need {', '.join(gone)}" if gone else "a mod cannot be applied again"
+        head = f"nothing was changed in {tree.spec}: {why}"
         names = " ".join([*gone, *(one.mod.name for one in bad)])
         hint = f"vllm-mods revert {names} --target {tree.spec}"
         raise Refused("\n".join((head, *reasons(plan))), hint=hint, plan=plan)

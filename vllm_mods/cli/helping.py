@@ -49,10 +49,11 @@ def explain(word: str) -> Reply:
     known = {entry.word: entry for entry in words.findings()} | endings
     entry = known.get(word)
     if entry is None:
-        near = difflib.get_close_matches(word, known, 1)
+        near = difflib.get_close_matches(word, known, 1, 0.75)
+        way = f"vllm-mods explain {near[0]}" if near else "docs/reference/errors.md lists all codes"
         raise UsageError(
             f"{word} is not a verdict, exit code, kind of error or code of a finding; the first three are: {', '.join(endings)}",
-            hint=f"vllm-mods explain {near[0] if near else next(iter(endings))}",
+            hint=way,
         )
     lines = [f"{entry.word} ({entry.kind}): {entry.meaning}"]
     lines += [f"  {entry.follows}"] if entry.follows else []

@@ -49,6 +49,7 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     "--discard-edits",
     "Revert even if a file was edited after the mod was applied; the edits are lost.",
 )
+@option("--only-edits", "Keep all mods, and discard only what was edited after they were applied.")
 @options.source_date_epoch
 @options.json_output
 def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:

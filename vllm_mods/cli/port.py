@@ -8,7 +8,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.port import abort_port, continue_port, port
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, options
+from vllm_mods.cli import answers, kept_options, options
 from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import port as report
@@ -108,5 +108,6 @@ def keep_command(
     for outcome in keep(library, message=kept.message, request=kept.request, **given):
         outcomes.append(outcome)
         if not as_json:
-            click.echo(kept.line(outcome, dry_run=dry_run))
+            call = ("--library", library, "--to", f"pypi:{getattr(outcome, 'release', '')}")
+            click.echo(kept_options.keep(kept.line(outcome, dry_run=dry_run), call))
     return answers.print_reply(kept.kept(library, outcomes), as_json=as_json)

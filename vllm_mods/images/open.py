@@ -127,5 +127,5 @@ def _open_local(name: str) -> Base:
             lines += f"\n  {error.message}"
     raise TreeError(
         f"{name}: no engine on this machine has this image{lines}",
-        hint=f"docker pull {name}, or read it from its registry: registry:{name}",
+        hint=f"docker pull {name}, or read it from its registry: registry:{name} (as a TREE, image:registry:{name})",
     )

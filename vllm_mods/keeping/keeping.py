@@ -110,7 +110,9 @@ def _keep_on_branch(
             kept = keep(library.load(kept.mod), releases.open(kept.release), ways)
         except VllmModsError as error:
             return kept._replace(left=(error.message,))
-        kept = kept._replace(branch=name)
+        place = os.path.normpath(os.path.join(home.repository.folder, home.path))
+        left = tuple(one.replace(folder, place) for one in kept.left)
+        kept = kept._replace(branch=name, left=left)
         if kept.did in {"fits", "stuck"}:
             return kept
         if tip is not None and not branches.is_own(home, at, tip):
@@ -151,7 +153,7 @@ def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:
     try:
         return _port(mod, tree, ways, kept)
     except VllmModsError as error:
-        reasons = (error.message, *((f"`{error.hint}`",) if error.hint else ()))
+        reasons = (error.message, *((error.hint,) if error.hint else ()))
         return kept._replace(did="stuck", left=reasons)
 
 

@@ -24,7 +24,7 @@ HOME = "/root"
 TEMPORARY = "/tmp"  # noqa: S108  (as it is called in the container)
 _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
-_FETCH_OR_KEEP = "--fetch allows downloads, each URL once; or put the files into the mod's folder"
+_KEEP = "put what it downloads into the folder that it runs in"
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
@@ -200,7 +200,7 @@ class _RecordedRun(NamedTuple):
             raise _lacking(
                 f"the command failed with exit code {ran.code}; nothing was written{last}"
                 f"{_listed(seen.lacked)}{output}",
-                f"the command had no network; if it needs one: {_FETCH_OR_KEEP}",
+                f"the command had no network; if it needs one, {_KEEP}",
                 seen,
             )
         if rejects := [path for path in ran.written if path.endswith(".rej")]:
@@ -213,7 +213,7 @@ class _RecordedRun(NamedTuple):
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
             raise _lacking(
                 f"the sandbox refused some of its requests, so its effect is unknown; nothing was written{lines}",
-                _FETCH_OR_KEEP,
+                _KEEP,
                 seen,
             )
         if seen.failed:

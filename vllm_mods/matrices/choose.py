@@ -11,6 +11,7 @@ from vllm_mods.matrices.work import is_meant
 from vllm_mods.trees.index import ReleaseFile
 
 _BEYOND = 3
+_SUCH_AS = "such as --vllm '>=0.19,<0.22'"
 
 
 def choose_releases(
@@ -20,6 +21,7 @@ def choose_releases(
 
     ``spec`` is a PEP 440 specifier; without it, all releases that some mod's range names, and the
     newest three beyond them. Pre-releases come into it with ``pre`` or where ``spec`` names one.
+    Raises ``UsageError`` for a ``spec`` that is none, or that no release is in.
     """
     by_version: dict[str, list[ReleaseFile]] = {}
     for file in files:
@@ -34,7 +36,10 @@ def choose_releases(
         try:
             chosen = [version for version in ordered if versions.in_range(version, spec)]
         except ValueError as error:
-            raise UsageError(str(error), hint="such as --vllm '>=0.19,<0.22'") from error
+            raise UsageError(str(error), hint=_SUCH_AS) from error
+        if not chosen:
+            newest = f"; the newest is {ordered[-1]}" if ordered else ""
+            raise UsageError(f"{spec} contains no release of vLLM{newest}", hint=_SUCH_AS)
     else:
         named = [version for version in ordered if any(is_meant(mod, version) for mod in mods)]
         beyond = ordered[ordered.index(named[-1]) + 1 :] if named else ordered

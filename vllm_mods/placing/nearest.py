@@ -26,12 +26,15 @@ class Near(NamedTuple):
 def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
     """Return the place that is most like the hunk's and what is different there.
 
-    Looks inside the first scope that the hunk was written in when the file still has it.
+    Looks inside the first scope that the hunk was written in when the file still has it, if need be by its last name.
     """
     lines = target.lines
     first, last = 0, len(lines)
-    if scope and target.scopes is not None and (home := target.scopes.find(scope.split(" | ")[0])):
-        first, last = home.start - 1, home.end
+    if scope and target.scopes is not None:
+        name = scope.split(" | ")[0]
+        ends = [one for one in target.scopes.definitions if one.name.endswith(f".{name}")]
+        if home := target.scopes.find(name) or (ends[0] if len(ends) == 1 else None):
+            first, last = home.start - 1, home.end
     wanted = [text.rstrip(b"\r\n") for text in hunk.old]
     stretch = [text.rstrip(b"\r\n") for text in lines[first:last]]
     if not is_quick(stretch, wanted):

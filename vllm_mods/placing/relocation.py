@@ -45,8 +45,8 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
             FindingCode.SCOPE_GONE,
             f"no file of {top}/ defines `{name}`, but {named} still uses the name",
         )
-    why = "uses the name, so its callers are gone too"
-    return FindingCode.SUPERSEDED, f"superseded: no file of {top}/ ({len(looked)}) {why}"
+    why = f"no file of {top}/ ({len(looked)}) uses the name"
+    return FindingCode.SUPERSEDED, f"this version has no code of that name: {why}"
 
 
 def defining(

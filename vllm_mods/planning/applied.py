@@ -71,10 +71,12 @@ def _present(context: PlanContext, mod: Mod, bare: LayeredTree) -> ModPlan | Non
 def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: ReceiptMod) -> ModPlan:
     variant = next((one for one in mod.variants if one.id == entry.variant), None)
     if entry.digest != mod.digest:
-        finding = Finding(
-            code=FindingCode.OTHER_VERSION,
-            message=f"the receipt says that {entry.name} {entry.version} is applied (digest {entry.digest[:12]}), but this is {mod.version} (digest {mod.digest[:12]}); revert that version first",
-        )
+        what = f"{entry.name} {entry.version}, and not {mod.version},"
+        if entry.version == mod.version:
+            what = f"another build of {entry.name} {entry.version}"
+        digests = f"digest {entry.digest[:12]}, this one has {mod.digest[:12]}"
+        message = f"{what} is applied ({digests}); revert it first"
+        finding = Finding(FindingCode.OTHER_VERSION, message)
         return context.plan_of(mod, variant, Verdict.CONFLICT, finding)
     final = {file.path: file.after for file in receipt.files}
     edited = [

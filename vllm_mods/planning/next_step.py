@@ -29,13 +29,13 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     errors = [found for found in mod_plan.findings if found.level is Level.ERROR]
     codes = {found.code for found in errors}
     target = shlex.quote(plan.spec)
-    if outside := _outside_of_libraries(mod_plan):
-        return outside
+    if (outside := _outside_of_libraries(mod_plan)) is not None:
+        return outside or None
     paths = dict.fromkeys(found.path for found in errors if found.path)
     if "other-version" in codes:
         advice = f"vllm-mods revert {mod_plan.mod.name} --target {target}"
     elif "changed-since" in codes:
-        advice = f"vllm-mods revert --discard-edits {mod_plan.mod.name} --target {target}  # then apply again"
+        advice = f"vllm-mods revert --only-edits --target {target}  # the mods stay"
     elif FindingCode.UNDECLARED in codes:
         advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
@@ -61,10 +61,13 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
 
 
 def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
-    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name."""
+    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name; "" for a patch that no port would help."""
     place, name = os.path.split(mod_plan.mod.directory)
     if not name:
         patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
+        gone = any(found.code == FindingCode.FILE_GONE for found in mod_plan.findings)
+        if gone or mod_plan.verdict in {Verdict.UNFIT, Verdict.UNREADABLE}:
+            return ""
         return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # VERSION is the release it was made for; then `port` it"
     if os.path.basename(place) != "patches":
         return f"move it to LIBRARY/patches/{name}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"

@@ -225,7 +225,7 @@ class PatchingStep:
             from vllm_mods.placing import relocation  # noqa: PLC0415
 
             reason, where = relocation.search(self.view, gone, path)
-            self.fail(reason, f"{label}: `{gone}` is no longer in the file; {where}", **place)
+            self.fail(reason, f"{label}: `{gone}` is not in the file; {where}", **place)
             return
         from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
 

@@ -70,10 +70,12 @@ def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Release
 
     Raises ``UsageError`` where none is recorded, ``TreeError`` if it cannot be had.
     """
-    known = recorded(lock_entries.current(mod), variant)
+    locked = lock_entries.current(mod)
+    known = recorded(locked, variant)
     if not known:
+        why = "names no release for it" if locked else "is stale: the mod has changed since"
         raise UsageError(
-            f"the release that variant `{variant.id}` of {mod.name} was written for is unknown: mod.lock is missing, stale, or has no entry for it",
+            f"the release that variant `{variant.id}` of {mod.name} was written for is unknown: mod.lock {why if mod.lock else 'is missing'}",
             hint=f"vllm-mods port {mod.name} --from TREE  # where it applies; `vllm-mods matrix {mod.name} --update-lock` records it",
         )
     best = versions.nearest(version, known, 1)[0] if version is not None else known[-1]

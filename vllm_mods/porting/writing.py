@@ -79,7 +79,7 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
     if earlier := _begun(mod):
         raise Refused(
             f"{earlier[0]} exists: an earlier port is not finished; nothing was written",
-            hint=f"vllm-mods port {mod.name} --continue, or --abort",
+            hint=f"vllm-mods port {mod.name} --continue  # or --abort",
         )
     target = job.target.spec  # in another folder too
     target = os.path.abspath(target) if os.path.exists(target) else target
@@ -190,7 +190,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
     for path, in_target in work.files:
         data = reading.read(work.edited(path), work.folder)
         if data is None:
-            left.append(f"{work.edited(path)} is gone")
+            left.append(f"{work.edited(path)}: this file is gone")
             continue
         left += [
             f"{work.edited(path)}:{n}: an unresolved conflict marker"
@@ -203,7 +203,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
         lines = "".join(f"\n  {one}" for one in left)
         raise Refused(
             f"{work.mod}: the port to {work.target} is not finished; nothing was written{lines}",
-            hint=f"vllm-mods port {work.mod} --continue  # or --abort",
+            hint=f"edit the marked lines first, from {left[0].partition(': ')[0]} on; then vllm-mods port {work.mod} --continue  # or --abort",
         )
     return files
 

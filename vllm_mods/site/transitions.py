@@ -71,6 +71,8 @@ def revert_transition(
     written: list[FileChange] = []
     restored: set[str] = set()
     edited: list[str] = []
+    # where all mods stay, each file is to be as they left it
+    only_edits = discard_edits and len(stay.mods) == len(applied.mods)
     for file in applied.files:
         if file.kind == receipt.RECORD and look.file(file.path) is None:
             was = f"vLLM {applied.vllm}" if applied.vllm else "vLLM"
@@ -85,6 +87,8 @@ def revert_transition(
         if change is None:
             restored.add(file.path)
             change = FileChange(file.path, current, None)
+        elif only_edits:
+            change = change._replace(mode=file.mode)
         elif change.after == current and change.mode in {None, file.mode}:
             continue  # it is already as it is to be
         written.append(change._replace(before=current))
@@ -92,9 +96,10 @@ def revert_transition(
             edited.append(file.path)
     written += wanted.values()
     if edited and not discard_edits:
+        way = "only" if stay.mods else "discard"
         raise Refused(
             f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. A revert would discard these edits; nothing was changed",
-            hint=f"vllm-mods revert --discard-edits --target {root}  # discards these edits",
+            hint=f"vllm-mods revert --{way}-edits --target {root}  # discards these edits",
         )
     return stay._replace(
         changes=tuple(written),

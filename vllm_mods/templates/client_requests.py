@@ -91,11 +91,12 @@ def take(tree: Tree, jobs: Sequence[Mapping[str, Any]]) -> list[Taken]:
     Raises ``TreeError`` for a tree without the code, ``UsageError`` if what it needs is not installed.
     """
     sources = parser_process.read_sources(tree, _PACKAGES, _MODULES)
-    if not any("chat_utils" in path for path in sources):
-        raise TreeError(
-            f"{tree.spec}: it has no chat_utils of vLLM, which turns requests into messages",
-            hint="name a vLLM, 0.17 or newer: --target pypi:VERSION",
-        )
+    for name, texts in (("chat_utils", sources), ("build_chat_params", sources.values())):
+        if not any(name in text for text in texts):
+            raise TreeError(
+                f"{tree.spec}: it has no `{name}` of vLLM, by which requests are turned into messages; so it cannot be asked about clients",
+                hint="name a vLLM, 0.17 or newer: --target pypi:VERSION",
+            )
     missing, answers = parser_process.run(SANDBOX, sources, jobs, len(jobs))
     if missing:
         raise UsageError(f"vLLM's endpoints need {', '.join(missing)}", hint=parser_process.INSTALL)

@@ -219,7 +219,7 @@ def _judge(
             for way in ways:
                 counts[way] += way not in wrong
             if wrong:
-                lost.setdefault(wrong, []).append(f"{answer.name}: {whys[wrong[0]]}")
+                lost.setdefault(wrong, []).append(f"e.g. case `{answer.name}`: {whys[wrong[0]]}")
         findings = tuple(_loss_findings(lost, len(some), named=named))
         results.append(PairRead(*pair, len(some), tuple(counts.values()), findings, unasked))
     return tuple(results)
@@ -237,7 +237,7 @@ def _loss_findings(
     for ways, whys in lost.items():
         level = Level.ERROR if named and set(ways) & set(LIKELY) else Level.NOTE
         where = "" if len(ways) == len(WAYS) else f"{', '.join(map(way_name, ways))}: "
-        message = f"{where}{len(whys)} of {asked} answers are parsed differently: {whys[0]}"
+        message = f"{where}{len(whys)} of {asked} answers are parsed differently, {whys[0]}"
         yield Finding(FindingCode.ANSWER_DIFFERS, message, level=level)
 
 
@@ -258,17 +258,17 @@ def _difference(
     calls = [call["function"] for call in message.get("tool_calls", ())]
     sides = []
     if pair[0] is not None:
-        sides.append(("calls", read["calls"], calls))
+        sides.append(("the list of calls", read["calls"], calls))
     if pair[1] is not None and written.opened:
         sides.append(("reasoning", read["reasoning"].strip(), message.get("reasoning", "")))
     if pair[0] if not alone else pair[1] and not calls:
         sides.append(("content", read["content"].strip(), message["content"]))
     for what, actual, wanted in sides:
         if as_text(actual) != as_text(wanted):
-            return f"{what} {_shorten(actual)}, not {_shorten(wanted)}"
+            return f"{what} was {_shorten(actual)}, expected {_shorten(wanted)}"
     return ""
 
 
 def _shorten(value: Any) -> str:
-    text = as_text(value)
+    text = as_text(value) if value else "empty"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

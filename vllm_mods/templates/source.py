@@ -112,7 +112,8 @@ def open_template(library: Library, named: str) -> Template:
     Raises ``UsageError`` if there is none, ``ManifestError`` for what is wrong beside it.
     """
     is_model = os.path.isdir(named) and not os.path.isdir(os.path.join(named, CONVERSATIONS))
-    if is_model or "/" in named or named.endswith((*_FILES, TOKENIZER)):
+    is_file = os.path.isfile(named) and named not in library.template_names()
+    if is_model or is_file or "/" in named or named.endswith((*_FILES, TOKENIZER)):
         hint = "`vllm-mods template list` has the names"
         return _open(lambda path: reading.read(path, None), named, hint, is_model=is_model)
     folder = library.template_folder(named)
