@@ -10,33 +10,33 @@ import pytest
 
 from vllm_mods.base.model import Verdict
 from vllm_mods.matrices.answer import Answer
-from vllm_mods.matrices.spread import outcomes, spread
-from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Workshop
+from vllm_mods.matrices.spread import outcomes
+from vllm_mods.matrices.work import Computed, Setting, Task, Workshop
 
 
 class Dying(Workshop):
     """Answers at once, but for subjects called ``once`` (kills it the first time) and ``ever``."""
 
-    def run(self, task: Task) -> TaskOutcome:
-        folder = Path(self._setting.cache_dir)
-        for name in (subject.mod for subject in task.subjects):
+    def run(self, task: Task) -> Computed:
+        folder = Path(self.setting.cache_dir)
+        for name in task.mods:
             tried = folder / f"{task.spec}-{name}"
             if name == "ever" or (name == "once" and not tried.exists()):
                 tried.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-        answers = tuple(Answer(verdict=Verdict.APPLIES) for _ in task.subjects)
-        return TaskOutcome(task, "0.19.1", answers)
+        answers = dict.fromkeys(task.mods, Answer(verdict=Verdict.APPLIES))
+        return Computed(task.spec, "0.19.1", answers)
 
 
 def task(spec: str, *names: str) -> Task:
-    return Task(spec, tuple(Subject(name) for name in names))
+    return Task(spec, names)
 
 
 def verdicts(tmp_path: Path, *tasks: Task) -> dict[tuple[str, str], Answer]:
     return {
-        (outcome.task.spec, subject.mod): answer
-        for outcome in spread(tasks, Setting((), str(tmp_path)), 2, Dying)
-        for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True)
+        (outcome.spec, mod): answer
+        for outcome in outcomes(tasks, Dying(Setting((), str(tmp_path))), 2)
+        for mod, answer in outcome.answers.items()
     }
 
 
@@ -65,15 +65,15 @@ def test_a_task_is_done_once_by_whoever_is_free(tmp_path: Path) -> None:
 class Here(Workshop):
     """Answers with the process that it is in."""
 
-    def run(self, task: Task) -> TaskOutcome:
-        return TaskOutcome(task, str(os.getpid()), ())
+    def run(self, task: Task) -> Computed:
+        return Computed(task.spec, str(os.getpid()), {})
 
 
 def test_a_few_tasks_or_one_job_take_no_process(tmp_path: Path) -> None:
     setting = Setting((), str(tmp_path))
     for jobs, tasks in ((1, "abcd"), (4, "ab"), (4, "")):
-        done = [*outcomes([task(one) for one in tasks], setting, jobs, Here(setting))]
-        assert [(one.task.spec, one.version) for one in done] == [
+        done = [*outcomes([task(one) for one in tasks], Here(setting), jobs)]
+        assert [(one.spec, one.version) for one in done] == [
             (one, str(os.getpid())) for one in tasks
         ]
 
@@ -81,6 +81,6 @@ def test_a_few_tasks_or_one_job_take_no_process(tmp_path: Path) -> None:
 def test_more_tasks_are_spread_over_processes(tmp_path: Path) -> None:
     setting = Setting((), str(tmp_path))
     tasks = [task(f"wheel:/nonexistent/{n}.whl", "mod") for n in range(3)]
-    done = [*outcomes(tasks, setting, 2, Here(setting))]
-    assert {one.task for one in done} == set(tasks)
+    done = [*outcomes(tasks, Here(setting), 2)]
+    assert {one.spec for one in done} == {one.spec for one in tasks}
     assert str(os.getpid()) not in {one.version for one in done}

@@ -15,11 +15,12 @@ from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
-from vllm_mods.matrices import bisect as searching, choose, locks, ranges, run, work
+from vllm_mods.matrices import bisect as searching, choose, locks, ranges, run
 from vllm_mods.matrices.bisect import BisectOutcome
 from vllm_mods.matrices.cell import ClientLine, MatrixResult
 from vllm_mods.matrices.locks import Updated
-from vllm_mods.matrices.run import Computed, Progress
+from vllm_mods.matrices.run import Progress
+from vllm_mods.matrices.work import Computed, Setting, Workshop
 from vllm_mods.planning import lock_entries
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.other_packages import check_versions
@@ -83,31 +84,32 @@ def run_matrix(
     check_mods(mods)
     # what an old lock says must not lean on itself
     unlocked = terms.relock or terms.strict
-    setting = work.Setting(
+    setting = Setting(
         tuple(lock_entries.without_trees(mod) for mod in mods) if unlocked else mods,
         cache_folder(os.environ),
         offline=access.offline,
         store=terms.kept,
         strict=terms.strict,
+        show=terms.explain,
         commits=access.commits,
         others=check_versions(terms.others, mods),
+        named=frozenset(trees),
     )
-    workshop = work.Workshop(setting, note=access.note)
-    jobs = terms.jobs or len(os.sched_getaffinity(0))
-    grid = run.Matrix(workshop, setting, jobs, named=frozenset(trees), progress=terms.progress)
+    workshop = Workshop(setting, note=access.note)
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
         mods, workshop.releases.files(), terms.vllm, pre=terms.pre
     )
     _verify(specs if terms.verify else (), access)
-    computed = grid.compute(specs)
+    jobs = terms.jobs or len(os.sched_getaffinity(0))
+    computed = run.compute(workshop, specs, jobs, terms.progress)
     cells = run.cells(mods, computed)
     problems = ranges.range_problems(mods, cells)
     if terms.strict:
         problems += locks.against_committed(mods, computed)
-    explained = grid.explain(cells) if terms.explain else {}
+    hunks = {(mod, one.spec): said.hunks for one in computed for mod, said in one.answers.items()}
     clients = tuple(_client_lines(mods)) if terms.explain else ()
-    workshop.sweep()
-    return MatrixResult(cells, problems, mods, terms.strict, explained, clients), computed
+    workshop.store.sweep()
+    return MatrixResult(cells, problems, mods, terms.strict, hunks, clients), computed
 
 
 def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:

@@ -2,88 +2,46 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.matrices.answer import Answer, cell_of
-from vllm_mods.matrices.cell import Cell, HunkView
+from vllm_mods.matrices.answer import cell_of
+from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.spread import outcomes
-from vllm_mods.matrices.work import Setting, Subject, Task, Workshop, is_meant
+from vllm_mods.matrices.work import Computed, Task, Workshop, is_meant
 from vllm_mods.trees.index import release_file
 
 Progress = Callable[[int, int], None]
 
 
-class Computed(NamedTuple):
-    """A tree and the answers of all mods on it; ``version`` is vLLM's, if the tree says one."""
+def compute(
+    workshop: Workshop, specs: Sequence[str], jobs: int, progress: Progress | None = None
+) -> tuple[Computed, ...]:
+    """Answer for every mod alone on every tree, in the order of ``specs``.
 
-    spec: str
-    version: str | None
-    answers: dict[str, Answer]
-
-
-class Matrix(NamedTuple):
-    """One run. ``named`` are trees that the user typed: one that is none at all is a wrong call.
-
-    ``jobs`` processes share what is not known. ``progress`` is told how many of how many subjects are answered.
+    ``jobs`` processes share what is not known. ``progress`` is told how many of how many answers there are. Raises
+    ``UsageError`` for a bad patch, and for a named tree that is none.
     """
-
-    workshop: Workshop
-    setting: Setting
-    jobs: int
-    named: frozenset[str] = frozenset()
-    progress: Progress | None = None
-
-    def compute(self, specs: Sequence[str]) -> tuple[Computed, ...]:
-        """Answer for every mod alone on every tree, in the order of ``specs``.
-
-        Raises ``UsageError`` for a bad patch, and for a named tree that is none.
-        """
-        subjects = tuple(Subject(mod.name) for mod in self.setting.mods)
-        answers = self._answers([(spec, subjects) for spec in specs])
-        return tuple(
-            Computed(
-                spec=spec,
-                version=next((v for one in subjects if (v := answers[spec, one][0])), None),
-                answers={one.mod: answers[spec, one][1] for one in subjects},
-            )
-            for spec in specs
+    mods = [mod.name for mod in workshop.setting.mods]
+    found = {spec: workshop.known(spec) for spec in specs}
+    unknown = {spec: tuple(mod for mod in mods if mod not in found[spec].answers) for spec in specs}
+    tasks = [Task(spec, left) for spec, left in unknown.items() if left]
+    total = len(specs) * len(mods)
+    done = total - sum(len(task.mods) for task in tasks)
+    if progress is not None and tasks:
+        progress(done, total)
+    for one in outcomes(tasks, workshop, jobs):
+        if one.fault is not None:
+            message, hint = one.fault
+            raise UsageError(message, hint=hint)
+        before = found[one.spec]
+        found[one.spec] = Computed(
+            one.spec, before.version or one.version, before.answers | one.answers
         )
-
-    def explain(self, cells: Iterable[Cell]) -> dict[tuple[str, str], tuple[HunkView, ...]]:
-        """Return the hunks of cells beside the source, by mod and tree."""
-        wanted: dict[str, list[Subject]] = {}
-        for cell in cells:
-            wanted.setdefault(cell.tree, []).append(Subject(cell.mod, show=True))
-        answers = self._answers([(spec, tuple(subjects)) for spec, subjects in wanted.items()])
-        return {
-            (subject.mod, spec): answer.hunks for (spec, subject), (_, answer) in answers.items()
-        }
-
-    def _answers(
-        self, wanted: Sequence[tuple[str, tuple[Subject, ...]]]
-    ) -> dict[tuple[str, Subject], tuple[str | None, Answer]]:
-        answers: dict[tuple[str, Subject], tuple[str | None, Answer]] = {}
-        tasks = []
-        for spec, subjects in wanted:
-            known = self.workshop.known(spec, subjects)
-            answers.update(((spec, subject), answer) for subject, answer in known.items())
-            unknown = tuple(one for one in subjects if (spec, one) not in answers)
-            if unknown:
-                tasks.append(Task(spec, unknown))
-        total = sum(len(subjects) for _, subjects in wanted)
-        if self.progress is not None and tasks:
-            self.progress(len(answers), total)
-        for outcome in outcomes(tasks, self.setting, self.jobs, self.workshop):
-            fault = outcome.fault
-            if fault is not None and (fault.of == "mod" or outcome.task.spec in self.named):
-                raise UsageError(fault.message, hint=fault.hint)
-            for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True):
-                answers[outcome.task.spec, subject] = (outcome.version, answer)
-            if self.progress is not None:
-                self.progress(len(answers), total)
-        return answers
+        done += len(one.answers)
+        if progress is not None:
+            progress(done, total)
+    return tuple(found.values())
 
 
 def cells(mods: Sequence[Mod], computed: Iterable[Computed]) -> tuple[Cell, ...]:

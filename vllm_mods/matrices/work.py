@@ -3,7 +3,7 @@
 A worker may be this process or one beside it: tasks, settings and outcomes are plain data.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -34,19 +34,13 @@ from vllm_mods.trees.release import Releases
 _SUMMARIES = 4000
 
 
-class Subject(NamedTuple):
-    """What is asked of a tree: the plan of a mod, or with ``show`` what there is to show of it."""
-
-    mod: str
-    show: bool = False
-
-
 class Setting(NamedTuple):
     """What all tasks of a run share.
 
     ``store`` says whether kept answers may be used and are kept, ``strict`` whether a second reader has
-    to find the same scopes in every file that a mod changes. ``commits`` is where builds are found by
-    the commits that their versions name, ``others`` are versions of distributions to be read beside vLLM.
+    to find the same scopes in every file that a mod changes, ``show`` whether answers have hunks to be shown. ``commits``
+    is where builds are found by the commits that their versions name, ``others`` are versions of distributions to be read
+    beside vLLM, ``named`` trees that the user typed: one that is none at all is a wrong call.
     """
 
     mods: tuple[Mod, ...]
@@ -54,80 +48,79 @@ class Setting(NamedTuple):
     offline: bool = False
     store: bool = True
     strict: bool = False
+    show: bool = False
     commits: str | None = None
     others: Mapping[str, str] = {}
+    named: frozenset[str] = frozenset()
 
 
 class Task(NamedTuple):
-    """Subjects to answer for on one tree."""
+    """Mods to answer for on one tree, ``again`` after a worker died with it."""
 
     spec: str
-    subjects: tuple[Subject, ...]
+    mods: tuple[str, ...]
+    again: bool = False
 
 
-class TaskFault(NamedTuple):
-    """``of`` is ``tree`` or ``mod``. An error as data: not every exception survives pickling."""
+class Computed(NamedTuple):
+    """A tree and the answers of mods on it; ``version`` is vLLM's, if the tree says one.
 
-    of: str
-    message: str
-    hint: str | None
-
-
-class TaskOutcome(NamedTuple):
-    """An answer per subject. ``version`` is vLLM's, as the tree says.
-
-    ``fault`` is what is wrong with the call: a spec that names no tree, or a bad patch of a mod.
+    ``fault`` is what is wrong with the call, and a hint: a named spec that is no tree, or a bad patch of a mod. It is data: not every
+    exception survives pickling.
     """
 
-    task: Task
+    spec: str
     version: str | None
-    answers: tuple[Answer, ...]
-    fault: TaskFault | None = None
+    answers: dict[str, Answer]
+    fault: tuple[str, str | None] | None = None
 
 
 class Workshop:
     """All that one process needs for any number of tasks."""
 
     def __init__(self, setting: Setting, *, note: Callable[[str], None] | None = None) -> None:
-        self._setting = setting
+        self.setting = setting
+        self.store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
         self._mods = {mod.name: mod for mod in setting.mods}
-        self._store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
-        self._keys: dict[Subject, str] = {}
+        self._keys: dict[str, str] = {}
         self._fit = FitCache()
         self._note = note
 
-    def known(
-        self, spec: str, subjects: Sequence[Subject]
-    ) -> dict[Subject, tuple[str | None, Answer]]:
-        """Return the version and the answer for each subject whose answer is kept, without opening a release."""
+    def known(self, spec: str) -> Computed:
+        """Return the answers that are kept, without opening a release."""
         kind, _, name = spec.partition(":")
         # no other kind of tree has one unopened
         identity = self.releases.identity(name) if kind == "pypi" else None
-        answers = {one: self._store.known(self._key(one), identity) for one in subjects}
-        return {one: kept for one, kept in answers.items() if kept is not None}
+        kept = {
+            mod: self.store.known(self._key(mod, show=self.setting.show), identity)
+            for mod in self._mods
+        }
+        found = {mod: one for mod, one in kept.items() if one is not None}
+        version = next((version for version, _ in found.values() if version), None)
+        return Computed(spec, version, {mod: answer for mod, (_, answer) in found.items()})
 
-    def run(self, task: Task) -> TaskOutcome:
+    def run(self, task: Task) -> Computed:
         """Answer a task. A tree that cannot be read, or a bad mod, is an outcome too."""
         try:
-            tree = self.open(task.spec)
+            with self.open(task.spec) as tree:
+                asked = (
+                    self._recall_or_ask(mod, tree, show=self.setting.show)[0] for mod in task.mods
+                )
+                answers = dict(zip(task.mods, asked, strict=True))
+                return Computed(task.spec, tree.version, answers)
         except VllmModsError as error:
-            fault = TaskFault("tree", error.message, error.hint)
-            return _all(task, _failed(error), fault if isinstance(error, UsageError) else None)
-        try:
-            answers = tuple(self._recall_or_ask(subject, tree)[0] for subject in task.subjects)
-            return TaskOutcome(task, tree.version, answers)
-        except VllmModsError as error:
-            fault = TaskFault("mod", error.message, error.hint)
-            return _all(task, _failed(error), None if isinstance(error, TreeError) else fault)
+            is_named = task.spec in self.setting.named or not isinstance(error, UsageError)
+            is_fault = is_named and not isinstance(error, TreeError)
+            fault = (error.message, error.hint) if is_fault else None
+            return Computed(task.spec, None, dict.fromkeys(task.mods, _failed(error)), fault)
         finally:
-            tree.close()
             if len(self._fit.modules) > _SUMMARIES:
                 self._fit.modules.clear()
 
     @cached_property
     def releases(self) -> Releases:
         """The releases of the package index, with one pool of connections."""
-        of = self._setting
+        of = self.setting
         return Releases(
             offline=of.offline, cache_dir=of.cache_dir, note=self._note, commits=of.commits
         )
@@ -137,33 +130,28 @@ class Workshop:
         """The releases that variants were written for."""
         return Origins(self.releases)
 
-    def sweep(self) -> None:
-        """Drop what the cache has kept for too long."""
-        self._store.sweep()
-
     def open(self, spec: str) -> Tree:
         """Open a tree. Raises ``TreeError`` or ``UsageError``."""
-        of = self._setting
+        of = self.setting
         if spec.startswith("pypi:"):
             return self.releases.open(spec.removeprefix("pypi:"), named=of.others)
         return open_tree(
             spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note, others=of.others
         )
 
-    def _recall_or_ask(self, subject: Subject, tree: Tree) -> tuple[Answer, bool]:
+    def _recall_or_ask(self, name: str, tree: Tree, *, show: bool) -> tuple[Answer, bool]:
         """Return an answer, and whether it is kept: what rests on something that could not be read is not."""
-        key = self._key(subject)
-        kept = self._store.known(key, tree.identity)
+        key = self._key(name, show=show)
+        kept = self.store.known(key, tree.identity)
         if kept is not None:
             return kept[1], True
-        ask = self._show if subject.show else self._plan
-        answer, final = ask(subject.mod, tree.apart())
+        answer, final = (self._show if show else self._plan)(name, tree.apart())
         if final:
-            self._store.remember(key, answer, tree)
+            self.store.remember(key, answer, tree)
         return answer, final
 
     def _show(self, name: str, tree: Tree) -> tuple[Answer, bool]:
-        answer, final = self._recall_or_ask(Subject(name), tree)
+        answer, final = self._recall_or_ask(name, tree, show=False)
         ask_for_packages(self._needed(name), tree)
         try:
             return answer._replace(hunks=tuple(explain(self._mods[name], answer, tree))), final
@@ -178,7 +166,7 @@ class Workshop:
             applied = None if raw is None else receipt.parse(raw)
             whole = planner.plan(mods, noted, receipt=applied, cache=self._fit, origin=self.origins)
             planned = next(one for one in whole.mods if one.mod.name == name)
-            answer = answer_of(second_reading(planned) if self._setting.strict else planned)
+            answer = answer_of(second_reading(planned) if self.setting.strict else planned)
         except (TreeError, Refused) as error:  # the receipt may be damaged
             answer = _failed(error)
         answer = answer._replace(packages=tuple(sorted(noted.packages.items())))
@@ -205,18 +193,17 @@ class Workshop:
                 files = self.releases.of(name).files()
                 yield from (file.filename for file in files if file.yanked is not None)
 
-    def _key(self, subject: Subject) -> str:
-        if subject not in self._keys:
-            mods = self._needed(subject.mod)
-            key = f"{key_of(mods)} {subject.mod}" + " strict" * self._setting.strict
-            others = self._setting.others
+    def _key(self, name: str, *, show: bool) -> str:
+        if name not in self._keys:
+            mods = self._needed(name)
+            key = f"{key_of(mods)} {name}" + " strict" * self.setting.strict
+            others = self.setting.others
             asked = changed_distributions(mods) if others else ()
             key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
             packages = {one.package for mod in mods for one in mod.variants if one.package}
             key += "".join(f" without {name}" for name in self._yanked(packages))
-            key += " shown" * subject.show
-            self._keys[subject] = key
-        return self._keys[subject]
+            self._keys[name] = key
+        return self._keys[name] + " shown" * show
 
 
 def second_reading(planned: ModPlan) -> ModPlan:
@@ -245,11 +232,6 @@ def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, 
         return None
 
 
-def dead(task: Task, why: str) -> TaskOutcome:
-    """Return the outcome of a task whose worker died with it."""
-    return _all(task, failed(why, computed=False))
-
-
 def is_meant(mod: Mod, version: str | None) -> bool:
     """Tell whether the mod promises this version, or without a promise the range of one of its variants names it."""
     return bool(versions.in_range(version, mod.vllm)) if mod.vllm else is_named(mod, version)
@@ -258,10 +240,6 @@ def is_meant(mod: Mod, version: str | None) -> bool:
 def is_named(mod: Mod, version: str | None) -> bool:
     """Tell whether the range of one of the mod's variants names this version."""
     return any(versions.in_range(version, variant.vllm) for variant in mod.variants)
-
-
-def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
-    return TaskOutcome(task, None, (answer,) * len(task.subjects), fault)
 
 
 def _failed(error: VllmModsError) -> Answer:
