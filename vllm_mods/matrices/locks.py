@@ -1,5 +1,6 @@
 """mod.lock from the answers of a matrix, and what a committed one says against them. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -107,7 +108,7 @@ def _is_news(mod: Mod, result: Computed) -> bool:
 
 
 def _labels(of: Lock) -> set[str]:
-    return {label for tree in of.trees for label in tree.vllm} | {label for label, _ in of.others}
+    return {label for label, _ in _states(of)}
 
 
 def _in_order(labels: Iterable[str]) -> tuple[str, ...]:
@@ -162,15 +163,17 @@ def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
         return
     fresh = lock_from(mod, computed)
     yield from _worse(mod, committed, fresh, computed)
-    # a tree that could not be read says nothing of its releases
-    unread = {one.version or "" for one in computed if not one.answers[mod.name].readable}
-    seen = {one.version for one in computed if one.version is not None} - unread
     if committed.digest != mod.digest:
         yield _stale(mod, f"mod.lock was made from another state of {mod.name}:")
         return
-    differing = _differing(_only(committed, seen), _only(_lift(fresh, committed), seen))
+    # a tree that could not be read says nothing of its releases
+    unread = {one.version for one in computed if not one.answers[mod.name].readable}
+    seen = {one.version for one in computed} - unread
+    was, now = _states(committed), _states(_lift(fresh, committed))
+    agreed = {key for key in was.keys() & now.keys() if now[key] <= was[key]}
+    differing = {label for label, _ in (was.keys() | now.keys()) - agreed if label in seen}
     if differing:
-        what = f"the current results of these releases ({', '.join(differing)})"
+        what = f"the current results of these releases ({', '.join(sorted(differing))})"
         yield _stale(mod, f"mod.lock does not say {what}:")
 
 
@@ -185,26 +188,12 @@ def _worse(
 
     Two builds of one release share its number: as many states as the lock has of it may be good.
     """
+    before, now = (Counter(label for label, _ in _states(lock)) for lock in (committed, fresh))
     for result in computed:
-        answer = result.answers[mod.name]
-        if answer.verdict.ok or not answer.readable or result.version is None:
-            continue
-        before, now = _good(committed, result.version), _good(fresh, result.version)
-        if now < before:
+        answer, label = result.answers[mod.name], result.version
+        if answer.readable and not answer.verdict.ok and label and now[label] < before[label]:
             message = f"by mod.lock {mod.name} applied there; now it is `{answer.verdict}`"
             yield CellProblem(FindingCode.WORSE_THAN_BASELINE, mod.name, result.spec, message)
-
-
-def _good(of: Lock, version: str) -> int:
-    others = [label for label, _ in of.others]
-    return sum(version in tree.vllm for tree in of.trees) + others.count(version)
-
-
-def _differing(committed: Lock, fresh: Lock) -> list[str]:
-    """Return the releases of which two locks say different things, or the first knows too little."""
-    was, now = _states(committed), _states(fresh)
-    agreed = {key for key in was.keys() & now.keys() if now[key] <= was[key]}
-    return sorted({label for label, _ in (was.keys() | now.keys()) - agreed})
 
 
 def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:
@@ -216,14 +205,3 @@ def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:
         bare = _bare(tree)
         states |= {(label, bare): frozenset(tree.witness) for label in tree.vllm}
     return states
-
-
-def _only(of: Lock, seen: set[str]) -> Lock:
-    trees = (
-        tree._replace(vllm=tuple(label for label in tree.vllm if label in seen))
-        for tree in of.trees
-    )
-    return of._replace(
-        trees=tuple(tree for tree in trees if tree.vllm),
-        others=tuple(other for other in of.others if other[0] in seen),
-    )
