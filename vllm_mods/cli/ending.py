@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import sys
@@ -18,9 +19,11 @@ from vllm_mods.base.errors import (
     EXIT_NO,
     EXIT_OK,
     EXIT_USAGE,
+    Refused,
     VllmModsError,
 )
-from vllm_mods.cli import terminal
+from vllm_mods.cli import answers, terminal
+from vllm_mods.formats.schema import encode
 from vllm_mods.report import data
 
 
@@ -53,10 +56,16 @@ def end(error: BaseException, arguments: Sequence[str] = (), *, as_json: bool) -
 
         trace = "".join(traceback.format_exception(error)).rstrip()
         click.echo(secrets.clean(trace, os.environ), err=True)
-    complain(failure.message, failure.hint)
+    answer, message = data.error(*failure), failure.message
+    if isinstance(error, Refused) and error.plan is not None:
+        from vllm_mods.report import text  # noqa: PLC0415  (where a plan says why)
+
+        answer = {**data.plan(error.plan), "changed": [], **answer}
+        message = text.refusal(error.plan, message, functools.partial(answers.paint, err=True))
+    complain(message, failure.hint)
     if as_json:
         try:
-            click.echo(json.dumps(data.error(*failure), indent=2))
+            click.echo(json.dumps(encode(answer), indent=2))
             sys.stdout.flush()
         except OSError:  # nobody reads it
             drop_output()
