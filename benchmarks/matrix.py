@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.base.model import Mod, PatchFile, Variant
 from vllm_mods.base.versions import in_range
 from vllm_mods.library.catalog import Library
+from vllm_mods.matrices.cell import Computed
 from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.matrices.spread import outcomes
-from vllm_mods.matrices.work import Computed, Setting, Task, Workshop
+from vllm_mods.matrices.work import Setting, Task, Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

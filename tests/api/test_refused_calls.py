@@ -21,7 +21,7 @@ from vllm_mods.formats.pairing_lock import LockedBase, LockedImage, LockedVllm, 
 from vllm_mods.formats.project import SyncTarget
 from vllm_mods.keeping.proposing import RequestText
 from vllm_mods.library.catalog import Library, Shared
-from vllm_mods.matrices.work import Computed
+from vllm_mods.matrices.cell import Computed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from mod_making import diff_of, mod, variant
 from release_shelf import ReleaseInMemory, Shelf
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.cell import Answer
 from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:

@@ -122,11 +122,6 @@ CASES: list[tuple[str, str, str]] = [
         "--format compose",
     ),
     (
-        "export none --json",
-        "--json needs a mod, and there is no mod named `none`",
-        "vllm-mods list",
-    ),
-    (
         "explain aplies",
         "aplies is not a verdict, exit code, kind of error or code of a finding; the first three are: ",
         "vllm-mods explain applies",
@@ -412,10 +407,10 @@ def test_an_option_is_declared_as_its_help_has_it() -> None:
 @pytest.mark.parametrize(
     ("spelled", "kind"),
     [
-        ("--a DIR", "dir"),
+        ("--a DIR", "file"),
         ("--a FILE", "file"),
-        ("--a TREE", "dir"),
-        ("--a PATH...", "file"),
+        ("--a TREE", "file"),
+        ("--a PATH", "file"),
         ("--a REV", None),
     ],
 )

@@ -125,7 +125,7 @@ def _kept_answers(data: bytes, folder: str) -> None:
 def _kept_seeds() -> tuple[bytes, ...]:
     from vllm_mods.base.model import Verdict
     from vllm_mods.formats.schema import encode
-    from vllm_mods.matrices.answer import Answer
+    from vllm_mods.matrices.cell import Answer
 
     said = encode(Answer(Verdict.APPLIES, "one", True))
     return (json.dumps({"version": "0.19.1", "answer": said}).encode(),)

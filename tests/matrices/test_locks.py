@@ -9,9 +9,8 @@ from vllm_mods.base.model import Mod, Verdict
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.formats.receipt import FileHash
-from vllm_mods.matrices.answer import Answer, failed
+from vllm_mods.matrices.cell import Answer, Computed, failed
 from vllm_mods.matrices.locks import Updated, against_committed, lock_from, news, update
-from vllm_mods.matrices.work import Computed
 
 MOD = mod(variant(vllm=">=0.19"), manifest=b"schema = 1\n")
 FILE = FileHash(path="vllm/a.py", before="1" * 64, after="2" * 64)

@@ -9,9 +9,9 @@ from mod_making import diff_of, mod, variant
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import failed
+from vllm_mods.matrices.cell import Computed, failed
 from vllm_mods.matrices.run import cells, compute, named_version
-from vllm_mods.matrices.work import Computed, Setting, Workshop
+from vllm_mods.matrices.work import Setting, Workshop
 
 if TYPE_CHECKING:
     from pathlib import Path

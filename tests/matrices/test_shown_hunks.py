@@ -8,7 +8,7 @@ import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 
-from vllm_mods.matrices.answer import answer_of, failed
+from vllm_mods.matrices.cell import answer_of, failed
 from vllm_mods.matrices.explain import explain
 from vllm_mods.planning.planner import plan
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.cell import Answer, Computed
 from vllm_mods.matrices.spread import outcomes
-from vllm_mods.matrices.work import Computed, Setting, Task, Workshop
+from vllm_mods.matrices.work import Setting, Task, Workshop
 
 
 class Dying(Workshop):

@@ -14,7 +14,7 @@ from release_shelf import ReleaseInMemory
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.model import Verdict
 from vllm_mods.matrices import store
-from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.cell import Answer
 from vllm_mods.matrices.store import AnswerStore, key_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.cell import Answer
 from vllm_mods.matrices.work import Setting, Task, Workshop, second_reading
 from vllm_mods.placing import scopes
 from vllm_mods.planning.planner import plan

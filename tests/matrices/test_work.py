@@ -11,7 +11,7 @@ from release_shelf import ReleaseInMemory, Shelf
 
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.cell import Answer
 from vllm_mods.matrices.work import Task
 from vllm_mods.planning.planner import plan
 

@@ -13,7 +13,7 @@ from sampling import examples
 
 from vllm_mods.base.model import BinaryFile, Mod
 from vllm_mods.formats.mod_lock import LockedTree
-from vllm_mods.matrices.answer import answer_of
+from vllm_mods.matrices.cell import answer_of
 from vllm_mods.matrices.work import Task
 from vllm_mods.planning.planner import plan
 

@@ -4,7 +4,6 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
@@ -17,28 +16,13 @@ from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
 from vllm_mods.matrices import bisect as searching, choose, locks, ranges, run
 from vllm_mods.matrices.bisect import BisectOutcome
-from vllm_mods.matrices.cell import ClientLine, MatrixResult
+from vllm_mods.matrices.cell import ClientLine, Computed, MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Progress
-from vllm_mods.matrices.work import Computed, Setting, Workshop
+from vllm_mods.matrices.work import Setting, Workshop
 from vllm_mods.planning import lock_entries
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.other_packages import check_versions
-
-
-class MatrixTerms(NamedTuple):
-    """How a matrix is made: the keywords of ``matrix``; ``relock`` plans without what the locks say."""
-
-    vllm: str | None = None
-    pre: bool = False
-    jobs: int | None = None
-    kept: bool = True
-    strict: bool = False
-    relock: bool = False
-    verify: bool = False
-    explain: bool = False
-    others: Mapping[str, str] = {}
-    progress: Progress | None = None
 
 
 def matrix(
@@ -50,6 +34,9 @@ def matrix(
     jobs: int | None = 1,
     kept: bool = True,
     strict: bool = False,
+    relock: bool = False,
+    verify: bool = False,
+    explain: bool = False,
     others: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     access: Access | None = None,
@@ -59,7 +46,8 @@ def matrix(
     ``mods`` are those of ``Library.mods``, ``trees`` what ``open_tree`` takes. Without trees, the releases that ``vllm`` (a PEP 440
     specifier) names, or else every one that a mod's ranges name and the newest three beyond;
     pre-releases with ``pre``. ``kept`` says whether answers of earlier runs may be used and are kept;
-    ``strict`` plans without ``mod.lock`` and compares the locks. ``others`` are versions of other packages,
+    ``strict`` plans without ``mod.lock`` and compares the locks, ``relock`` plans without them to make new ones. ``verify`` downloads each
+    release whole first, and compares its hash; ``explain`` has the hunks of each cell in the result. ``others`` are versions of other packages,
     by name, to be read beside releases, wheels and sdists; without it, those that a release took.
     ``progress`` is called with how many of how many cells are done. More than one of ``jobs`` (None: one per
     processor) starts processes, and then a script has to stand behind ``if __name__ == "__main__"``.
@@ -72,44 +60,37 @@ def matrix(
     >>> [(cell.mod, cell.version, cell.verdict.value) for cell in grid.cells]
     [('fast', '0.19.1', 'applies'), ('stale', '0.19.1', 'conflict')]
     """
-    terms = MatrixTerms(vllm, pre, jobs, kept, strict, others=others or {}, progress=progress)
-    return run_matrix(mods, trees, terms, access or Access())[0]
-
-
-def run_matrix(
-    mods: Sequence[Mod], trees: Sequence[str], terms: MatrixTerms, access: Access
-) -> tuple[MatrixResult, tuple[Computed, ...]]:
-    """Make a matrix; the second are the answers that locks are made of. Raises as ``matrix`` does."""
+    access = access or Access()
     mods = tuple(mods)
     check_mods(mods)
     # what an old lock says must not lean on itself
-    unlocked = terms.relock or terms.strict
+    unlocked = relock or strict
     setting = Setting(
         tuple(lock_entries.without_trees(mod) for mod in mods) if unlocked else mods,
         cache_folder(os.environ),
         offline=access.offline,
-        store=terms.kept,
-        strict=terms.strict,
-        show=terms.explain,
+        store=kept,
+        strict=strict,
+        show=explain,
         commits=access.commits,
-        others=check_versions(terms.others, mods),
+        others=check_versions(others or {}, mods),
         named=frozenset(trees),
     )
     workshop = Workshop(setting, note=access.note)
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
-        mods, workshop.releases.files(), terms.vllm, pre=terms.pre
+        mods, workshop.releases.files(), vllm, pre=pre
     )
-    _verify(specs if terms.verify else (), access)
-    jobs = terms.jobs or len(os.sched_getaffinity(0))
-    computed = run.compute(workshop, specs, jobs, terms.progress)
+    _verify(specs if verify else (), access)
+    processes = jobs or len(os.sched_getaffinity(0))
+    computed = run.compute(workshop, specs, processes, progress)
     cells = run.cells(mods, computed)
     problems = ranges.range_problems(mods, cells)
-    if terms.strict:
+    if strict:
         problems += locks.against_committed(mods, computed)
     hunks = {(mod, one.spec): said.hunks for one in computed for mod, said in one.answers.items()}
-    clients = tuple(_client_lines(mods)) if terms.explain else ()
+    clients = tuple(_client_lines(mods)) if explain else ()
     workshop.store.sweep()
-    return MatrixResult(cells, problems, mods, terms.strict, hunks, clients), computed
+    return MatrixResult(cells, problems, mods, strict, hunks, clients, computed)
 
 
 def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:

@@ -7,14 +7,7 @@ import click
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import other_packages
-from vllm_mods.api.matrix import (
-    MatrixTerms,
-    bisect,
-    choose_mods,
-    choose_own_mods,
-    run_matrix,
-    write_locks,
-)
+from vllm_mods.api.matrix import bisect, choose_mods, choose_own_mods, matrix, write_locks
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
@@ -75,18 +68,20 @@ def matrix_command(
             "--update-lock records results for releases as published; --tree and --with name other trees"
         )
     form = "json" if as_json else form
-    terms = MatrixTerms(
+    library = options.open_libraries(folders, own=relock)
+    chosen = choose_mods(library, mods, pairing)
+    mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
+    result = matrix(
+        chosen,
+        trees,
         kept=not no_cache,
         relock=relock,
         explain=form in EXPLAINING,
         others=other_packages(others),
         progress=_show_progress,
+        access=access,
         **given,
     )
-    library = options.open_libraries(folders, own=relock)
-    chosen = choose_mods(library, mods, pairing)
-    mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
-    result, computed = run_matrix(chosen, trees, terms, access)
     written = FORMS[form](result)
     if output is not None:
         named_files.write(output, written.encode())
@@ -95,7 +90,7 @@ def matrix_command(
     else:
         terminal.file(written)
         click.get_current_context().obj["answered"] = True
-    for mod, updated in write_locks(mine, computed, access) if mine else ():
+    for mod, updated in write_locks(mine, result.computed, access) if mine else ():
         _tell_lock(mod, updated)
     return EXIT_OK if result.ok else EXIT_NO
 

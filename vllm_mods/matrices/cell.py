@@ -6,7 +6,68 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level, Mod, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Verdict
+from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.planning import lock_entries
+
+
+class HunkView(NamedTuple):
+    """A hunk beside the target.
+
+    ``line`` is the 1-based line in the target where its text is, or the nearest to it; None where
+    nothing is like it. Without ``proof`` it has no place. ``lines`` are the hunk's with `` ``,
+    ``-`` or ``+`` in front, ``target`` the numbered lines of the target around that place: the
+    hunk's extent and three beside.
+    """
+
+    patch: str
+    path: str
+    number: int
+    scope: str | None
+    line: int | None
+    offset: int | None
+    proof: str | None
+    lines: tuple[str, ...]
+    target: tuple[tuple[int, str], ...]
+
+
+class Answer(NamedTuple):
+    """One mod's plan on some tree.
+
+    ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit
+    rested on, ``offsets`` those of the hunks that moved, ``packages`` the versions of other distributions
+    beside the tree that it was planned with, ``left_out`` the optional patches that do not go in, ``hunks`` those beside the source where they are to be shown.
+    """
+
+    verdict: Verdict
+    variant: str | None = None
+    in_range: bool = False
+    findings: tuple[Finding, ...] = ()
+    offsets: tuple[int, ...] = ()
+    locked: LockedTree | None = None
+    witness: str = ""
+    computed: bool = True
+    packages: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
+    hunks: tuple[HunkView, ...] = ()
+
+    @property
+    def readable(self) -> bool:
+        """Whether it says anything of the mod: the tree could be had, and read."""
+        return self.computed and self.verdict is not Verdict.UNREADABLE
+
+
+class Computed(NamedTuple):
+    """A tree and the answers of mods on it; ``version`` is vLLM's, if the tree says one.
+
+    ``fault`` is what is wrong with the call, and a hint: a named spec that is no tree, or a bad patch of a mod. It is data: not every
+    exception survives pickling.
+    """
+
+    spec: str
+    version: str | None
+    answers: dict[str, Answer]
+    fault: tuple[str, str | None] | None = None
 
 
 class Cell(NamedTuple):
@@ -43,26 +104,6 @@ class Cell(NamedTuple):
         return self.verdict.value if self.computed else "unknown"
 
 
-class HunkView(NamedTuple):
-    """A hunk beside the target.
-
-    ``line`` is the 1-based line in the target where its text is, or the nearest to it; None where
-    nothing is like it. Without ``proof`` it has no place. ``lines`` are the hunk's with `` ``,
-    ``-`` or ``+`` in front, ``target`` the numbered lines of the target around that place: the
-    hunk's extent and three beside.
-    """
-
-    patch: str
-    path: str
-    number: int
-    scope: str | None
-    line: int | None
-    offset: int | None
-    proof: str | None
-    lines: tuple[str, ...]
-    target: tuple[tuple[int, str], ...]
-
-
 class CellProblem(NamedTuple):
     """Something that is not as a mod's manifest or its committed lock says.
 
@@ -89,7 +130,7 @@ class MatrixResult(NamedTuple):
 
     ``problems`` are what is not as a manifest or a committed lock says, ``mods`` what the cells are of. A
     ``strict`` one is not ``ok`` for a problem alone that is an error. ``hunks`` are those of cells, by mod and tree, and
-    ``clients`` those of chat templates, where they were asked for.
+    ``clients`` those of chat templates, where they were asked for. ``computed`` are the answers that locks are made of.
 
     >>> grid = vm.matrix(vm.Library("library").mods("stale"), ["site-packages"])
     >>> grid.ok, grid.cells[0].verdict.value
@@ -102,6 +143,7 @@ class MatrixResult(NamedTuple):
     strict: bool = False
     hunks: Mapping[tuple[str, str], tuple[HunkView, ...]] = {}
     clients: tuple[ClientLine, ...] = ()
+    computed: tuple[Computed, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -109,3 +151,29 @@ class MatrixResult(NamedTuple):
         good = all(cell.verdict.ok for cell in self.cells if cell.meant)
         wrong = any(problem.level is Level.ERROR for problem in self.problems)
         return good and not (self.strict and wrong)
+
+
+def answer_of(planned: ModPlan) -> Answer:
+    """Return what a plan says of one mod."""
+    return Answer(
+        verdict=planned.verdict,
+        variant=planned.variant.id if planned.variant is not None else None,
+        in_range=planned.in_range,
+        findings=planned.findings,
+        offsets=tuple(hunk.offset for hunk in planned.hunks if hunk.offset),
+        locked=lock_entries.entry(planned),
+        witness=planned.witness,
+        left_out=tuple(one.patch for one in planned.optional if not one.verdict.ok),
+    )
+
+
+def failed(message: str, *, computed: bool) -> Answer:
+    """Return the answer of a tree that could not be read, or that nobody could look at."""
+    code = FindingCode.UNREADABLE if computed else FindingCode.NOT_COMPUTED
+    return Answer(Verdict.UNREADABLE, findings=(Finding(code, message),), computed=computed)
+
+
+def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -> Cell:
+    """Return an answer as the cell of a mod and a tree."""
+    fields = {name: value for name, value in answer._asdict().items() if name in Cell._fields}
+    return Cell(mod.name, mod.version, version, tree, meant=meant, **fields)

@@ -10,8 +10,7 @@ from vllm_mods.base.model import FileChange, Mod, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.matrices.answer import Answer
-from vllm_mods.matrices.cell import HunkView
+from vllm_mods.matrices.cell import Answer, HunkView
 from vllm_mods.placing import locate
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import nearest

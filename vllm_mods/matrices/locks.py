@@ -10,8 +10,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedTree, WrittenFor
-from vllm_mods.matrices.cell import CellProblem
-from vllm_mods.matrices.work import Computed
+from vllm_mods.matrices.cell import CellProblem, Computed
 from vllm_mods.planning import lock_entries
 
 _UPDATE = "`vllm-mods matrix --update-lock` writes it again"

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.matrices.answer import cell_of
-from vllm_mods.matrices.cell import Cell
+from vllm_mods.matrices.cell import Cell, Computed, cell_of
 from vllm_mods.matrices.spread import outcomes
-from vllm_mods.matrices.work import Computed, Task, Workshop, is_meant
+from vllm_mods.matrices.work import Task, Workshop, is_meant
 from vllm_mods.trees.index import release_file
 
 Progress = Callable[[int, int], None]

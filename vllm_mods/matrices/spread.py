@@ -16,8 +16,8 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 from multiprocessing import connection
 
-from vllm_mods.matrices.answer import failed
-from vllm_mods.matrices.work import Computed, Setting, Task, Workshop
+from vllm_mods.matrices.cell import Computed, failed
+from vllm_mods.matrices.work import Setting, Task, Workshop
 
 _DIED = "its process was killed twice, perhaps for lack of memory (see `dmesg`); `--jobs 1` needs the least"
 # So few are done before processes are ready to do them.

@@ -22,7 +22,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.schema import decode, encode
-from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.cell import Answer
 
 _SCHEMA = 1
 _KIND = "answers"

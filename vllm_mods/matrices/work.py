@@ -17,7 +17,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
 from vllm_mods.formats.concrete_syntax import UnparsableError
-from vllm_mods.matrices.answer import Answer, answer_of, failed
+from vllm_mods.matrices.cell import Answer, Computed, answer_of, failed
 from vllm_mods.matrices.explain import explain
 from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
@@ -60,19 +60,6 @@ class Task(NamedTuple):
     spec: str
     mods: tuple[str, ...]
     again: bool = False
-
-
-class Computed(NamedTuple):
-    """A tree and the answers of mods on it; ``version`` is vLLM's, if the tree says one.
-
-    ``fault`` is what is wrong with the call, and a hint: a named spec that is no tree, or a bad patch of a mod. It is data: not every
-    exception survives pickling.
-    """
-
-    spec: str
-    version: str | None
-    answers: dict[str, Answer]
-    fault: tuple[str, str | None] | None = None
 
 
 class Workshop:
