@@ -7,10 +7,9 @@ cache that two processes write at once loses an answer at worst.
 
 import hashlib
 import json
-import os
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,8 +26,6 @@ from vllm_mods.matrices.cell import Answer
 _SCHEMA = 1
 _KIND = "answers"
 _KEPT_DAYS = 90
-# Folders of the package of which nothing decides a verdict; a test holds that nothing here uses them.
-BESIDE = frozenset({"cli", "report", "serving", "_data", "__pycache__"})
 
 
 class AnswerStore(NamedTuple):
@@ -76,18 +73,12 @@ def key_of(mods: Sequence[Mod]) -> str:
 
 @lru_cache(maxsize=1)
 def _code_digest() -> str:
-    """Return a digest of all that decides a verdict beside mods and trees: this code and what it uses."""
+    """Return a digest of all that may decide a verdict beside mods and trees: this code and what it uses."""
     from importlib.metadata import version  # noqa: PLC0415  (all of email)
 
     parts = [f"{__version__} {sys.version_info[:3]}"]
     parts += [f"{name} {version(name)}" for name in ("libcst", "unidiff", "packaging")]
-    parts += sources(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    package = Path(__file__).parents[1]
+    modules = sorted(package.rglob("*.py"))
+    parts += (f"{sha256(path.read_bytes())} {path.relative_to(package)}" for path in modules)
     return sha256("\n".join(parts).encode())
-
-
-def sources(package: str) -> Iterator[str]:
-    """Yield, of each module of a package that may decide a verdict, the digest and the name."""
-    for path in sorted(Path(package).rglob("*.py")):
-        name = path.relative_to(package)
-        if name.parts[0] not in BESIDE:
-            yield f"{sha256(path.read_bytes())} {name}"
