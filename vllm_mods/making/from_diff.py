@@ -18,6 +18,7 @@ from vllm_mods.planning.part_step import Part, PatchingStep
 _HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
 _NO_FILE = "/dev/null"
+_MADE_ON = "--tree TREE names the vLLM that it was made on"
 
 
 class DiffPart(NamedTuple):
@@ -69,7 +70,7 @@ def is_of(data: bytes, where: str, tree: Tree) -> bool:
     expecting = [part for part in _parts(data, where) if any(hunk.old for hunk in part.file.hunks)]
     if not expecting:
         why = "it adds only new files, so the release cannot be found from it"
-        raise DiffError(where, 1, why, hint="--tree TREE names the vLLM that it was made on")
+        raise DiffError(where, 1, why, hint=_MADE_ON)
     paths = sorted(tree.paths("vllm"))
     return all(
         any(
@@ -147,39 +148,30 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
         after = None if part.new == _NO_FILE else patched[path]
         return FileChange(path=path, before=texts[path], after=after)
     at = f"{where}:{part.line}: {part.old}"
+    if fitting:
+        raise Refused(
+            f"{at} could be any of {len(fitting)} files: {', '.join(fitting[:4])}",
+            hint="write the full path into the diff",
+        )
+    named, hunks, hint = ", ".join(candidates[:4]), part.file.hunks, _MADE_ON
     if not candidates:
-        raise Refused(
-            f"{at}: {tree.spec} has no such file",
-            hint="--tree TREE names the vLLM that it was made on",
-        )
-    if not fitting:
-        named = ", ".join(candidates[:4])
-        hunks = part.file.hunks
-        is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
-        has_text = any(all(b"".join(one.old) in text for one in hunks) for text in texts.values())
+        why = f"{tree.spec} has no such file"
+    elif any(_patched(part.file.reversed(), path, tree) is not None for path in candidates):
+        why = f"its text is not in {named} (or the change is already applied)"
+    elif not any(all(b"".join(one.old) in text for one in hunks) for text in texts.values()):
+        why = f"its text is not in {named}"
+    else:
         has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
-        if has_text and not is_in:
-            none = "its changes have no context lines"
-            why = f"its text is in {named}, not at its lines" if has_context else none
-            raise Refused(
-                f"{at}: {why}, so nothing proves where they belong",
-                hint="--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
-            )
-        raise Refused(
-            f"{at}: its text is not in {named}"
-            + (" (or the change is already applied)" if is_in else ""),
-            hint="--tree TREE names the vLLM that it was made on",
-        )
-    named = ", ".join(fitting[:4])
-    raise Refused(
-        f"{at} could be any of {len(fitting)} files: {named}",
-        hint="write the full path into the diff",
-    )
+        none = "its changes have no context lines"
+        why = f"its text is in {named}, not at its lines" if has_context else none
+        why += ", so nothing proves where they belong"
+        hint += "; or make it again with three lines of context: git diff -U3, or diff -u"
+    raise Refused(f"{at}: {why}", hint=hint)
 
 
 def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     """Return the paths that end as a name does, of its longest end that any path has."""
-    parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
+    parts = _steps(name)
     for start in range(len(parts)):
         tail = "/".join(parts[start:])
         if candidates := [path for path in paths if f"/{path}".endswith(f"/{tail}")]:
@@ -219,4 +211,4 @@ def _difference(name: str, place: str) -> tuple[int, list[str]] | None:
 
 
 def _steps(name: str) -> list[str]:
-    return [step for step in name.split("/") if step not in {"", "."}]
+    return [step for step in name.split("/") if step not in {"", ".", ".."}]
