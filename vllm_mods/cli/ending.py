@@ -97,14 +97,17 @@ def _of_machine(error: BaseException) -> Failure | None:
         return Failure(
             "output", f"the answer could not be written: {error.strerror}", "df -h", EXIT_NO
         )
-    if isinstance(error, BlockingIOError | RuntimeError) and _no_process(error):
+    # of fork(2), or in the words of ``threading``
+    again = errno.EAGAIN, None
+    is_fork = isinstance(error, BlockingIOError) and (error.errno, error.filename) == again
+    if is_fork or "can't start new thread" in str(error):
         return Failure(
             "processes",
             f"no more processes or threads can be started: {error}",
             "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise the limit; in a container, with --pids-limit",
             EXIT_NO,
         )
-    if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
+    if isinstance(error, ImportError) and (package := _broken_package(error)):
         words = str(error).strip() or type(error).__name__
         return Failure(
             "broken-package",
@@ -117,20 +120,15 @@ def _of_machine(error: BaseException) -> Failure | None:
     return None
 
 
-def _broken_package(error: Exception) -> str | None:
-    """Name the package of somebody else whose module did not load; None for an error of another kind.
-
-    A shared library that is missing is an ``ImportError`` of the module that wants it, an ``OSError`` of ctypes.
-    """
-    if isinstance(error, OSError) and "cannot open shared object file" not in str(error):
-        return None
+def _broken_package(error: ImportError) -> str | None:
+    """Name the package of somebody else whose module did not load; None for a module of our own."""
     for frame, _line in traceback.walk_tb(error.__traceback__):
         # Where we left our own code: nothing of ours is amiss from there on.
         top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if top not in {"vllm_mods", "importlib", "click", "__main__"}:
             return top
-    missing = (getattr(error, "name", None) or "").partition(".")[0]
-    return missing if missing and missing != "vllm_mods" else None
+    missing = (error.name or "").partition(".")[0]
+    return None if missing == "vllm_mods" else missing or None
 
 
 def _output_is_broken(error: OSError) -> bool:
@@ -143,13 +141,6 @@ def _output_is_broken(error: OSError) -> bool:
     except OSError:
         return True
     return False
-
-
-def _no_process(error: BlockingIOError | RuntimeError) -> bool:
-    """Tell whether a limit on processes was met: of fork(2), or in the words of ``threading``."""
-    if isinstance(error, RuntimeError):
-        return "can't start new thread" in str(error)
-    return error.errno == errno.EAGAIN and error.filename is None
 
 
 def drop_output() -> None:

@@ -41,11 +41,11 @@ def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
         data = view.read(file.old_path or file.path)
         target = part_step.target_of(file.path, data or b"")
         spots = []
-        answers = _new(file, data) or _spots(file, target, back=taken_out)
+        answers = _spots(file, data, target, back=taken_out)
         for hunk, shown, spot in zip(file.hunks, part.diff.hunks, answers, strict=True):
-            if isinstance(spot, Located):
-                spots.append((spot.line, hunk))
-            proof = spot.proof if isinstance(spot, Located) else None
+            placed = spot if isinstance(spot, Located) else None
+            if placed is not None:
+                spots.append((placed.line, hunk))
             line, first = _place(hunk, target, spot)
             yield HunkView(
                 patch=part.source,
@@ -53,8 +53,8 @@ def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
                 number=hunk.number,
                 scope=spot.scope,
                 line=line,
-                offset=spot.line - hunk.stated if isinstance(spot, Located) else None,
-                proof=proof,
+                offset=placed and placed.line - hunk.stated,
+                proof=placed and placed.proof,
                 lines=tuple(kind + _text(text) for kind, text in shown.lines),
                 target=_around(target, first, len(hunk.old)),
             )
@@ -63,15 +63,14 @@ def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
             view.lay([FileChange(path=file.path, before=data, after=after)])
 
 
-def _new(file: FileDiff, data: bytes | None) -> tuple[Located | Lost, ...]:
-    """Answer for the hunks of a new file; without any if it is none."""
-    if file.old_path is not None:
-        return ()
-    lost = Lost(FindingCode.FILE_THERE, "", None, lines=(1,))
-    return (Located(1, "", "new file") if data is None else lost,) * len(file.hunks)
-
-
-def _spots(file: FileDiff, target: Target, *, back: bool) -> tuple[Located | Lost, ...]:
+def _spots(
+    file: FileDiff, data: bytes | None, target: Target, *, back: bool
+) -> tuple[Located | Lost, ...]:
+    spot: Located | Lost = Located(1, "", "new file")
+    if file.old_path is None:
+        if data is not None:
+            spot = Lost(FindingCode.FILE_THERE, "", None, lines=(1,))
+        return (spot,) * len(file.hunks)
     try:
         return locate.place(file, target, back=back)
     except UnparsableError as error:

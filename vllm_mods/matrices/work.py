@@ -163,15 +163,9 @@ class Workshop:
 
     def _needed(self, name: str) -> tuple[Mod, ...]:
         """Return a mod behind those that it requires."""
-        needed: dict[str, Mod] = {}
-
-        def take(name: str) -> None:
-            for required in self._mods[name].requires:
-                take(required)
-            needed[name] = self._mods[name]
-
-        take(name)
-        return tuple(needed.values())
+        mod = self._mods[name]
+        behind = (one for required in mod.requires for one in self._needed(required))
+        return tuple(dict.fromkeys((*behind, mod)))
 
     def _yanked(self, packages: Iterable[str]) -> Iterator[str]:
         """Yield the files that have been taken back of other distributions: what a release took is another then."""
