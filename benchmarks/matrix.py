@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.base.model import Mod, PatchFile, Variant
 from vllm_mods.base.versions import in_range
 from vllm_mods.library.catalog import Library
-from vllm_mods.matrices.cell import Computed
+from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.matrices.spread import outcomes
 from vllm_mods.matrices.work import Setting, Task, Workshop
@@ -104,7 +104,7 @@ def forget_answers(cache: str) -> None:
 class MeteredWorkshop(Workshop):
     """A worker that writes down, in the cache, what it has moved."""
 
-    def run(self, task: Task) -> Computed:
+    def run(self, task: Task) -> tuple[Cell, ...]:
         outcome = super().run(task)
         note = Path(self.setting.cache_dir, f"moved-{os.getpid()}")
         note.write_text(str(received(self)))
@@ -190,7 +190,7 @@ def cost(mods: tuple[Mod, ...], specs: Sequence[str], cache: str) -> float:
     start = time.process_time()
     for spec in specs:
         outcome = workshop.run(Task(spec, tuple(mod.name for mod in mods)))
-        assert all(one.verdict.ok for one in outcome.answers.values()), outcome
+        assert all(one.verdict.ok for one in outcome), outcome
     return time.process_time() - start
 
 

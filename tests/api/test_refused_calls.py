@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from lone_project import project
+from matrix_making import cell
 from memory_tree import MemoryTree
 from mod_making import diff_of, write_mod
 from small_site import FILES, build
@@ -21,7 +22,6 @@ from vllm_mods.formats.pairing_lock import LockedBase, LockedImage, LockedVllm, 
 from vllm_mods.formats.project import SyncTarget
 from vllm_mods.keeping.proposing import RequestText
 from vllm_mods.library.catalog import Library, Shared
-from vllm_mods.matrices.cell import Computed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -371,10 +371,9 @@ def test_a_pairing_that_came_with_the_tool_is_not_upgraded(
 
 def test_no_lock_is_written_where_a_release_could_not_be_read(place: Path) -> None:
     mods = library().mods("fast")
-    answer: Any = SimpleNamespace(readable=False)
-    computed = [Computed("pypi:0.19.1", "0.19.1", {"fast": answer})]
+    cells = [cell("fast", "0.19.1", "unreadable")]
     with pytest.raises(vm.UsageError) as caught:
-        matrix.write_locks(mods, computed, shelved())
+        matrix.write_locks(mods, cells, shelved())
     assert caught.value.message == "no mod.lock was written: pypi:0.19.1 could not be read"
     assert caught.value.hint == "run it again when every release can be read"
     assert not (place / "own/patches/fast/mod.lock").exists()

@@ -9,9 +9,8 @@ from mod_making import diff_of, mod, variant
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.cell import Computed, failed
-from vllm_mods.matrices.run import cells, compute, named_version
-from vllm_mods.matrices.work import Setting, Workshop
+from vllm_mods.matrices.run import compute
+from vllm_mods.matrices.work import Setting, Workshop, blank_cell, named_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,11 +42,13 @@ def test_each_mod_is_answered_for_on_each_tree_in_the_order_asked_for(tmp_path: 
     counts: list[tuple[int, int]] = []
     run = matrix(tmp_path, GOOD, OTHER)
     assert [
-        (one.spec, one.version, {name: said.verdict.value for name, said in one.answers.items()})
+        (one.tree, one.version, one.mod, one.verdict.value)
         for one in compute(run, specs, 1, lambda *count: counts.append(count))
     ] == [
-        (specs[0], "0.19.1", {"good": "applies", "other": "applies"}),
-        (specs[1], "0.20.0", {"good": "conflict", "other": "conflict"}),
+        (specs[0], "0.19.1", "good", "applies"),
+        (specs[0], "0.19.1", "other", "applies"),
+        (specs[1], "0.20.0", "good", "conflict"),
+        (specs[1], "0.20.0", "other", "conflict"),
     ]
     assert counts == [(0, 4), (2, 4), (4, 4)]
 
@@ -55,9 +56,8 @@ def test_each_mod_is_answered_for_on_each_tree_in_the_order_asked_for(tmp_path: 
 @pytest.mark.parametrize("show", [False, True])
 def test_hunks_are_shown_where_that_is_asked_for(tmp_path: Path, show: bool) -> None:  # noqa: FBT001
     specs = [folder(tmp_path, "one"), folder(tmp_path, "two")]
-    computed = compute(matrix(tmp_path, GOOD, OTHER, show=show), specs, 1)
-    shown = [len(answer.hunks) for one in computed for answer in one.answers.values()]
-    assert shown == [int(show)] * 4
+    cells = compute(matrix(tmp_path, GOOD, OTHER, show=show), specs, 1)
+    assert [len(cell.hunks) for cell in cells] == [int(show)] * 4
 
 
 def test_a_tree_that_is_none_is_a_wrong_call_where_it_was_named(tmp_path: Path) -> None:
@@ -65,15 +65,15 @@ def test_a_tree_that_is_none_is_a_wrong_call_where_it_was_named(tmp_path: Path) 
     with pytest.raises(UsageError, match="no such file or folder") as caught:
         compute(matrix(tmp_path, GOOD, named=frozenset({spec})), [spec], 1)
     assert caught.value.hint == "name the vllm folder or its site root"
-    (answered,) = compute(matrix(tmp_path, GOOD), [spec], 1)
-    assert (answered.version, answered.answers["good"].verdict) == (None, Verdict.UNREADABLE)
+    (cell,) = compute(matrix(tmp_path, GOOD), [spec], 1)
+    assert (cell.version, cell.verdict) == ("unknown", Verdict.UNREADABLE)
 
 
 def test_a_tree_that_is_broken_is_a_cell_also_where_it_was_named(tmp_path: Path) -> None:
     (tmp_path / WHEEL).write_bytes(b"no zip")
     spec = f"wheel:{tmp_path / WHEEL}"
     run = matrix(tmp_path, GOOD, named=frozenset({spec}))
-    (cell,) = cells([GOOD], compute(run, [spec], 1))
+    (cell,) = compute(run, [spec], 1)
     assert (cell.verdict, cell.version, cell.computed) == (Verdict.UNREADABLE, VERSION, True)
     assert [one.code for one in cell.findings] == ["unreadable"]
 
@@ -100,9 +100,8 @@ def test_a_name_tells_the_version_of_what_cannot_be_read(spec: str, version: str
 
 
 def test_what_cannot_be_read_counts_unless_its_name_says_that_it_is_not_meant() -> None:
-    answers = {"good": failed("no network", computed=False)}
-    of = [
-        Computed(spec, version, answers)
+    blank = [
+        blank_cell(GOOD, spec, version)
         for spec, version in (
             ("folder", None),
             ("folder", "unknown"),
@@ -110,7 +109,7 @@ def test_what_cannot_be_read_counts_unless_its_name_says_that_it_is_not_meant() 
             ("pypi:0.19.0", None),
         )
     ]
-    assert [(one.version, one.meant) for one in cells([GOOD], of)] == [
+    assert [(one.version, one.meant) for one in blank] == [
         ("unknown", True),
         ("unknown", False),
         ("0.18.0", False),

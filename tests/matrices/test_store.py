@@ -7,13 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from matrix_making import cell
 from mod_making import diff_of, mod, variant
 from release_shelf import ReleaseInMemory
 
 from vllm_mods.base.cache import Cache
-from vllm_mods.base.model import Verdict
 from vllm_mods.matrices import store
-from vllm_mods.matrices.cell import Answer
 from vllm_mods.matrices.store import AnswerStore, key_of
 
 if TYPE_CHECKING:
@@ -37,14 +36,14 @@ def test_a_key_is_of_the_code_as_it_is(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(set(keys)) == 3
 
 
-ANSWER = Answer(Verdict.MOVED, variant="one", in_range=True, offsets=(2,), packages=(("k", "1.0"),))
+ANSWER = cell(verdict="moved", offsets=(2,), packages=(("k", "1.0"),))
 TREE = ReleaseInMemory({}, version="0.19.1", identity="1" * 64)
 
 
 def test_an_answer_is_known_by_its_key_and_its_tree(tmp_path: Path) -> None:
     kept = AnswerStore(Cache(str(tmp_path)))
     kept.remember("key", ANSWER, TREE)
-    assert kept.known("key", TREE.identity) == ("0.19.1", ANSWER)
+    assert kept.known("key", TREE.identity) == ANSWER
     for key, identity in (("other", TREE.identity), ("key", "2" * 64), ("key", None)):
         assert kept.known(key, identity) is None
     none = AnswerStore(None)

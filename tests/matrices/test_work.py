@@ -11,7 +11,7 @@ from release_shelf import ReleaseInMemory, Shelf
 
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.cell import Answer
+from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.work import Task
 from vllm_mods.planning.planner import plan
 
@@ -58,10 +58,10 @@ def beside() -> Beside:
 
 def said(
     cache: Path, tree: ReleaseInMemory, *asked: str, mods: tuple[Mod, ...], **more: Any
-) -> list[Answer]:
+) -> list[Cell]:
     origin = ReleaseInMemory(FILES, version="0.19.0", spec="memory:0.19.0")
     shelf = Shelf(mods, [origin, tree], str(cache), store=True, **more)
-    return [*shelf.run(Task(tree.spec, asked)).answers.values()]
+    return [*shelf.run(Task(tree.spec, asked))]
 
 
 def locked() -> Mod:

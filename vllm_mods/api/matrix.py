@@ -16,7 +16,7 @@ from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
 from vllm_mods.matrices import bisect as searching, choose, locks, ranges, run
 from vllm_mods.matrices.bisect import BisectOutcome
-from vllm_mods.matrices.cell import ClientLine, Computed, MatrixResult
+from vllm_mods.matrices.cell import Cell, ClientLine, MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Progress
 from vllm_mods.matrices.work import Setting, Workshop
@@ -82,15 +82,14 @@ def matrix(
     )
     _verify(specs if verify else (), access)
     processes = jobs or len(os.sched_getaffinity(0))
-    computed = run.compute(workshop, specs, processes, progress)
-    cells = run.cells(mods, computed)
+    cells = run.compute(workshop, specs, processes, progress)
     problems = ranges.range_problems(mods, cells)
     if strict:
-        problems += locks.against_committed(mods, computed)
-    hunks = {(mod, one.spec): said.hunks for one in computed for mod, said in one.answers.items()}
+        problems += locks.against_committed(mods, cells)
+    hunks = {(cell.mod, cell.tree): cell.hunks for cell in cells}
     clients = tuple(_client_lines(mods)) if explain else ()
     workshop.store.sweep()
-    return MatrixResult(cells, problems, mods, strict, hunks, clients, computed)
+    return MatrixResult(cells, problems, mods, strict, hunks, clients)
 
 
 def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:
@@ -152,24 +151,23 @@ def choose_own_mods(
 
 
 def write_locks(
-    mods: Sequence[Mod], computed: Sequence[Computed], access: Access
+    mods: Sequence[Mod], cells: Sequence[Cell], access: Access
 ) -> tuple[tuple[Mod, Updated], ...]:
     """Write into each ``mod.lock`` what a matrix (of ``relock``) found; what it says of other releases stays.
 
     A release that is new to a lock is downloaded whole first, and held to the hash that the index states.
     Raises ``UsageError`` where a tree could not be read, and nothing is written then.
     """
-    _verify(locks.news(mods, computed), access, unstated=True)
-    unread = [
-        one.spec for one in computed if not all(one.answers[mod.name].readable for mod in mods)
-    ]
+    _verify(locks.news(mods, cells), access, unstated=True)
+    names = {mod.name for mod in mods}
+    unread = [cell.tree for cell in cells if cell.mod in names and not cell.readable]
     if unread:
         raise UsageError(
             f"no mod.lock was written: {unread[0]} could not be read",
             hint="run it again when every release can be read",
         )
     origins = Origins(access.releases)
-    updates = tuple((mod, locks.update(mod, computed, origins.places(mod))) for mod in mods)
+    updates = tuple((mod, locks.update(mod, cells, origins.places(mod))) for mod in mods)
     for root in dict.fromkeys(map(root_of, mods)):
         files = {
             f"patches/{mod.name}/mod.lock": mod_lock.dump(updated.lock)

@@ -90,7 +90,7 @@ def matrix_command(
     else:
         terminal.file(written)
         click.get_current_context().obj["answered"] = True
-    for mod, updated in write_locks(mine, result.computed, access) if mine else ():
+    for mod, updated in write_locks(mine, result.cells, access) if mine else ():
         _tell_lock(mod, updated)
     return EXIT_OK if result.ok else EXIT_NO
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, Verdict
 from vllm_mods.formats.mod_lock import LockedTree
-from vllm_mods.planning import lock_entries
 
 
 class HunkView(NamedTuple):
@@ -31,45 +30,6 @@ class HunkView(NamedTuple):
     target: tuple[tuple[int, str], ...]
 
 
-class Answer(NamedTuple):
-    """One mod's plan on some tree.
-
-    ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit
-    rested on, ``offsets`` those of the hunks that moved, ``packages`` the versions of other distributions
-    beside the tree that it was planned with, ``left_out`` the optional patches that do not go in, ``hunks`` those beside the source where they are to be shown.
-    """
-
-    verdict: Verdict
-    variant: str | None = None
-    in_range: bool = False
-    findings: tuple[Finding, ...] = ()
-    offsets: tuple[int, ...] = ()
-    locked: LockedTree | None = None
-    witness: str = ""
-    computed: bool = True
-    packages: tuple[tuple[str, str], ...] = ()
-    left_out: tuple[str, ...] = ()
-    hunks: tuple[HunkView, ...] = ()
-
-    @property
-    def readable(self) -> bool:
-        """Whether it says anything of the mod: the tree could be had, and read."""
-        return self.computed and self.verdict is not Verdict.UNREADABLE
-
-
-class Computed(NamedTuple):
-    """A tree and the answers of mods on it; ``version`` is vLLM's, if the tree says one.
-
-    ``fault`` is what is wrong with the call, and a hint: a named spec that is no tree, or a bad patch of a mod. It is data: not every
-    exception survives pickling.
-    """
-
-    spec: str
-    version: str | None
-    answers: dict[str, Answer]
-    fault: tuple[str, str | None] | None = None
-
-
 class Cell(NamedTuple):
     """One mod on one tree.
 
@@ -78,6 +38,8 @@ class Cell(NamedTuple):
     each moved hunk is from its stated line, in order. Not ``computed`` means that nobody could
     compute it now (no network and nothing kept, a worker that died twice): the findings say why.
     ``packages`` are names and versions of what the mod was planned with beside vLLM, ``left_out`` optional patches that do not go in.
+    ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit rested on, ``hunks`` are
+    those beside the source where they are to be shown.
 
     >>> (cell,) = vm.matrix(vm.Library("library").mods("fast"), ["site-packages"]).cells
     >>> cell.mod, cell.version, cell.variant, cell.meant
@@ -97,6 +59,14 @@ class Cell(NamedTuple):
     computed: bool = True
     packages: tuple[tuple[str, str], ...] = ()
     left_out: tuple[str, ...] = ()
+    locked: LockedTree | None = None
+    witness: str = ""
+    hunks: tuple[HunkView, ...] = ()
+
+    @property
+    def readable(self) -> bool:
+        """Whether it says anything of the mod: the tree could be had, and read."""
+        return self.computed and self.verdict is not Verdict.UNREADABLE
 
     @property
     def word(self) -> str:
@@ -130,7 +100,7 @@ class MatrixResult(NamedTuple):
 
     ``problems`` are what is not as a manifest or a committed lock says, ``mods`` what the cells are of. A
     ``strict`` one is not ``ok`` for a problem alone that is an error. ``hunks`` are those of cells, by mod and tree, and
-    ``clients`` those of chat templates, where they were asked for. ``computed`` are the answers that locks are made of.
+    ``clients`` those of chat templates, where they were asked for.
 
     >>> grid = vm.matrix(vm.Library("library").mods("stale"), ["site-packages"])
     >>> grid.ok, grid.cells[0].verdict.value
@@ -143,7 +113,6 @@ class MatrixResult(NamedTuple):
     strict: bool = False
     hunks: Mapping[tuple[str, str], tuple[HunkView, ...]] = {}
     clients: tuple[ClientLine, ...] = ()
-    computed: tuple[Computed, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -151,29 +120,3 @@ class MatrixResult(NamedTuple):
         good = all(cell.verdict.ok for cell in self.cells if cell.meant)
         wrong = any(problem.level is Level.ERROR for problem in self.problems)
         return good and not (self.strict and wrong)
-
-
-def answer_of(planned: ModPlan) -> Answer:
-    """Return what a plan says of one mod."""
-    return Answer(
-        verdict=planned.verdict,
-        variant=planned.variant.id if planned.variant is not None else None,
-        in_range=planned.in_range,
-        findings=planned.findings,
-        offsets=tuple(hunk.offset for hunk in planned.hunks if hunk.offset),
-        locked=lock_entries.entry(planned),
-        witness=planned.witness,
-        left_out=tuple(one.patch for one in planned.optional if not one.verdict.ok),
-    )
-
-
-def failed(message: str, *, computed: bool) -> Answer:
-    """Return the answer of a tree that could not be read, or that nobody could look at."""
-    code = FindingCode.UNREADABLE if computed else FindingCode.NOT_COMPUTED
-    return Answer(Verdict.UNREADABLE, findings=(Finding(code, message),), computed=computed)
-
-
-def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -> Cell:
-    """Return an answer as the cell of a mod and a tree."""
-    fields = {name: value for name, value in answer._asdict().items() if name in Cell._fields}
-    return Cell(mod.name, mod.version, version, tree, meant=meant, **fields)

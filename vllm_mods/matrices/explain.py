@@ -10,7 +10,7 @@ from vllm_mods.base.model import FileChange, Mod, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.matrices.cell import Answer, HunkView
+from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.placing import locate
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import nearest
@@ -22,16 +22,16 @@ _BESIDE = 3
 _IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})
 
 
-def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
-    """Show every hunk of the answer's variant: each file as the parts before it have left it.
+def explain(mod: Mod, cell: Cell, tree: Tree) -> Iterator[HunkView]:
+    """Show every hunk of the cell's variant: each file as the parts before it have left it.
 
     Raises ``TreeError`` if the tree cannot be read, ``DiffError`` for a bad patch.
     """
-    variant = next((one for one in mod.variants if one.id == answer.variant), None)
+    variant = next((one for one in mod.variants if one.id == cell.variant), None)
     if variant is None:
         return
     # then what the hunks leave is looked for, instead of what they find
-    taken_out = answer.verdict in _IN
+    taken_out = cell.verdict in _IN
     view = LayeredTree(tree)
     parts = patching.parts_of(mod, variant, known_trees.WORKSPACE)
     for part in reversed(parts) if taken_out else parts:

@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import pairwise
 from multiprocessing import connection
 
-from vllm_mods.matrices.cell import Computed, failed
+from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.work import Setting, Task, Workshop
 
 _DIED = "its process was killed twice, perhaps for lack of memory (see `dmesg`); `--jobs 1` needs the least"
@@ -25,23 +26,22 @@ _FEW = 2
 _workshop: Workshop | None = None
 
 
-def outcomes(tasks: Sequence[Task], workshop: Workshop, jobs: int) -> Iterator[Computed]:
+def outcomes(tasks: Sequence[Task], workshop: Workshop, jobs: int) -> Iterator[tuple[Cell, ...]]:
     """Return the outcome of each task: the workshop answers a few, ``jobs`` processes with one like it answer more."""
     if jobs == 1 or len(tasks) <= _FEW:
         return map(workshop.run, tasks)
     return _spread(tasks, workshop, jobs)
 
 
-def _spread(tasks: Sequence[Task], workshop: Workshop, jobs: int) -> Iterator[Computed]:
+def _spread(tasks: Sequence[Task], workshop: Workshop, jobs: int) -> Iterator[tuple[Cell, ...]]:
     """Yield the outcome of each task as it is done, in no particular order.
 
     Each process has a queue of its own, so that its task is known if it dies: that is tried once more, mod by mod.
     """
     multiprocessing.set_forkserver_preload([__name__])
-    others = set(multiprocessing.active_children())
     queues = _share(tasks, jobs)
     processes = [_new_process(workshop) for _ in queues]
-    running: dict[Future[Computed], tuple[int, Task]] = {}
+    running: dict[Future[tuple[Cell, ...]], tuple[int, Task]] = {}
 
     def go_on(lane: int) -> None:
         """Give a process its next task, or the last one of whoever has the most left."""
@@ -56,33 +56,33 @@ def _spread(tasks: Sequence[Task], workshop: Workshop, jobs: int) -> Iterator[Co
             future = processes[lane].submit(_run, task)
         running[future] = (lane, task)
 
-    try:
+    with _ending_children():
         for lane in range(len(queues)):
             go_on(lane)
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 lane, task = running.pop(future)
-                outcome = _outcome(future, task)
-                if outcome is not None:
-                    yield outcome
+                if not isinstance(future.exception(), BrokenProcessPool):
+                    yield future.result()
+                elif task.again:
+                    yield workshop.unread(task, _DIED, computed=False)
                 else:
                     parts = [Task(task.spec, (mod,), again=True) for mod in task.mods]
                     queues[lane].extendleft(reversed(parts))
                 go_on(lane)
         for process in processes:
             process.shutdown()
+
+
+@contextmanager
+def _ending_children() -> Iterator[None]:
+    """Terminate the processes that were started meanwhile and are still there."""
+    others = set(multiprocessing.active_children())
+    try:
+        yield
     finally:
         for child in set(multiprocessing.active_children()) - others:
             child.terminate()
-
-
-def _outcome(future: Future[Computed], task: Task) -> Computed | None:
-    """Return what came of a task; None where its process died and it is tried again."""
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        dead = dict.fromkeys(task.mods, failed(_DIED, computed=False))
-        return Computed(task.spec, None, dead) if task.again else None
 
 
 def _new_process(workshop: Workshop) -> ProcessPoolExecutor:
@@ -124,7 +124,7 @@ def _leave_with_parent() -> None:
         os._exit(1)
 
 
-def _run(task: Task) -> Computed:
+def _run(task: Task) -> tuple[Cell, ...]:
     """Answer a task, and collect garbage behind it: trees of syntax are full of cycles."""
     assert _workshop is not None  # noqa: S101  (made when the process started)
     outcome = _workshop.run(task)

@@ -21,9 +21,9 @@ from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.schema import decode, encode
-from vllm_mods.matrices.cell import Answer
+from vllm_mods.matrices.cell import Cell
 
-_SCHEMA = 1
+_SCHEMA = 2
 _KIND = "answers"
 _KEPT_DAYS = 90
 
@@ -33,8 +33,8 @@ class AnswerStore(NamedTuple):
 
     cache: Cache | None
 
-    def known(self, key: str, identity: str | None) -> tuple[str | None, Answer] | None:
-        """Return the version and the answer of a tree that is known by a hash; one without has no answer here."""
+    def known(self, key: str, identity: str | None) -> Cell | None:
+        """Return the answer of a tree that is known by a hash; one without has no answer here."""
         if self.cache is None or identity is None:
             return None
         data = self.cache.lookup(_KIND, key, identity) or b""
@@ -42,16 +42,14 @@ class AnswerStore(NamedTuple):
         if _digest(key, identity, packed) != digest:
             return None  # cut short, or of another place
         try:
-            entry = json_of(zlib.decompress(packed))
-            return entry["version"], decode(Answer, entry["answer"])
+            return decode(Cell, json_of(zlib.decompress(packed)))
         except (zlib.error, KeyError, TypeError, ValueError, AttributeError):
             return None
 
-    def remember(self, key: str, answer: Answer, tree: Tree) -> None:
+    def remember(self, key: str, answer: Cell, tree: Tree) -> None:
         """Keep the answer of a tree under its hash; that of a tree without one is not kept."""
         if self.cache is not None and tree.identity is not None:
-            entry = {"version": tree.version, "answer": encode(answer)}
-            packed = zlib.compress(json.dumps(entry, separators=(",", ":")).encode(), 1)
+            packed = zlib.compress(json.dumps(encode(answer), separators=(",", ":")).encode(), 1)
             data = _digest(key, tree.identity, packed) + packed
             self.cache.record(_KIND, key, tree.identity, data=data)
 

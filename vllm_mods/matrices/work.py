@@ -3,6 +3,7 @@
 A worker may be this process or one beside it: tasks, settings and outcomes are plain data.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -17,15 +18,16 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
 from vllm_mods.formats.concrete_syntax import UnparsableError
-from vllm_mods.matrices.cell import Answer, Computed, answer_of, failed
+from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.explain import explain
 from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
 from vllm_mods.placing.scopes import Scopes
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.context import ask_for_packages
 from vllm_mods.planning.origins import Origins
+from vllm_mods.trees.index import release_file
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.other_packages import changed_distributions
 from vllm_mods.trees.release import Releases
@@ -73,36 +75,42 @@ class Workshop:
         self._fit = FitCache()
         self._note = note
 
-    def known(self, spec: str) -> Computed:
-        """Return the answers that are kept, without opening a release."""
+    def known(self, spec: str) -> Iterator[Cell]:
+        """Yield the answers that are kept, without opening a release."""
         kind, _, name = spec.partition(":")
         # no other kind of tree has one unopened
         identity = self.releases.identity(name) if kind == "pypi" else None
-        kept = {
-            mod: self.store.known(self._key(mod, show=self.setting.show), identity)
-            for mod in self._mods
-        }
-        found = {mod: one for mod, one in kept.items() if one is not None}
-        version = next((version for version, _ in found.values() if version), None)
-        return Computed(spec, version, {mod: answer for mod, (_, answer) in found.items()})
+        for mod in self._mods:
+            kept = self.store.known(self._key(mod, show=self.setting.show), identity)
+            if kept is not None:
+                yield kept._replace(tree=spec)
 
-    def run(self, task: Task) -> Computed:
-        """Answer a task. A tree that cannot be read, or a bad mod, is an outcome too."""
+    def run(self, task: Task) -> tuple[Cell, ...]:
+        """Answer a task. A tree that cannot be read is an answer too.
+
+        Raises ``UsageError`` for a bad mod, and for a named tree that is none.
+        """
         try:
             with self.open(task.spec) as tree:
-                asked = (
+                cells = (
                     self._recall_or_ask(mod, tree, show=self.setting.show)[0] for mod in task.mods
                 )
-                answers = dict(zip(task.mods, asked, strict=True))
-                return Computed(task.spec, tree.version, answers)
+                return tuple(cell._replace(tree=task.spec) for cell in cells)
         except VllmModsError as error:
             is_named = task.spec in self.setting.named or not isinstance(error, UsageError)
-            is_fault = is_named and not isinstance(error, TreeError)
-            fault = (error.message, error.hint) if is_fault else None
-            return Computed(task.spec, None, dict.fromkeys(task.mods, _failed(error)), fault)
+            if is_named and not isinstance(error, TreeError):
+                # not every exception survives pickling
+                raise UsageError(error.message, hint=error.hint) from error
+            computed = not isinstance(error, Unreachable)
+            return self.unread(task, _words(error), computed=computed)
         finally:
             if len(self._fit.modules) > _SUMMARIES:
                 self._fit.modules.clear()
+
+    def unread(self, task: Task, message: str, *, computed: bool) -> tuple[Cell, ...]:
+        """Return the answers of a tree that could not be read, or that nobody could look at."""
+        blank = (blank_cell(self._mods[name], task.spec, None) for name in task.mods)
+        return tuple(failed(cell, message, computed=computed) for cell in blank)
 
     @cached_property
     def releases(self) -> Releases:
@@ -126,40 +134,41 @@ class Workshop:
             spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note, others=of.others
         )
 
-    def _recall_or_ask(self, name: str, tree: Tree, *, show: bool) -> tuple[Answer, bool]:
+    def _recall_or_ask(self, name: str, tree: Tree, *, show: bool) -> tuple[Cell, bool]:
         """Return an answer, and whether it is kept: what rests on something that could not be read is not."""
         key = self._key(name, show=show)
         kept = self.store.known(key, tree.identity)
         if kept is not None:
-            return kept[1], True
-        answer, final = (self._show if show else self._plan)(name, tree.apart())
+            return kept, True
+        cell, final = (self._show if show else self._plan)(name, tree.apart())
         if final:
-            self.store.remember(key, answer, tree)
-        return answer, final
+            self.store.remember(key, cell, tree)
+        return cell, final
 
-    def _show(self, name: str, tree: Tree) -> tuple[Answer, bool]:
-        answer, final = self._recall_or_ask(name, tree, show=False)
+    def _show(self, name: str, tree: Tree) -> tuple[Cell, bool]:
+        cell, final = self._recall_or_ask(name, tree, show=False)
         ask_for_packages(self._needed(name), tree)
         try:
-            return answer._replace(hunks=tuple(explain(self._mods[name], answer, tree))), final
+            return cell._replace(hunks=tuple(explain(self._mods[name], cell, tree))), final
         except TreeError:
-            return answer, False  # the cell itself says what cannot be read
+            return cell, False  # it says what cannot be read
 
-    def _plan(self, name: str, tree: Tree) -> tuple[Answer, bool]:
+    def _plan(self, name: str, tree: Tree) -> tuple[Cell, bool]:
         noted = NotedTree(tree)
         mods = self._needed(name)
+        cell = blank = blank_cell(self._mods[name], tree.spec, tree.version)
         try:
             raw = None if tree.pristine else noted.read(receipt.RECEIPT)
             applied = None if raw is None else receipt.parse(raw)
             whole = planner.plan(mods, noted, receipt=applied, cache=self._fit, origin=self.origins)
             planned = next(one for one in whole.mods if one.mod.name == name)
-            answer = answer_of(second_reading(planned) if self.setting.strict else planned)
+            cell = filled(blank, second_reading(planned) if self.setting.strict else planned)
         except (TreeError, Refused) as error:  # the receipt may be damaged
-            answer = _failed(error)
-        answer = answer._replace(packages=tuple(sorted(noted.packages.items())))
+            cell = failed(blank, _words(error), computed=not isinstance(error, Unreachable))
+        cell = cell._replace(packages=tuple(sorted(noted.packages.items())))
         if isinstance(noted.failure, Unreachable):
-            return _failed(noted.failure), False
-        return answer, noted.failure is None and not self.origins.missed
+            return failed(blank, _words(noted.failure), computed=False), False
+        return cell, noted.failure is None and not self.origins.missed
 
     def _needed(self, name: str) -> tuple[Mod, ...]:
         """Return a mod behind those that it requires."""
@@ -223,6 +232,43 @@ def is_named(mod: Mod, version: str | None) -> bool:
     return any(versions.in_range(version, variant.vllm) for variant in mod.variants)
 
 
-def _failed(error: VllmModsError) -> Answer:
-    words = f"{error.message}; {error.hint}" if error.hint else error.message
-    return failed(words, computed=not isinstance(error, Unreachable))
+def named_version(spec: str) -> str:
+    """Return the version that the name of a release or of its file has in it, else ``unknown``."""
+    kind, _, name = spec.partition(":")
+    if kind not in {"pypi", "wheel", "sdist"}:
+        return "unknown"
+    file = release_file(os.path.basename(name), "")
+    return file.version if file is not None else (name if kind == "pypi" else "unknown")
+
+
+def blank_cell(mod: Mod, spec: str, version: str | None) -> Cell:
+    """Return the cell of a mod and a tree of which nothing else is known; ``version`` is what the tree says."""
+    label = version or named_version(spec)
+    # If the tree is unreadable and its version unknown, keep the cell: reporting too much is safer.
+    meant = is_meant(mod, label) or (version is None and label == "unknown")
+    verdict = Verdict.UNREADABLE
+    return Cell(mod.name, mod.version, label, spec, None, verdict, in_range=False, meant=meant)
+
+
+def filled(blank: Cell, planned: ModPlan) -> Cell:
+    """Return a cell with what a plan says, without the bytes."""
+    return blank._replace(
+        verdict=planned.verdict,
+        variant=planned.variant.id if planned.variant is not None else None,
+        in_range=planned.in_range,
+        findings=planned.findings,
+        offsets=tuple(hunk.offset for hunk in planned.hunks if hunk.offset),
+        locked=lock_entries.entry(planned),
+        witness=planned.witness,
+        left_out=tuple(one.patch for one in planned.optional if not one.verdict.ok),
+    )
+
+
+def failed(blank: Cell, message: str, *, computed: bool) -> Cell:
+    """Return a cell that says why nothing is known."""
+    code = FindingCode.UNREADABLE if computed else FindingCode.NOT_COMPUTED
+    return blank._replace(findings=(Finding(code, message),), computed=computed)
+
+
+def _words(error: VllmModsError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
