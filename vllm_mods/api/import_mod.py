@@ -1,8 +1,8 @@
 """What is taken over: a mod of ours, a launcher's folder or zip, whose script is run, and its recipe as a pairing."""
 
-import contextlib
 import os
 import re
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -46,11 +46,7 @@ def is_mod(path: str) -> bool:
         raise UsageError(
             f"{path} is a diff", hint=f"vllm-mods new NAME --from-diff {path} --tree TREE"
         )
-    is_zip = False
-    if os.path.isfile(path):
-        with contextlib.suppress(OSError), open(path, "rb") as file:
-            is_zip = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
-    return is_zip or os.path.isdir(path)
+    return os.path.isdir(path) or (os.path.isfile(path) and zipfile.is_zipfile(path))
 
 
 def import_mod(
@@ -173,8 +169,7 @@ def import_recipe(
     and for a mod that there is not, ``ManifestError`` for what is no recipe.
     """
     for mod in mods.values():
-        if mod not in library.names():
-            library.load(mod)  # says which there are
+        library.load(mod)  # says which there are
     known = library.names()
     return recipe_yaml.read(recipe_text(data, path), path, known=known, name=name, mods=mods)
 

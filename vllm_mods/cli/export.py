@@ -34,8 +34,11 @@ def command(
     folder. A recipe renders the same command as the pairing. --format compose writes a file that starts the
     image of the pairing's lock, for a cluster on two nodes; the options from --lock on are for compose.
     """
-    if form == _RECIPE:
-        _check_unused(start)
+    if form == _RECIPE and start != StartOptions():
+        raise UsageError(
+            "the options from --lock on set how a container starts; recipes and mods have no such setting",
+            hint=f"--format {_COMPOSE}",
+        )
     if not library.has(what):
         return _export_pairing(library, what, form, start, output)
     if library.has_pairing(what):
@@ -50,15 +53,6 @@ def command(
     words = f"wrote {output}: {text.counted(len(names), 'file')}; recipes refer to it as {output}"
     data = {"mod": what, "folder": output, "files": names}
     return Reply(data, words, stderr=notes(remarks))
-
-
-def _check_unused(start: StartOptions) -> None:
-    for name, value, default in zip(start._fields, start, StartOptions(), strict=True):
-        if value != default:
-            raise UsageError(
-                f"--{name.replace('_', '-')} sets how a container starts; recipes and mods have no such setting",
-                hint=f"--format {_COMPOSE}",
-            )
 
 
 def _export_pairing(

@@ -30,6 +30,10 @@ _SETTINGS = (
 )
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 """What is read-only in containers, too: the settings of the kernel that all share."""
+_ISOLATION = (
+    *("--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL"),
+)
 _NOBODY = "65534"
 _PATH = f"{os.defpath}:/usr/sbin:/sbin"
 _INSIDE = Path(__file__).parent / "inside"
@@ -205,22 +209,10 @@ def _bubblewrap(job: SandboxJob) -> list[str]:
             hint="apt-get install bubblewrap; or in a container: --image REF",
         )
     python = _system_python() or f"{sys.base_prefix}/bin/python3"
-    return [program, *_isolation(), *_file_systems(job), "--", python]
-
-
-def _isolation() -> Iterator[str]:
-    yield from (
-        "--unshare-net",
-        "--unshare-pid",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    )
-    yield from ("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL")
+    user = ["--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY]
     if os.getuid() == 0:  # the supervisor becomes nobody with these, and has none then
-        yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
-    else:
-        yield from ("--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY)
+        user = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    return [program, *_ISOLATION, *user, *_file_systems(job), "--", python]
 
 
 def _file_systems(job: SandboxJob) -> Iterator[str]:
