@@ -99,7 +99,12 @@ def port(
             repair=repair,
             others=tuple((others or {}).items()),
         )
-        return _port(job, access)
+        outcome = porting.run(job, lambda: variants.between(access.releases, source, target))
+        result = PortResult(outcome)
+        if outcome.fits and outcome.new is not None:
+            notes = _needless(job, outcome.new)
+            result = PortResult(outcome, _write(job, outcome.new), notes=notes)
+        return result._replace(unfinished=writing.lay_out(outcome))
     finally:
         if output is not None:
             # a copy to which nothing was added would only stand in the way of the next try
@@ -155,16 +160,6 @@ def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfi
     work = writing.unfinished(_own_copy(library, mod, output, new=False))
     writing.remove(work)
     return work
-
-
-def _port(job: Job, access: Access) -> PortResult:
-    outcome = porting.run(job, lambda: variants.between(access.releases, job.base, job.target))
-    notes: tuple[str, ...] = ()
-    wrote: tuple[str, ...] = ()
-    if outcome.fits and outcome.new is not None:
-        notes = _needless(job, outcome.new)
-        wrote = _write(job, outcome.new)
-    return PortResult(outcome, wrote, writing.lay_out(outcome), notes)
 
 
 def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
