@@ -18,7 +18,6 @@ from vllm_mods.planning.part_step import Part, PatchingStep
 _HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
 _NO_FILE = "/dev/null"
-_MADE_ON = "--tree TREE names the vLLM that it was made on"
 
 
 class DiffPart(NamedTuple):
@@ -70,7 +69,7 @@ def is_of(data: bytes, where: str, tree: Tree) -> bool:
     expecting = [part for part in _parts(data, where) if any(hunk.old for hunk in part.file.hunks)]
     if not expecting:
         why = "it adds only new files, so the release cannot be found from it"
-        raise DiffError(where, 1, why, hint=_MADE_ON)
+        raise DiffError(where, 1, why, hint="--tree TREE names the vLLM that it was made on")
     paths = sorted(tree.paths("vllm"))
     return all(
         any(
@@ -148,25 +147,32 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
         after = None if part.new == _NO_FILE else patched[path]
         return FileChange(path=path, before=texts[path], after=after)
     at = f"{where}:{part.line}: {part.old}"
+    named = ", ".join((fitting or candidates)[:4])
     if fitting:
         raise Refused(
-            f"{at} could be any of {len(fitting)} files: {', '.join(fitting[:4])}",
+            f"{at} could be any of {len(fitting)} files: {named}",
             hint="write the full path into the diff",
         )
-    named, hunks, hint = ", ".join(candidates[:4]), part.file.hunks, _MADE_ON
     if not candidates:
-        why = f"{tree.spec} has no such file"
-    elif any(_patched(part.file.reversed(), path, tree) is not None for path in candidates):
-        why = f"its text is not in {named} (or the change is already applied)"
-    elif not any(all(b"".join(one.old) in text for one in hunks) for text in texts.values()):
-        why = f"its text is not in {named}"
-    else:
-        has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
-        none = "its changes have no context lines"
-        why = f"its text is in {named}, not at its lines" if has_context else none
-        why += ", so nothing proves where they belong"
-        hint += "; or make it again with three lines of context: git diff -U3, or diff -u"
-    raise Refused(f"{at}: {why}", hint=hint)
+        raise Refused(
+            f"{at}: {tree.spec} has no such file",
+            hint="--tree TREE names the vLLM that it was made on",
+        )
+    hunks = part.file.hunks
+    is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
+    if is_in or not any(all(b"".join(one.old) in text for one in hunks) for text in texts.values()):
+        also = " (or the change is already applied)" if is_in else ""
+        raise Refused(
+            f"{at}: its text is not in {named}{also}",
+            hint="--tree TREE names the vLLM that it was made on",
+        )
+    has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
+    none = "its changes have no context lines"
+    why = f"its text is in {named}, not at its lines" if has_context else none
+    raise Refused(
+        f"{at}: {why}, so nothing proves where they belong",
+        hint="--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
+    )
 
 
 def _candidates(name: str, paths: Sequence[str]) -> list[str]:
