@@ -23,7 +23,7 @@ from vllm_mods.base.versions import in_range
 from vllm_mods.library.catalog import Library
 from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.choose import choose_releases
-from vllm_mods.matrices.spread import outcomes
+from vllm_mods.matrices.run import compute
 from vllm_mods.matrices.work import Setting, Task, Workshop
 
 if TYPE_CHECKING:
@@ -121,11 +121,7 @@ def moved(mods: tuple[Mod, ...], spec: str | None = None, jobs: int = 1) -> floa
     """Return the MB that a cold run moves, all its processes taken together."""
     with tempfile.TemporaryDirectory() as cache:
         workshop = MeteredWorkshop(Setting(mods, cache))
-        names = tuple(mod.name for mod in mods)
-        chosen = choose_releases(mods, workshop.releases.files(), spec)
-        tasks = [Task(one, names) for one in chosen]
-        for _ in outcomes(tasks, workshop, jobs):
-            pass
+        compute(workshop, choose_releases(mods, workshop.releases.files(), spec), jobs)
         others = set(Path(cache).glob("moved-*")) - {Path(cache, f"moved-{os.getpid()}")}
         notes = [int(note.read_text()) for note in others]
         return (received(workshop) + sum(notes)) / 1e6

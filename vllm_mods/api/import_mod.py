@@ -9,7 +9,6 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.new import of_effect
-from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
@@ -176,10 +175,6 @@ def import_recipe(
 
 def recipe_text(data: bytes, path: str) -> str:
     """Return a recipe as text, as launchers read it. Raises ``UsageError`` for anything else."""
-    if len(data) > limits.RECIPE:
-        raise UsageError(
-            f"{path} is not a recipe: it has more than {limits.RECIPE}", hint="a recipe is YAML"
-        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

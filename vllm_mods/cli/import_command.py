@@ -88,8 +88,7 @@ def _import_recipe(
         raise UsageError(
             "--output and --library both name the place for the pairing", hint="give one"
         )
-    with named_files.opened(path) as file:
-        data = file.read(limits.RECIPE + 1)
+    data = named_files.read(path, limits.RECIPE)
     # an empty folder becomes a library by what is written to it
     is_new = folder is not None and os.path.isdir(folder) and not os.listdir(folder)
     library = options.open_libraries((folder,) if folder and not is_new else ())
