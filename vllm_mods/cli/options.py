@@ -178,8 +178,7 @@ own_library = grouped("library", lambda folders: open_libraries(folders, own=Tru
 def open_access(*, offline: bool = False, commits: str | None = None) -> Access:
     """Return the ``Access`` of this command; the trees that it opens are closed when the command ends."""
     access = Access(offline=offline, commits=commits, note=note, progress=show_transfer)
-    click.get_current_context().call_on_close(access.close)
-    return access
+    return click.get_current_context().with_resource(access)
 
 
 def read_source_date_epoch() -> int | None:

@@ -22,6 +22,7 @@ from vllm_mods.planning import outside, planner
 
 UNSTATED = "LicenseRef-unstated"
 _BUILT = ("vllm/_version.py", "vllm/commit_id.py")
+_WORKSPACE = f"{planner.WORKSPACE}/"
 _PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")
 
 
@@ -253,13 +254,18 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
             f"the mod would be `{planned.verdict}` on the tree that it was made from; nothing was written{why}",
             hint="fix this, then make the mod again",
         )
-    planned_bytes = {change.path: change.after for change in planned.changes}
-    meant = {change.path: change.after for change in changes}
-    if {path: data for path, data in planned_bytes.items() if path in meant} != meant:
+    if not makes(planned, changes):
         raise Refused(
             "the new patches do not reproduce the changes; nothing was written",
             hint="this is a bug in vllm-mods: report it with the changed files",
         )
+
+
+def makes(planned: ModPlan, changes: Sequence[FileChange]) -> bool:
+    """Tell whether a plan makes these very changes, its templates aside."""
+    made = {change.path: change.after for change in planned.changes}
+    code = {path: data for path, data in made.items() if not path.startswith(_WORKSPACE)}
+    return code == {change.path: change.after for change in changes}
 
 
 def written(

@@ -156,13 +156,7 @@ class _Maker:
 
 
 def _same(planned: ModPlan, effect: ModEffect) -> bool:
-    changes = {
-        change.path: change.after
-        for change in planned.changes
-        if not change.path.startswith(f"{planner.WORKSPACE}/")
-    }
-    meant = {change.path: change.after for change in effect.changes}
-    return planned.verdict.writes and changes == meant
+    return planned.verdict.writes and compose.makes(planned, effect.changes)
 
 
 def span(covered: Sequence[str], every: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """mod.lock from the cells of a matrix, and what a committed one says against them. Pure."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -52,9 +53,8 @@ def update(mod: Mod, cells: Sequence[Cell], written: Sequence[WrittenFor] = ()) 
     """
     if mod.lock is None:
         return Updated(lock_from(mod, cells, written))
-    try:
-        before = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
-    except ManifestError:
+    before = _committed(mod)
+    if before is None:
         return Updated(lock_from(mod, cells, written), why="was not a lock file")
     fresh = lock_from(mod, cells, (*before.written, *written))
     looked_at = {one.version for one in cells if one.mod == mod.name}
@@ -94,9 +94,8 @@ def news(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[str, ...]:
 
 
 def _is_news(mod: Mod, cell: Cell) -> bool:
-    try:
-        before = mod_lock.parse(mod.lock or b"", f"{mod.directory}/mod.lock")
-    except ManifestError:
+    before = _committed(mod)
+    if before is None:
         return cell.readable
     if cell.locked is None:
         return cell.verdict.ok and (cell.version, cell.verdict.value) not in before.others
@@ -105,6 +104,12 @@ def _is_news(mod: Mod, cell: Cell) -> bool:
         cell.version in tree.vllm and files <= {(file.path, file.before) for file in tree.files}
         for tree in before.trees
     )
+
+
+def _committed(mod: Mod) -> Lock | None:
+    with contextlib.suppress(ManifestError):
+        return mod_lock.parse(mod.lock or b"", f"{mod.directory}/mod.lock")
+    return None
 
 
 def _labels(of: Lock) -> set[str]:
@@ -157,13 +162,9 @@ def against_committed(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellP
 
 
 def _of_mod(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
-    if mod.lock is None:
-        yield _stale(mod, f"{mod.name} has no mod.lock:")
-        return
-    try:
-        committed = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
-    except ManifestError as error:
-        yield _stale(mod, f"{error.message};")
+    committed = _committed(mod)
+    if committed is None:
+        yield _stale(mod, f"{mod.name} has no mod.lock that can be read:")
         return
     fresh = lock_from(mod, cells)
     yield from _worse(committed, fresh, cells)
