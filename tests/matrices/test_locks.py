@@ -41,7 +41,7 @@ def committed(**cells: Cell) -> Mod:
 
 
 def codes(of: Mod, **cells: Cell) -> list[tuple[str, str | None]]:
-    return [(one.code, one.tree) for one in against_committed([of], computed(**cells))]
+    return [(one.code, one.tree) for one in against_committed(of, computed(**cells))]
 
 
 def test_releases_of_one_state_share_an_entry() -> None:
@@ -93,7 +93,7 @@ def test_what_was_bad_is_not_worse() -> None:
 def test_one_of_two_builds_was_bad_already() -> None:
     builds = [BAD._replace(version="0.20.1", tree="pypi:build-0"), *computed(v0_20_1=GOOD)]
     of = MOD._replace(lock=mod_lock.dump(lock_from(MOD, builds)))
-    assert against_committed([of], builds) == ()
+    assert [*against_committed(of, builds)] == []
 
 
 def test_what_could_not_be_read_says_nothing() -> None:

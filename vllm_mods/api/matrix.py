@@ -16,7 +16,7 @@ from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
 from vllm_mods.matrices import bisect as searching, choose, locks, ranges, run
 from vllm_mods.matrices.bisect import BisectOutcome
-from vllm_mods.matrices.cell import Cell, ClientLine, MatrixResult
+from vllm_mods.matrices.cell import Cell, CellProblem, ClientLine, MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Progress
 from vllm_mods.matrices.work import Setting, Workshop
@@ -83,13 +83,14 @@ def matrix(
     _verify(specs if verify else (), access)
     processes = jobs or len(os.sched_getaffinity(0))
     cells = run.compute(workshop, specs, processes, progress)
-    problems = ranges.range_problems(mods, cells)
-    if strict:
-        problems += locks.against_committed(mods, cells)
+    problems: list[CellProblem] = []
+    for hold in (ranges.range_problems, *((locks.against_committed,) if strict else ())):
+        for mod in mods:
+            problems += hold(mod, [cell for cell in cells if cell.mod == mod.name])
     hunks = {(cell.mod, cell.tree): cell.hunks for cell in cells}
     clients = tuple(_client_lines(mods)) if explain else ()
     workshop.store.sweep()
-    return MatrixResult(cells, problems, mods, strict, hunks, clients)
+    return MatrixResult(cells, tuple(problems), mods, strict, hunks, clients)
 
 
 def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:

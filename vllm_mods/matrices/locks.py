@@ -148,20 +148,12 @@ def _lift(fresh: Lock, before: Lock) -> Lock:
     return fresh._replace(trees=lock_entries.merge_states(states))
 
 
-def against_committed(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellProblem, ...]:
-    """Hold the locks of ``mods`` (as committed) against cells that were computed without them.
+def against_committed(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
+    """Hold the lock of a mod (as committed) against its cells, which were computed without it.
 
     Only what concerns the releases that were looked at is compared, so that a part of the matrix
     can be held against a whole lock.
     """
-    return tuple(
-        problem
-        for mod in mods
-        for problem in _of_mod(mod, [cell for cell in cells if cell.mod == mod.name])
-    )
-
-
-def _of_mod(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
     committed = _committed(mod)
     if committed is None:
         yield _stale(mod, f"{mod.name} has no mod.lock that can be read:")
