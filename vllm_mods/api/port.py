@@ -185,11 +185,6 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
     library_writing.recover(output)
     if not new:
         return load_mod(place, library.roots)
-    if os.path.lexists(place):
-        raise Refused(
-            f"{place} already exists; nothing was written",
-            hint="--output ANOTHER, or name that library: --library",
-        )
     library_writing.folder(place, library.files(mod))
     return load_mod(place, library.roots)
 
