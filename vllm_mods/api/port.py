@@ -163,16 +163,11 @@ def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfi
 
 
 def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
-    if variant.replace:
-        why = "replaces text; `port` can only port patches"
-    elif not variant.patches:
-        why = "has no patches, so there is nothing to port: its files fit any vLLM"
-    else:
-        return
-    raise UsageError(
-        f"variant `{variant.id}` of {mod.name} {why}",
-        hint=f"vllm-mods check {mod.name} --target {tree.spec}",
-    )
+    if variant.replace or not variant.patches:
+        raise UsageError(
+            f"variant `{variant.id}` of {mod.name} is not made of patches; `port` can only port patches",
+            hint=f"vllm-mods check {mod.name} --target {tree.spec}",
+        )
 
 
 def _own_copy(library: Library, name: str, output: str | None, *, new: bool = True) -> Mod:

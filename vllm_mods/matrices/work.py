@@ -6,7 +6,7 @@ A worker may be this process or one beside it: tasks, settings and outcomes are 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from vllm_mods.base import versions
@@ -71,7 +71,7 @@ class Workshop:
         self.setting = setting
         self.store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
         self._mods = {mod.name: mod for mod in setting.mods}
-        self._keys: dict[str, str] = {}
+        self._key = cache(self._key_of)
         self._fit = FitCache()
         self._note = note
 
@@ -183,17 +183,14 @@ class Workshop:
                 files = self.releases.of(name).files()
                 yield from (file.filename for file in files if file.yanked is not None)
 
-    def _key(self, name: str, *, show: bool) -> str:
-        if name not in self._keys:
-            mods = self._needed(name)
-            key = f"{key_of(mods)} {name}" + " strict" * self.setting.strict
-            others = self.setting.others
-            asked = changed_distributions(mods) if others else ()
-            key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
-            packages = {one.package for mod in mods for one in mod.variants if one.package}
-            key += "".join(f" without {name}" for name in self._yanked(packages))
-            self._keys[name] = key
-        return self._keys[name] + " shown" * show
+    def _key_of(self, name: str, *, show: bool) -> str:
+        mods = self._needed(name)
+        key = f"{key_of(mods)} {name}" + " strict" * self.setting.strict + " shown" * show
+        others = self.setting.others
+        asked = changed_distributions(mods) if others else ()
+        key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
+        packages = {one.package for mod in mods for one in mod.variants if one.package}
+        return key + "".join(f" without {name}" for name in self._yanked(packages))
 
 
 def second_reading(planned: ModPlan) -> ModPlan:
