@@ -19,7 +19,6 @@ from vllm_mods.making.compose import ModEffect, NewMod, Wanted
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
 from vllm_mods.making.recording import Limits
-from vllm_mods.making.sandbox import ImageInEngine
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.recipes import recipe_yaml
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
@@ -96,9 +95,8 @@ class _ModImport(NamedTuple):
     def make(self) -> NewMod:
         terms, source = self.terms, folder.read(self.path)
         if folder.SCRIPT not in source.files:
-            return self.taken(
-                mod_folder.load_files(terms.name or source.name, source.files), source.files
-            )
+            mod = mod_folder.load_files(terms.name or source.name, source.files)
+            return self.taken(mod, source.files)
         if (exported := folder.exported_mod(source.files)) is not None:
             return self.taken(*exported)
         if terms.tree is not None and terms.image is not None:
@@ -106,8 +104,7 @@ class _ModImport(NamedTuple):
         tree = self.open_tree()
         if tree is None:
             return self.over_releases(source)
-        container = None if terms.image is None else recording.container_of(tree)
-        return of_effect(self.wanted(source.name), self.record(source, tree, container), tree)
+        return of_effect(self.wanted(source.name), self.record(source, tree), tree)
 
     def taken(self, mod: Mod, files: Mapping[str, bytes]) -> NewMod:
         """Take what is a mod of ours already, as it is."""
@@ -128,16 +125,14 @@ class _ModImport(NamedTuple):
             )
         return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 
-    def record(
-        self, source: ModSource, tree: Tree, container: ImageInEngine | None = None
-    ) -> ModEffect:
+    def record(self, source: ModSource, tree: Tree) -> ModEffect:
         return recording.record(
             [f"./{folder.SCRIPT}"],
             source.name,
             source.files,
             tree,
             self.terms.limits,
-            container=container,
+            container=None if self.terms.image is None else recording.container_of(tree),
             fetcher=self.fetcher,
         )
 
@@ -148,11 +143,8 @@ class _ModImport(NamedTuple):
                 f"{self.path} has a {folder.SCRIPT}, which must be run to see what it does; no vLLM to run it on was named",
                 hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
             )
-        index = self.access.releases
         specs = releases_in(self.access, spec, plain=True)
-        versions = [one.removeprefix("pypi:") for one in specs]
-        beside = other_packages(self.terms.others)
-        releases = {one: index.open(one, named=beside) for one in versions}
+        releases = {one.removeprefix("pypi:"): self.access.open(one) for one in specs}
         wanted = self.wanted(source.name)._replace(vllm=None)
         return over_releases.make(
             wanted, releases, lambda tree: self.record(source, tree), self.progress
