@@ -1,8 +1,6 @@
 """Mods on many trees: a matrix, the locks that follow from it, and the commit that changes a verdict."""
 
 import os
-import shlex
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from vllm_mods.api.access import Access
@@ -124,18 +122,7 @@ def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> 
     """
     if pairing is not None:
         return library.select((*library.mods_of(library.pairing(pairing)), *names))
-    if names:
-        return library.select(names)
-    every = library.own_names() or library.names()
-    known = Counter(name.rpartition("/")[2] for name in every)
-    if twice := [name for name in every if known[name.rpartition("/")[2]] > 1]:
-        owner = twice[0].partition("/")[0]
-        beside = [name for name in every if library.owner(library.load(name).directory) == owner]
-        raise UsageError(
-            f"{', '.join(twice)}: several libraries have a mod of this name, and a tree can hold only one of them",
-            hint=f"vllm-mods matrix {shlex.join(beside)}  # the mods of one library",
-        )
-    return library.select(every)
+    return library.select(names or library.own_names() or library.names())
 
 
 def choose_own_mods(
