@@ -288,18 +288,12 @@ def test_two_mods_of_one_name_are_never_taken_for_one(place: Path) -> None:
 
 
 def test_mods_of_one_name_in_several_libraries_are_no_matrix(place: Path) -> None:
-    for name in ("fast", "slow"):
-        write_mod(place / "theirs", name, PATCH)
-        write_mod(place / "others", name, PATCH)
+    for owner in ("theirs", "others"):
+        write_mod(place / owner, "fast", PATCH)
     shared = [Shared(name, str(place / name)) for name in ("theirs", "others")]
     with pytest.raises(vm.UsageError) as caught:
         matrix.choose_mods(Library(shared=shared), (), None)
-    names = "theirs/fast, theirs/slow, others/fast, others/slow"
-    assert sorted(caught.value.message.partition(":")[0].split(", ")) == sorted(names.split(", "))
-    assert caught.value.hint in {
-        f"vllm-mods matrix {owner}/fast {owner}/slow  # the mods of one library"
-        for owner in ("theirs", "others")
-    }
+    assert "have the same name, and a tree can hold only one of them" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ WAS_OF = "note: the previous mod.lock was of another mod:"
         ({"kept": ("1",)}, "note: kept as before: 1 release\n"),
         (
             {"why": "was of an older form"},
-            "note: the previous mod.lock was of an older form: none of its entries is kept\n",
+            "note: the previous mod.lock was of an older form: its entries were removed\n",
         ),
         (
             {"why": "was of another mod", "lost": ("0.19.0", "0.20.0")},

@@ -104,12 +104,8 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
     if updated.kept:
         answers.note(f"kept as before: {text.counted(len(updated.kept), 'release')}")
     if updated.why is not None:
-        what = (
-            f"its entries for {', '.join(updated.lost)} were removed"
-            if updated.lost
-            else "none of its entries is kept"
-        )
-        answers.note(f"the previous mod.lock {updated.why}: {what}")
+        of = f" for {', '.join(updated.lost)}" if updated.lost else ""
+        answers.note(f"the previous mod.lock {updated.why}: its entries{of} were removed")
     if updated.lost:
         wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
         answers.hint(f"vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock")

@@ -80,10 +80,9 @@ def _spots(
 
 def _place(hunk: Hunk, target: Target, spot: Located | Lost) -> tuple[int | None, int | None]:
     """Return the first line of the target that differs, and the line where the hunk would begin."""
-    if isinstance(spot, Located):
-        return spot.line, spot.line
-    if spot.lines:
-        return spot.lines[0], spot.lines[0]
+    stands = (spot.line,) if isinstance(spot, Located) else spot.lines
+    if stands:
+        return stands[0], stands[0]
     try:
         near = nearest(hunk, target, spot.scope)
     except UnparsableError:

@@ -4,7 +4,7 @@ A worker may be this process or one beside it: tasks, settings and outcomes are 
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from typing import NamedTuple
@@ -176,13 +176,6 @@ class Workshop:
         behind = (one for required in mod.requires for one in self._needed(required))
         return tuple(dict.fromkeys((*behind, mod)))
 
-    def _yanked(self, packages: Iterable[str]) -> Iterator[str]:
-        """Yield the files that have been taken back of other distributions: what a release took is another then."""
-        for name in sorted(packages):
-            with suppress(TreeError):
-                files = self.releases.of(name).files()
-                yield from (file.filename for file in files if file.yanked is not None)
-
     def _key_of(self, name: str, *, show: bool) -> str:
         mods = self._needed(name)
         key = f"{key_of(mods)} {name}" + " strict" * self.setting.strict + " shown" * show
@@ -190,7 +183,13 @@ class Workshop:
         asked = changed_distributions(mods) if others else ()
         key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
         packages = {one.package for mod in mods for one in mod.variants if one.package}
-        return key + "".join(f" without {name}" for name in self._yanked(packages))
+        for package in sorted(packages):
+            with suppress(TreeError):
+                files = self.releases.of(package).files()
+                # without those that were taken back a release took others
+                yanked = (one.filename for one in files if one.yanked is not None)
+                key += "".join(f" without {file}" for file in yanked)
+        return key
 
 
 def second_reading(planned: ModPlan) -> ModPlan:
