@@ -153,6 +153,18 @@ def test_each_failure_has_its_words_and_its_exit_code(  # noqa: PLR0917
     assert capsys.readouterr().out == ""
 
 
+def test_a_shared_library_that_is_missing_is_of_the_package_that_wants_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = caught(lambda: broken(tmp_path, "import ctypes\nctypes.CDLL('libnone_of_them.so')\n"))
+    assert isinstance(error, OSError)
+    assert ending.end(error, as_json=False) == 2
+    expected = "error: broken_one, which vllm-mods needs, cannot be loaded: libnone_of_them.so: "
+    assert capsys.readouterr().err.startswith(expected)
+    other = caught(lambda: broken(tmp_path, "open('/none')\n"))
+    assert ending.end(other, as_json=False) == 70
+
+
 def test_the_current_folder_may_be_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,7 +98,7 @@ def _of_machine(error: BaseException) -> Failure | None:
             "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise the limit; in a container, with --pids-limit",
             EXIT_NO,
         )
-    if isinstance(error, ImportError) and (package := _broken_package(error)):
+    if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
         words = str(error).strip() or type(error).__name__
         return (
             "broken-package",
@@ -111,15 +111,20 @@ def _of_machine(error: BaseException) -> Failure | None:
     return None
 
 
-def _broken_package(error: ImportError) -> str | None:
-    """Name the package of somebody else whose module did not load; None for a module of our own."""
+def _broken_package(error: Exception) -> str | None:
+    """Name the package of somebody else whose module did not load; None for an error of another kind.
+
+    A shared library that is missing is an ``ImportError`` of the module that wants it, an ``OSError`` of ctypes.
+    """
+    if isinstance(error, OSError) and "cannot open shared object file" not in str(error):
+        return None
     for frame, _line in traceback.walk_tb(error.__traceback__):
         # Where we left our own code: nothing of ours is amiss from there on.
         top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if top not in {"vllm_mods", "importlib", "click", "__main__"}:
             return top
-    missing = (error.name or "").partition(".")[0]
-    return None if missing == "vllm_mods" else missing or None
+    missing = (getattr(error, "name", None) or "").partition(".")[0]
+    return missing if missing and missing != "vllm_mods" else None
 
 
 def _output_is_broken(error: OSError) -> bool:

@@ -7,6 +7,7 @@ when this process ends.
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import shutil
@@ -246,11 +247,9 @@ def _file_systems(job: SandboxJob) -> Iterator[str]:
 
 def _folders(above: str, path: str) -> Iterator[str]:
     """Yield what makes the folders between two, for everybody to enter: bubblewrap makes them for their owner."""
-    folders = []
-    while (path := os.path.dirname(path)) not in {above, "/"}:
-        folders.append(path)
-    for folder in reversed(folders):
-        yield from ("--dir", folder)
+    ends = {Path(above), Path("/")}
+    for folder in reversed([*itertools.takewhile(lambda one: one not in ends, Path(path).parents)]):
+        yield from ("--dir", str(folder))
 
 
 def _shown(path: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ connections, and no locks that they hold are let go in a copy.
 """
 
 import gc
+import math
 import multiprocessing
 import os
 import signal
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from itertools import pairwise
 from multiprocessing import connection
 
 from vllm_mods.matrices.cell import Cell
@@ -115,9 +115,8 @@ def _new_process(workshop: Workshop) -> ProcessPoolExecutor:
 
 def _share(tasks: Sequence[Task], jobs: int) -> list[deque[Task]]:
     """Give each process a run of neighbouring trees: these share most files, which it reads once."""
-    jobs = min(jobs, len(tasks))
-    ends = [len(tasks) * lane // jobs for lane in range(jobs + 1)]
-    return [deque(tasks[start:end]) for start, end in pairwise(ends)]
+    size = math.ceil(len(tasks) / jobs)
+    return [deque(tasks[start : start + size]) for start in range(0, len(tasks), size)]
 
 
 def _start(make: type[Workshop], setting: Setting, environ: dict[str, str]) -> None:
