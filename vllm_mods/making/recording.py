@@ -249,7 +249,10 @@ class _RecordedRun(NamedTuple):
                 f"{', '.join(other)}: the sdist that the command ran on differs from {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
             )
-        templates, lost = self._elsewhere({**ran.written, **dict.fromkeys(ran.odd)})
+        own = (f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")
+        elsewhere = sorted(path for path in (*ran.written, *ran.odd) if not path.startswith(own))
+        kept = [path for path in elsewhere if path in ran.written and _TEMPLATE.match(path)]
+        templates = {posixpath.basename(path): ran.written[path] for path in kept}
         named = (
             f"{name}={value} is set only while the script runs; to keep it, state it under [env] of the mod"
             for name, value in seen.exported
@@ -257,21 +260,9 @@ class _RecordedRun(NamedTuple):
         skipped = (
             f"{one} failed, and the script goes on without it" for one in seen.free if one.code
         )
-        notes = (*(f"it wrote {path}, which no mod can have" for path in lost), *named, *skipped)
+        lost = (f"it wrote {path}, which no mod can have" for path in elsewhere if path not in kept)
+        notes = (*lost, *named, *skipped)
         return ModEffect(changes, templates, seen.installed, seen.exported, self.fetched, notes)
-
-    def _elsewhere(self, written: Mapping[str, bytes | None]) -> tuple[dict[str, bytes], list[str]]:
-        """Return the chat templates in the workspace, and every other file outside of Python's packages."""
-        templates: dict[str, bytes] = {}
-        elsewhere: list[str] = []
-        for path, data in sorted(written.items()):
-            if path.startswith((f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")):
-                continue
-            if _TEMPLATE.match(path) and data is not None:
-                templates[posixpath.basename(path)] = data
-            else:
-                elsewhere.append(path)
-        return templates, elsewhere
 
 
 def _lacking(message: str, hint: str, seen: Watched) -> Lacked:
