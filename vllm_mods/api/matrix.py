@@ -79,8 +79,7 @@ def matrix(
         mods, workshop.releases.files(), vllm, pre=pre
     )
     _verify(specs if verify else (), access)
-    processes = jobs or len(os.sched_getaffinity(0))
-    cells = run.compute(workshop, specs, processes, progress)
+    cells = run.compute(workshop, specs, jobs or len(os.sched_getaffinity(0)), progress)
     problems: list[CellProblem] = []
     for hold in (ranges.range_problems, *((locks.against_committed,) if strict else ())):
         for mod in mods:

@@ -262,10 +262,10 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
 
 
 def makes(planned: ModPlan, changes: Sequence[FileChange]) -> bool:
-    """Tell whether a plan makes these very changes, its templates aside."""
+    """Tell whether a plan writes, and makes these very changes, its templates aside."""
     made = {change.path: change.after for change in planned.changes}
     code = {path: data for path, data in made.items() if not path.startswith(_WORKSPACE)}
-    return code == {change.path: change.after for change in changes}
+    return planned.verdict.writes and code == {one.path: one.after for one in changes}
 
 
 def written(

@@ -76,7 +76,11 @@ class _Maker:
             for number, (version, tree) in enumerate(self.trees.items(), 1):
                 self.tell(f"proving on {version}, {number} of {len(self.trees)}")
                 plans[version] = planner.plan_alone(mod, tree, cache=self.cache)
-            right = {name for name, effect in self.effects.items() if _same(plans[name], effect)}
+            right = {
+                name
+                for name, effect in self.effects.items()
+                if compose.makes(plans[name], effect.changes)
+            }
             proven = [
                 _MadeVariant(composed, kept)
                 for composed, covered in variants
@@ -125,7 +129,8 @@ class _Maker:
         variant = composed.mod.variants[0]
         if variant.python != effect.python or len(variant.templates) != len(effect.templates):
             return False
-        return _same(planner.plan_alone(composed.mod, tree, cache=self.cache), effect)
+        planned = planner.plan_alone(composed.mod, tree, cache=self.cache)
+        return compose.makes(planned, effect.changes)
 
     def join(self, variants: Sequence[_MadeVariant]) -> tuple[Mod, dict[str, bytes]]:
         """Put variants, oldest first, into one mod with the ranges that they hold in."""
@@ -153,10 +158,6 @@ class _Maker:
             made_on=f"# Made on vLLM {covered[0]}.",
             packages=tuple(packages),
         )
-
-
-def _same(planned: ModPlan, effect: ModEffect) -> bool:
-    return planned.verdict.writes and compose.makes(planned, effect.changes)
 
 
 def span(covered: Sequence[str], every: Sequence[str]) -> str:
