@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.base.model import Mod, PatchFile, Variant
 from vllm_mods.base.versions import in_range
 from vllm_mods.library.catalog import Library
+from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.choose import choose_releases
-from vllm_mods.matrices.spread import spread
-from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Workshop
+from vllm_mods.matrices.run import compute
+from vllm_mods.matrices.work import Setting, Task, Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,9 +104,9 @@ def forget_answers(cache: str) -> None:
 class MeteredWorkshop(Workshop):
     """A worker that writes down, in the cache, what it has moved."""
 
-    def run(self, task: Task) -> TaskOutcome:
+    def run(self, task: Task) -> tuple[Cell, ...]:
         outcome = super().run(task)
-        note = Path(self._setting.cache_dir, f"moved-{os.getpid()}")
+        note = Path(self.setting.cache_dir, f"moved-{os.getpid()}")
         note.write_text(str(received(self)))
         return outcome
 
@@ -119,14 +120,10 @@ def received(workshop: Workshop) -> int:
 def moved(mods: tuple[Mod, ...], spec: str | None = None, jobs: int = 1) -> float:
     """Return the MB that a cold run moves, all its processes taken together."""
     with tempfile.TemporaryDirectory() as cache:
-        setting = Setting(mods, cache)
-        workshop = Workshop(setting)
-        subjects = tuple(Subject(mod.name) for mod in mods)
-        chosen = choose_releases(mods, workshop.releases.files(), spec)
-        tasks = [Task(one, subjects) for one in chosen]
-        for _ in spread(tasks, setting, jobs, MeteredWorkshop):
-            pass
-        notes = [int(note.read_text()) for note in Path(cache).glob("moved-*")]
+        workshop = MeteredWorkshop(Setting(mods, cache))
+        compute(workshop, choose_releases(mods, workshop.releases.files(), spec), jobs)
+        others = set(Path(cache).glob("moved-*")) - {Path(cache, f"moved-{os.getpid()}")}
+        notes = [int(note.read_text()) for note in others]
         return (received(workshop) + sum(notes)) / 1e6
 
 
@@ -188,8 +185,8 @@ def cost(mods: tuple[Mod, ...], specs: Sequence[str], cache: str) -> float:
     workshop.releases.files()
     start = time.process_time()
     for spec in specs:
-        outcome = workshop.run(Task(spec, tuple(Subject(mod.name) for mod in mods)))
-        assert all(one.verdict.ok for one in outcome.answers), outcome
+        outcome = workshop.run(Task(spec, tuple(mod.name for mod in mods)))
+        assert all(one.verdict.ok for one in outcome), outcome
     return time.process_time() - start
 
 

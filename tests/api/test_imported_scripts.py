@@ -104,7 +104,7 @@ def test_over_a_range_it_is_run_on_each_release(
     assert recorded == [
         (["./run.sh"], "My Mod", limits, version) for version in ("0.19.0", "0.20.0", "0.21.0")
     ]
-    assert there.opened == [(version, {}) for version in ("0.19.0", "0.20.0", "0.21.0")]
+    assert there.opened == [(version, None) for version in ("0.19.0", "0.20.0", "0.21.0")]
     assert said[:3] == [f"running on 0.{n}.0, {n - 18} of 3" for n in (19, 20, 21)]
     assert made.mod.name == "my-mod"
     assert [(row.version, row.variant is None) for row in made.releases] == [

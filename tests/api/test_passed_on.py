@@ -138,7 +138,7 @@ def test_a_matrix_is_made_as_the_caller_wants_it(
         asked.append((given, named))
         raise Enough
 
-    monkeypatch.setattr(run, "Matrix", made)
+    monkeypatch.setattr(run, "compute", made)
     lock = mod_lock.dump(Lock("one", "1.0.0", "d", {}, "s", ()))
     plain = mod(variant(package="transformers", package_version=">=4"))
     one = plain._replace(lock=lock)
@@ -150,8 +150,9 @@ def test_a_matrix_is_made_as_the_caller_wants_it(
     for more in ({}, {"strict": True}, {"jobs": None}):
         with pytest.raises(Enough):
             vm.matrix([one], ["site"], access=there, **{**terms, **more})  # type: ignore[arg-type]
-    for (_, setting, jobs), named in asked:
-        assert named == {"named": frozenset({"site"}), "progress": heard}
+    for (workshop, specs, _, progress), _ in asked:
+        assert (specs, progress) == (("site",), heard)
+        setting = workshop.setting
         strict = setting.strict
         assert setting == work.Setting(
             mods=(plain if strict else one,),
@@ -161,10 +162,10 @@ def test_a_matrix_is_made_as_the_caller_wants_it(
             strict=strict,
             commits="clone",
             others=OTHERS,
+            named=frozenset({"site"}),
         )
         assert setting.cache_dir.startswith("/cache")
-        assert jobs in {2, 3}
-    assert [(given[1].strict, given[2]) for given, _ in asked] == [
+    assert [(given[0].setting.strict, given[2]) for given, _ in asked] == [
         (False, 2),
         (True, 2),
         (False, 3),

@@ -9,8 +9,7 @@ from mod_making import diff_of, mod, variant
 from release_shelf import ReleaseInMemory, Shelf
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import Answer
-from vllm_mods.matrices.work import Subject
+from vllm_mods.matrices.cell import Cell
 from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:
@@ -22,8 +21,10 @@ FILES = {"vllm/__init__.py": b"", "vllm/m.py": b"A = 1\n"}
 PATCH = diff_of("vllm/m.py", "A = 1\n", "A = 2\n")
 
 
-def answer(cache: Path, one: Mod, tree: MemoryTree) -> Answer:
-    found, _ = Shelf((one,), [tree], str(cache), store=True)._recall_or_ask(Subject(one.name), tree)
+def answer(cache: Path, one: Mod, tree: MemoryTree) -> Cell:
+    found, _ = Shelf((one,), [tree], str(cache), store=True)._recall_or_ask(
+        one.name, tree, show=False
+    )
     return found
 
 

@@ -148,7 +148,7 @@ def test_one_file_is_there_whole_or_not_at_all_and_the_next_run_leaves_nothing(
 
 
 def test_two_runs_at_once_are_one_after_the_other(library: Path) -> None:
-    with writing._alone(str(library)), pytest.raises(Refused, match="another vllm-mods is"):
+    with writing.alone(str(library)), pytest.raises(Refused, match="another vllm-mods is"):
         writing.replace(str(library), {"patches/one/mod.lock": b"new\n"})
 
 

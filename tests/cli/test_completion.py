@@ -188,9 +188,9 @@ def offered(*words: str) -> list[tuple[str, str, str | None]]:
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
-        (("matrix", "--library", "x"), "dir"),
+        (("matrix", "--library", "x"), "file"),
         (("matrix", "--output", "x"), "file"),
-        (("matrix", "--tree", "x"), "dir"),
+        (("matrix", "--tree", "x"), "file"),
         (("export", "--output", "x"), "file"),
         (("matrix", "--vllm", "x"), None),
     ],

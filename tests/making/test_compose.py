@@ -53,7 +53,7 @@ def test_a_mod_says_what_is_known_and_leaves_the_rest_to_a_person() -> None:
         "# Made on vLLM 0.19.1.\n[[variant]]\n"
         'id = "0.19"\nvllm = "==0.19.1"\npatches = ["0.19/mine.patch"]\n'
     )
-    assert [line.partition(":")[0] for line in composed.unknown] == [
+    assert [line.partition(":")[0] for line in unknown(Wanted("mine"), "0.19.1")] == [
         *("summary", "license", "vllm", "evidence")
     ]
     assert sorted(composed.files) == ["0.19/mine.patch", "mod.toml"]

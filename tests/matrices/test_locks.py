@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from matrix_making import cell
 from mod_making import mod, variant
 
-from vllm_mods.base.model import Mod, Verdict
+from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.formats.receipt import FileHash
-from vllm_mods.matrices.answer import Answer, failed
+from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.locks import Updated, against_committed, lock_from, news, update
-from vllm_mods.matrices.run import Computed
 
 MOD = mod(variant(vllm=">=0.19"), manifest=b"schema = 1\n")
 FILE = FileHash(path="vllm/a.py", before="1" * 64, after="2" * 64)
@@ -25,26 +25,23 @@ STATE = LockedTree(
     beside=(),
     witness=(),
 )
-GOOD = Answer(verdict=Verdict.APPLIES, variant="one", in_range=True, locked=STATE, witness="w")
-UPSTREAM = Answer(verdict=Verdict.UPSTREAM, variant="one", in_range=True)
-BAD = Answer(verdict=Verdict.CONFLICT, variant="one", in_range=True)
+GOOD = cell(locked=STATE, witness="w")
+UPSTREAM = cell(verdict="upstream")
+BAD = cell(verdict="conflict")
+UNREAD = cell(verdict="unreadable", computed=False)
 
 
-def computed(**answers: Answer) -> list[Computed]:
-    return [
-        Computed(
-            f"pypi:{version[1:].replace('_', '.')}", version[1:].replace("_", "."), {"mod": answer}
-        )
-        for version, answer in answers.items()
-    ]
+def computed(**cells: Cell) -> list[Cell]:
+    named = {name[1:].replace("_", "."): one for name, one in cells.items()}
+    return [one._replace(version=version, tree=f"pypi:{version}") for version, one in named.items()]
 
 
-def committed(**answers: Answer) -> Mod:
-    return MOD._replace(lock=mod_lock.dump(lock_from(MOD, computed(**answers))))
+def committed(**cells: Cell) -> Mod:
+    return MOD._replace(lock=mod_lock.dump(lock_from(MOD, computed(**cells))))
 
 
-def codes(of: Mod, **answers: Answer) -> list[tuple[str, str | None]]:
-    return [(one.code, one.tree) for one in against_committed([of], computed(**answers))]
+def codes(of: Mod, **cells: Cell) -> list[tuple[str, str | None]]:
+    return [(one.code, one.tree) for one in against_committed(of, computed(**cells))]
 
 
 def test_releases_of_one_state_share_an_entry() -> None:
@@ -73,7 +70,7 @@ def test_a_lock_that_says_what_is_found_is_good() -> None:
         GOOD._replace(locked=STATE._replace(beside=("vllm/b.py",))),
     ],
 )
-def test_any_difference_makes_it_stale(changed: Answer) -> None:
+def test_any_difference_makes_it_stale(changed: Cell) -> None:
     assert codes(committed(v0_19_0=GOOD), v0_19_0=changed) == [("stale-lock", None)]
 
 
@@ -82,7 +79,7 @@ def test_a_release_that_it_does_not_know_makes_it_stale() -> None:
 
 
 @pytest.mark.parametrize("before", [GOOD, UPSTREAM])
-def test_what_got_worse_is_told(before: Answer) -> None:
+def test_what_got_worse_is_told(before: Cell) -> None:
     assert codes(committed(v0_19_0=before), v0_19_0=BAD) == [
         ("worse-than-baseline", "pypi:0.19.0"),
         ("stale-lock", None),
@@ -94,14 +91,13 @@ def test_what_was_bad_is_not_worse() -> None:
 
 
 def test_one_of_two_builds_was_bad_already() -> None:
-    builds = [Computed("pypi:build-0", "0.20.1", {"mod": BAD}), *computed(v0_20_1=GOOD)]
+    builds = [BAD._replace(version="0.20.1", tree="pypi:build-0"), *computed(v0_20_1=GOOD)]
     of = MOD._replace(lock=mod_lock.dump(lock_from(MOD, builds)))
-    assert against_committed([of], builds) == ()
+    assert [*against_committed(of, builds)] == []
 
 
 def test_what_could_not_be_read_says_nothing() -> None:
-    unread = failed("no network", computed=False)
-    assert codes(committed(v0_19_0=GOOD), v0_19_0=unread) == []
+    assert codes(committed(v0_19_0=GOOD), v0_19_0=UNREAD) == []
 
 
 @pytest.mark.parametrize("data", [None, b"no lock", b"{}"])
@@ -121,8 +117,8 @@ OTHER_STATE = GOOD._replace(
 )
 
 
-def again(of: Mod, **answers: Answer) -> Updated:
-    return update(of, computed(**answers))
+def again(of: Mod, **cells: Cell) -> Updated:
+    return update(of, computed(**cells))
 
 
 def test_a_part_of_the_releases_looked_at_again_leaves_the_others_as_they_were() -> None:
@@ -227,11 +223,11 @@ MORE = GOOD._replace(
         (OTHER_STATE, True),
         (UPSTREAM, True),
         (BAD, False),
-        (failed("no network", computed=False), False),
+        (UNREAD, False),
     ],
 )
 def test_a_lock_has_news_of_a_release_of_which_it_knows_no_such_files(
-    answer: Answer,
+    answer: Cell,
     is_news: bool,  # noqa: FBT001
 ) -> None:
     of = committed(v0_19_0=GOOD, v0_20_0=UPSTREAM)
@@ -246,11 +242,12 @@ def test_a_release_that_a_lock_does_not_have_is_news_if_a_lock_would_have_it() -
 
 @pytest.mark.parametrize("data", [None, b"no lock"])
 def test_without_a_lock_all_that_can_be_read_is_news(data: bytes | None) -> None:
-    answers = computed(v0_19_0=BAD, v0_20_0=failed("no network", computed=False))
+    answers = computed(v0_19_0=BAD, v0_20_0=UNREAD)
     assert news([MOD._replace(lock=data)], answers) == ("pypi:0.19.0",)
 
 
 def test_it_is_enough_that_one_mod_has_news() -> None:
     of = committed(v0_19_0=GOOD)
-    assert news([of, MOD], computed(v0_19_0=GOOD)) == ("pypi:0.19.0",)
-    assert news([of, of], computed(v0_19_0=GOOD)) == ()
+    cells = [*computed(v0_19_0=GOOD), *computed(v0_19_0=GOOD._replace(mod="other"))]
+    assert news([of, MOD._replace(name="other")], cells) == ("pypi:0.19.0",)
+    assert news([of, of._replace(name="other")], cells) == ()

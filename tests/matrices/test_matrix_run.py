@@ -9,9 +9,8 @@ from mod_making import diff_of, mod, variant
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import failed
-from vllm_mods.matrices.run import Computed, Matrix, cells, named_version
-from vllm_mods.matrices.work import Setting, Workshop
+from vllm_mods.matrices.run import compute
+from vllm_mods.matrices.work import Setting, Workshop, blank_cell, named_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +24,8 @@ WHEEL = f"vllm-{VERSION}-1-cp38-abi3-manylinux_2_31_x86_64.whl"
 TORN = mod(variant(PATCH[:-7]), name="torn")
 
 
-def matrix(tmp_path: Path, *mods: Mod, **more: Any) -> Matrix:
-    setting = Setting(mods, str(tmp_path / "cache"), offline=True)
-    return Matrix(Workshop(setting), setting, jobs=1, **more)
+def matrix(tmp_path: Path, *mods: Mod, **more: Any) -> Workshop:
+    return Workshop(Setting(mods, str(tmp_path / "cache"), offline=True, **more))
 
 
 def folder(tmp_path: Path, name: str, text: str = "A = 1\n", version: str = "0.19.1") -> str:
@@ -42,48 +40,47 @@ def folder(tmp_path: Path, name: str, text: str = "A = 1\n", version: str = "0.1
 def test_each_mod_is_answered_for_on_each_tree_in_the_order_asked_for(tmp_path: Path) -> None:
     specs = [folder(tmp_path, "two"), folder(tmp_path, "one", "A = 3\n", "0.20.0")]
     counts: list[tuple[int, int]] = []
-    run = matrix(tmp_path, GOOD, OTHER, progress=lambda *count: counts.append(count))
+    run = matrix(tmp_path, GOOD, OTHER)
     assert [
-        (one.spec, one.version, {name: said.verdict.value for name, said in one.answers.items()})
-        for one in run.compute(specs)
+        (one.tree, one.version, one.mod, one.verdict.value)
+        for one in compute(run, specs, 1, lambda *count: counts.append(count))
     ] == [
-        (specs[0], "0.19.1", {"good": "applies", "other": "applies"}),
-        (specs[1], "0.20.0", {"good": "conflict", "other": "conflict"}),
+        (specs[0], "0.19.1", "good", "applies"),
+        (specs[0], "0.19.1", "other", "applies"),
+        (specs[1], "0.20.0", "good", "conflict"),
+        (specs[1], "0.20.0", "other", "conflict"),
     ]
     assert counts == [(0, 4), (2, 4), (4, 4)]
 
 
-def test_hunks_are_shown_of_the_cells_that_are_asked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("show", [False, True])
+def test_hunks_are_shown_where_that_is_asked_for(tmp_path: Path, show: bool) -> None:  # noqa: FBT001
     specs = [folder(tmp_path, "one"), folder(tmp_path, "two")]
-    run = matrix(tmp_path, GOOD, OTHER)
-    asked_for = cells((GOOD, OTHER), run.compute(specs))[1:3]
-    assert {key: len(hunks) for key, hunks in run.explain(asked_for).items()} == {
-        ("other", specs[0]): 1,
-        ("good", specs[1]): 1,
-    }
+    cells = compute(matrix(tmp_path, GOOD, OTHER, show=show), specs, 1)
+    assert [len(cell.hunks) for cell in cells] == [int(show)] * 4
 
 
 def test_a_tree_that_is_none_is_a_wrong_call_where_it_was_named(tmp_path: Path) -> None:
     spec = str(tmp_path / "gone")
     with pytest.raises(UsageError, match="no such file or folder") as caught:
-        matrix(tmp_path, GOOD, named=frozenset({spec})).compute([spec])
+        compute(matrix(tmp_path, GOOD, named=frozenset({spec})), [spec], 1)
     assert caught.value.hint == "name the vllm folder or its site root"
-    (answered,) = matrix(tmp_path, GOOD).compute([spec])
-    assert (answered.version, answered.answers["good"].verdict) == (None, Verdict.UNREADABLE)
+    (cell,) = compute(matrix(tmp_path, GOOD), [spec], 1)
+    assert (cell.version, cell.verdict) == ("unknown", Verdict.UNREADABLE)
 
 
 def test_a_tree_that_is_broken_is_a_cell_also_where_it_was_named(tmp_path: Path) -> None:
     (tmp_path / WHEEL).write_bytes(b"no zip")
     spec = f"wheel:{tmp_path / WHEEL}"
     run = matrix(tmp_path, GOOD, named=frozenset({spec}))
-    (cell,) = cells([GOOD], run.compute([spec]))
+    (cell,) = compute(run, [spec], 1)
     assert (cell.verdict, cell.version, cell.computed) == (Verdict.UNREADABLE, VERSION, True)
     assert [one.code for one in cell.findings] == ["unreadable"]
 
 
 def test_a_bad_patch_is_a_wrong_call_wherever_it_is_met(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"one/0\.patch:"):
-        matrix(tmp_path, GOOD, TORN).compute([folder(tmp_path, "one")])
+        compute(matrix(tmp_path, GOOD, TORN), [folder(tmp_path, "one")], 1)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +100,8 @@ def test_a_name_tells_the_version_of_what_cannot_be_read(spec: str, version: str
 
 
 def test_what_cannot_be_read_counts_unless_its_name_says_that_it_is_not_meant() -> None:
-    answers = {"good": failed("no network", computed=False)}
-    of = [
-        Computed(spec, version, answers)
+    blank = [
+        blank_cell(GOOD, spec, version)
         for spec, version in (
             ("folder", None),
             ("folder", "unknown"),
@@ -113,7 +109,7 @@ def test_what_cannot_be_read_counts_unless_its_name_says_that_it_is_not_meant() 
             ("pypi:0.19.0", None),
         )
     ]
-    assert [(one.version, one.meant) for one in cells([GOOD], of)] == [
+    assert [(one.version, one.meant) for one in blank] == [
         ("unknown", True),
         ("unknown", False),
         ("0.18.0", False),

@@ -8,8 +8,8 @@ import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 
-from vllm_mods.matrices.answer import answer_of, failed
 from vllm_mods.matrices.explain import explain
+from vllm_mods.matrices.work import blank_cell, filled
 from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def shown(of: Mod, **files: str) -> list[HunkView]:
         f"vllm/{name}.py": text.encode("utf-8", "surrogateescape") for name, text in files.items()
     }
     tree = MemoryTree({"vllm/__init__.py": b"", **data})
-    return [*explain(of, answer_of(plan([of], tree).mods[0]), tree)]
+    cell = filled(blank_cell(of, tree.spec, tree.version), plan([of], tree).mods[0])
+    return [*explain(of, cell, tree)]
 
 
 def numbered(text: str, first: int, last: int) -> tuple[tuple[int, str], ...]:
@@ -137,8 +138,8 @@ def test_nothing_is_shown_of_a_patch_behind_one_that_has_no_place() -> None:
 
 
 def test_nothing_is_shown_where_no_variant_was_tried() -> None:
-    answer = failed("no network", computed=False)
-    assert [*explain(MOD, answer, MemoryTree({PATH: OLD.encode()}))] == []
+    nothing = blank_cell(MOD, "pypi:0.19.1", None)
+    assert [*explain(MOD, nothing, MemoryTree({PATH: OLD.encode()}))] == []
 
 
 def test_lines_are_shown_without_their_ends_and_with_bytes_that_are_no_text() -> None:

@@ -7,80 +7,65 @@ import signal
 from pathlib import Path
 
 import pytest
+from matrix_making import cell
+from mod_making import mod, variant
 
-from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import Answer
-from vllm_mods.matrices.spread import outcomes, spread
-from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Workshop
+from vllm_mods.base.model import Mod, Verdict
+from vllm_mods.matrices.cell import Cell
+from vllm_mods.matrices.run import compute
+from vllm_mods.matrices.work import Setting, Task, Workshop
+
+MODS = tuple(mod(variant(), name=name) for name in ("good", "once", "ever", "other"))
 
 
 class Dying(Workshop):
     """Answers at once, but for subjects called ``once`` (kills it the first time) and ``ever``."""
 
-    def run(self, task: Task) -> TaskOutcome:
-        folder = Path(self._setting.cache_dir)
-        for name in (subject.mod for subject in task.subjects):
+    def run(self, task: Task) -> tuple[Cell, ...]:
+        folder = Path(self.setting.cache_dir)
+        for name in task.mods:
             tried = folder / f"{task.spec}-{name}"
             if name == "ever" or (name == "once" and not tried.exists()):
                 tried.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-        answers = tuple(Answer(verdict=Verdict.APPLIES) for _ in task.subjects)
-        return TaskOutcome(task, "0.19.1", answers)
+        return tuple(cell(name, tree=task.spec) for name in task.mods)
 
 
-def task(spec: str, *names: str) -> Task:
-    return Task(spec, tuple(Subject(name) for name in names))
-
-
-def verdicts(tmp_path: Path, *tasks: Task) -> dict[tuple[str, str], Answer]:
-    return {
-        (outcome.task.spec, subject.mod): answer
-        for outcome in spread(tasks, Setting((), str(tmp_path)), 2, Dying)
-        for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True)
-    }
+def cells(tmp_path: Path, mods: tuple[Mod, ...], specs: str) -> dict[tuple[str, str], Cell]:
+    done = compute(Dying(Setting(mods, str(tmp_path))), specs, 2)
+    return {(one.tree, one.mod): one for one in done}
 
 
 @pytest.mark.slow
 def test_a_killed_process_loses_nothing_but_its_cell(tmp_path: Path) -> None:
-    found = verdicts(
-        tmp_path,
-        task("a", "good", "once", "other"),
-        task("b", "good"),
-        task("c", "good", "ever", "other"),
-        task("d", "good"),
-    )
-    bad = found.pop(("c", "ever"))
-    assert (bad.verdict, bad.computed) == (Verdict.UNREADABLE, False)
-    assert "was killed twice," in bad.findings[0].message
-    assert len(found) == 7
-    assert {answer.verdict for answer in found.values()} == {Verdict.APPLIES}
+    found = cells(tmp_path, MODS, "abc")
+    for spec in "abc":
+        bad = found.pop((spec, "ever"))
+        assert (bad.verdict, bad.computed) == (Verdict.UNREADABLE, False)
+        assert "was killed twice," in bad.findings[0].message
+    assert len(found) == 9
+    assert {one.verdict for one in found.values()} == {Verdict.APPLIES}
 
 
 @pytest.mark.slow
 def test_a_task_is_done_once_by_whoever_is_free(tmp_path: Path) -> None:
-    found = verdicts(tmp_path, *(task(str(number), "good") for number in range(7)))
-    assert sorted(spec for spec, _ in found) == [str(number) for number in range(7)]
+    assert [spec for spec, _ in cells(tmp_path, MODS[:1], "1234567")] == [*"1234567"]
 
 
 class Here(Workshop):
     """Answers with the process that it is in."""
 
-    def run(self, task: Task) -> TaskOutcome:
-        return TaskOutcome(task, str(os.getpid()), ())
+    def run(self, task: Task) -> tuple[Cell, ...]:
+        return (cell(MODS[0].name, str(os.getpid()), tree=task.spec),)
 
 
-def test_a_few_tasks_or_one_job_take_no_process(tmp_path: Path) -> None:
-    setting = Setting((), str(tmp_path))
-    for jobs, tasks in ((1, "abcd"), (4, "ab"), (4, "")):
-        done = [*outcomes([task(one) for one in tasks], setting, jobs, Here(setting))]
-        assert [(one.task.spec, one.version) for one in done] == [
-            (one, str(os.getpid())) for one in tasks
-        ]
+@pytest.mark.parametrize(("jobs", "specs"), [(1, "abcd"), (4, "ab"), (4, "")])
+def test_a_few_tasks_or_one_job_take_no_process(tmp_path: Path, jobs: int, specs: str) -> None:
+    done = compute(Here(Setting(MODS[:1], str(tmp_path))), specs, jobs)
+    assert [(one.tree, one.version) for one in done] == [(one, str(os.getpid())) for one in specs]
 
 
 def test_more_tasks_are_spread_over_processes(tmp_path: Path) -> None:
-    setting = Setting((), str(tmp_path))
-    tasks = [task(f"wheel:/nonexistent/{n}.whl", "mod") for n in range(3)]
-    done = [*outcomes(tasks, setting, 2, Here(setting))]
-    assert {one.task for one in done} == set(tasks)
+    done = compute(Here(Setting(MODS[:1], str(tmp_path))), "abc", 2)
+    assert [one.tree for one in done] == [*"abc"]
     assert str(os.getpid()) not in {one.version for one in done}

@@ -8,8 +8,8 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import Answer
-from vllm_mods.matrices.work import Setting, Subject, Task, Workshop, second_reading
+from vllm_mods.matrices.cell import Cell
+from vllm_mods.matrices.work import Setting, Task, Workshop, second_reading
 from vllm_mods.placing import scopes
 from vllm_mods.planning.planner import plan
 
@@ -22,11 +22,11 @@ OLD = "class C:\n    def f(self):\n        return 1\n"
 ONE = mod(variant(diff_of("vllm/a.py", OLD, OLD.replace("return 1", "return 2"))))
 
 
-def answer(tmp_path: Path, *, strict: bool) -> Answer:
+def answer(tmp_path: Path, *, strict: bool) -> Cell:
     setting = Setting((ONE,), str(tmp_path / "cache"), offline=True, store=False, strict=strict)
-    task = Task(str(tmp_path), (Subject(ONE.name),))
-    (said,) = Workshop(setting).run(task).answers
-    return said
+    task = Task(str(tmp_path), (ONE.name,))
+    (cell,) = Workshop(setting).run(task)
+    return cell
 
 
 def test_readers_that_differ_make_a_cell_unreadable_where_strict_is_asked_for(

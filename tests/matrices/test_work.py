@@ -11,8 +11,8 @@ from release_shelf import ReleaseInMemory, Shelf
 
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.answer import Answer
-from vllm_mods.matrices.work import Subject, Task
+from vllm_mods.matrices.cell import Cell
+from vllm_mods.matrices.work import Task
 from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ def beside() -> Beside:
 
 
 def said(
-    cache: Path, tree: ReleaseInMemory, *subjects: Subject, mods: tuple[Mod, ...], **more: Any
-) -> list[Answer]:
+    cache: Path, tree: ReleaseInMemory, *asked: str, mods: tuple[Mod, ...], **more: Any
+) -> list[Cell]:
     origin = ReleaseInMemory(FILES, version="0.19.0", spec="memory:0.19.0")
     shelf = Shelf(mods, [origin, tree], str(cache), store=True, **more)
-    return [*shelf.run(Task(tree.spec, subjects)).answers]
+    return [*shelf.run(Task(tree.spec, asked))]
 
 
 def locked() -> Mod:
@@ -72,9 +72,8 @@ def locked() -> Mod:
 @pytest.mark.parametrize("with_lock", [False, True])
 def test_what_is_of_a_package_is_found_by_its_name(tmp_path: Path, with_lock: bool) -> None:  # noqa: FBT001
     one = locked() if with_lock else FOR_IT
-    answer, shown = said(
-        tmp_path, beside(), Subject(one.name), Subject(one.name, show=True), mods=(one,)
-    )
+    (answer,) = said(tmp_path, beside(), one.name, mods=(one,))
+    (shown,) = said(tmp_path, beside(), one.name, mods=(one,), show=True)
     assert (answer.verdict, answer.packages) == (Verdict.APPLIES, ((NAME, "1.0"),))
     assert [hunk.target for hunk in shown.hunks] == [((1, "X = 1"),)]
 
@@ -82,7 +81,7 @@ def test_what_is_of_a_package_is_found_by_its_name(tmp_path: Path, with_lock: bo
 def test_what_another_mod_asked_for_changes_no_answer(tmp_path: Path) -> None:
     mods = (FOR_IT, NO_WORD_OF_IT)
     for names in ((FOR_IT, NO_WORD_OF_IT), (NO_WORD_OF_IT, FOR_IT)):
-        answers = said(tmp_path, beside(), *(Subject(one.name) for one in names), mods=mods)
+        answers = said(tmp_path, beside(), *(one.name for one in names), mods=mods)
         by_name = dict(zip(names, answers, strict=True))
         with_it, without = by_name[FOR_IT], by_name[NO_WORD_OF_IT]
         assert (with_it.verdict, without.verdict) == (Verdict.APPLIES, Verdict.MISSING)
@@ -109,27 +108,28 @@ def test_an_answer_is_kept_only_if_all_could_be_read(
     computed: bool,  # noqa: FBT001
 ) -> None:
     known: dict[str, Any] = {"spec": "memory:0.19.1", "identity": "1" * 64}
-    subject = Subject(PLAIN.name)
-    (first,) = said(tmp_path, Failing(FILES, error=error, **known), subject, mods=(PLAIN,))
+    (first,) = said(tmp_path, Failing(FILES, error=error, **known), PLAIN.name, mods=(PLAIN,))
     assert (first.verdict, first.computed) == (Verdict.UNREADABLE, computed)
-    (second,) = said(tmp_path, ReleaseInMemory(FILES, **known), subject, mods=(PLAIN,))
+    (second,) = said(tmp_path, ReleaseInMemory(FILES, **known), PLAIN.name, mods=(PLAIN,))
     assert second.verdict is Verdict.APPLIES
     # and that one is: nobody asks the tree any more
-    assert said(tmp_path, Failing(FILES, error=error, **known), subject, mods=(PLAIN,)) == [second]
+    assert said(tmp_path, Failing(FILES, error=error, **known), PLAIN.name, mods=(PLAIN,)) == [
+        second
+    ]
 
 
 @pytest.mark.parametrize("error", [TreeError("it is broken"), Unreachable("no network")])
 def test_nothing_is_kept_to_show_of_an_answer_that_is_not(tmp_path: Path, error: TreeError) -> None:
     known: dict[str, Any] = {"spec": "memory:0.19.1", "identity": "1" * 64}
-    subject = Subject(PLAIN.name, show=True)
-    (failed,) = said(tmp_path, Failing(FILES, error=error, **known), subject, mods=(PLAIN,))
+    wanted: dict[str, Any] = {"mods": (PLAIN,), "show": True}
+    (failed,) = said(tmp_path, Failing(FILES, error=error, **known), PLAIN.name, **wanted)
     assert failed.hunks == ()
     whole = ReleaseInMemory(FILES, **known)
-    (shown,) = said(tmp_path, whole, subject, mods=(PLAIN,))
+    (shown,) = said(tmp_path, whole, PLAIN.name, **wanted)
     assert [hunk.target for hunk in shown.hunks] == [((1, "A = 1"),)]
     # and that is: nobody asks the tree any more
     whole.reads.clear()
-    assert said(tmp_path, whole, subject, mods=(PLAIN,)) == [shown]
+    assert said(tmp_path, whole, PLAIN.name, **wanted) == [shown]
     assert not whole.reads
 
 
@@ -149,11 +149,10 @@ def test_what_was_asked_otherwise_is_asked_again(
 ) -> None:
     tree = Beside(FILES, packages={NAME: "1.0"}, spec="memory:0.19.1", identity="1" * 64)
     tree.apart = lambda: tree  # type: ignore[method-assign]
-    subject = Subject(FOR_IT.name)
 
     def reads(**more: Any) -> bool:
         tree.reads.clear()
-        (answer,) = said(tmp_path, tree, subject, mods=(FOR_IT,), **more)
+        (answer,) = said(tmp_path, tree, FOR_IT.name, mods=(FOR_IT,), **more)
         assert answer.verdict is Verdict.APPLIES
         return bool(tree.reads)
 
@@ -167,7 +166,7 @@ def test_another_version_of_a_package_is_asked_for_anew(tmp_path: Path) -> None:
     for number in ("1.0", "2.0"):
         tree = Beside(FILES, packages={NAME: number}, spec="memory:0.19.1", identity="1" * 64)
         named = {"others": {NAME: number}}
-        (answer,) = said(tmp_path, tree, Subject(FOR_IT.name), mods=(FOR_IT,), **named)
+        (answer,) = said(tmp_path, tree, FOR_IT.name, mods=(FOR_IT,), **named)
         assert answer.packages == ((NAME, number),)
 
 
@@ -175,6 +174,6 @@ def test_a_tree_that_nothing_names_is_asked_each_time(tmp_path: Path) -> None:
     other = {**FILES, "vllm/m.py": b"B = 1\n"}
     for files, verdict in ((FILES, Verdict.APPLIES), (other, Verdict.CONFLICT)):
         tree = ReleaseInMemory(files, spec="memory:0.19.1")
-        (answer,) = said(tmp_path, tree, Subject(PLAIN.name), mods=(PLAIN,))
+        (answer,) = said(tmp_path, tree, PLAIN.name, mods=(PLAIN,))
         assert answer.verdict is verdict
     assert not list(tmp_path.rglob("answers/*"))

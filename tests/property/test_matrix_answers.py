@@ -14,8 +14,7 @@ from sampling import examples
 
 from vllm_mods.base.model import BinaryFile, Mod
 from vllm_mods.formats.mod_lock import LockedTree
-from vllm_mods.matrices.answer import answer_of
-from vllm_mods.matrices.work import Subject, Task
+from vllm_mods.matrices.work import Task, blank_cell, filled
 from vllm_mods.planning.planner import plan
 
 PATH, BESIDE, NEW = "vllm/m.py", "vllm/util.py", "vllm/new/m.py"
@@ -101,11 +100,12 @@ def test_answers_for_several_mods_are_those_of_check(
 
 def check(shelf: Shelf, tree: ReleaseInMemory, needed: dict[Mod, tuple[Mod, ...]]) -> None:
     """Hold what is computed against ``check``, which asks a tree itself, and what is kept against that."""
-    task = Task(tree.spec, tuple(Subject(one.name) for one in needed))
+    task = Task(tree.spec, tuple(one.name for one in needed))
     computed = shelf.run(task)
-    for behind, answer in zip(needed.values(), computed.answers, strict=True):
+    for behind, answer in zip(needed.values(), computed, strict=True):
         planned = plan(behind, tree, origin=shelf.origins).mods[-1]
-        assert answer._replace(packages=()) == answer_of(planned)
+        blank = blank_cell(behind[-1], tree.spec, tree.version)
+        assert answer._replace(packages=()) == filled(blank, planned)
     assert shelf.run(task) == computed
 
 

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import is_final
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vllm_mods.trees.release import Releases
 
 
-class Access:
+class Access(ExitStack):
     """How a call gets at trees: from the cache alone or not, with which clone, and whom it tells.
 
     ``offline`` opens no connection. ``commits`` is where builds are found whose version names a commit: a
@@ -37,21 +37,11 @@ class Access:
         note: Callable[[str], None] = lambda _text: None,
         progress: Callable[[str, int, int | None], None] | None = None,
     ) -> None:
+        super().__init__()
         self.offline = offline
         self.commits = commits
         self.note = note
         self.progress = progress
-        self._opened = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close every tree that was opened."""
-        self._opened.close()
 
     @functools.cached_property
     def releases(self) -> "Releases":
@@ -76,7 +66,7 @@ class Access:
         name = spec.removeprefix("pypi:")
         if name not in {"", spec} and not (workspace or platform or in_image):
             return self.releases.open(name, verify=verify, named=others)  # nothing to close
-        return self._opened.enter_context(
+        return self.enter_context(
             open_tree(
                 spec,
                 offline=self.offline,

@@ -1,15 +1,16 @@
 """What a change of vLLM does to mods: two revisions of a clone compared, or two releases."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.matrix import MatrixTerms, run_matrix
+from vllm_mods.api.matrix import matrix
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.versions import sort_key
 from vllm_mods.matrices.against import AgainstResult, Change, Effect, compare, look_closer
+from vllm_mods.matrices.run import Progress
 
 if TYPE_CHECKING:
     from vllm_mods.trees.git import Repository
@@ -21,12 +22,22 @@ _RELEASE = re.compile(r"\d+\.\d")
 _FORMS = "--against 0.32.0..0.33.0, or in a clone main..HEAD, else git:REPO@main..HEAD"
 
 
-def against(mods: Sequence[Mod], span: str, terms: MatrixTerms, access: Access) -> AgainstResult:
+def against(
+    mods: Sequence[Mod],
+    span: str,
+    *,
+    jobs: int | None = 1,
+    kept: bool = True,
+    verify: bool = False,
+    others: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    access: Access,
+) -> AgainstResult:
     """Tell what becomes of mods from one tree to another: ``span`` is ``BASE..HEAD``.
 
     A side is the version of a release, what ``open_tree`` takes, or a revision of a clone: the one that BASE names,
     else ``commits`` of ``access``, else the current folder. Of revisions that parted, BASE is where they did.
-    Raises ``UsageError`` for sides that cannot be compared, and as ``matrix``.
+    The other arguments are those of ``matrix``. Raises ``UsageError`` for sides that cannot be compared, and as ``matrix``.
     """
     match = _SPAN.fullmatch(span)
     if match is None:
@@ -48,20 +59,26 @@ def against(mods: Sequence[Mod], span: str, terms: MatrixTerms, access: Access) 
     if base == head or releases != sorted(releases):
         why = f"{last} is not newer than {first}"
         raise UsageError(f"--against {span}: {why}", hint=f"--against {last}..{first}")
-    result, computed = run_matrix(mods, (base, head), terms, access)
+    result = matrix(
+        mods,
+        (base, head),
+        jobs=jobs,
+        kept=kept,
+        verify=verify,
+        explain=True,
+        others=others,
+        progress=progress,
+        access=access,
+    )
     compared = compare(base, head, result.mods, result.cells)
     if not {Effect.WORSE, Effect.BETTER} & {one.effect for one in compared.affected}:
         return compared
-    others = dict(terms.others) or None
-    older, newer = (access.open(tree, others=others) for tree in (base, head))
+    older, newer = (access.open(tree, others=dict(others or {}) or None) for tree in (base, head))
     change = Change(older, newer)
     if clone is not None:
         change = Change(older, newer, clone.renames(*commits), clone.line(*commits))
-    known = {mod.name: mod for mod in result.mods}
-    affected = (
-        look_closer(one, known[one.after.mod], computed, change) for one in compared.affected
-    )
-    return compared._replace(affected=tuple(affected))
+    affected = tuple(look_closer(one, change) for one in compared.affected)
+    return compared._replace(affected=affected)
 
 
 def _tree_name(side: str, folder: str) -> str:

@@ -1,15 +1,14 @@
 """What is taken over: a mod of ours, a launcher's folder or zip, whose script is run, and its recipe as a pairing."""
 
-import contextlib
 import os
 import re
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.new import of_effect
-from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
@@ -20,7 +19,6 @@ from vllm_mods.making.compose import ModEffect, NewMod, Wanted
 from vllm_mods.making.fetching import Fetcher, Lacked
 from vllm_mods.making.folder import ModSource
 from vllm_mods.making.recording import Limits
-from vllm_mods.making.sandbox import ImageInEngine
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.recipes import recipe_yaml
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
@@ -46,11 +44,7 @@ def is_mod(path: str) -> bool:
         raise UsageError(
             f"{path} is a diff", hint=f"vllm-mods new NAME --from-diff {path} --tree TREE"
         )
-    is_zip = False
-    if os.path.isfile(path):
-        with contextlib.suppress(OSError), open(path, "rb") as file:
-            is_zip = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
-    return is_zip or os.path.isdir(path)
+    return os.path.isdir(path) or (os.path.isfile(path) and zipfile.is_zipfile(path))
 
 
 def import_mod(
@@ -101,9 +95,8 @@ class _ModImport(NamedTuple):
     def make(self) -> NewMod:
         terms, source = self.terms, folder.read(self.path)
         if folder.SCRIPT not in source.files:
-            return self.taken(
-                mod_folder.load_files(terms.name or source.name, source.files), source.files
-            )
+            mod = mod_folder.load_files(terms.name or source.name, source.files)
+            return self.taken(mod, source.files)
         if (exported := folder.exported_mod(source.files)) is not None:
             return self.taken(*exported)
         if terms.tree is not None and terms.image is not None:
@@ -111,8 +104,7 @@ class _ModImport(NamedTuple):
         tree = self.open_tree()
         if tree is None:
             return self.over_releases(source)
-        container = None if terms.image is None else recording.container_of(tree)
-        return of_effect(self.wanted(source.name), self.record(source, tree, container), tree)
+        return of_effect(self.wanted(source.name), self.record(source, tree), tree)
 
     def taken(self, mod: Mod, files: Mapping[str, bytes]) -> NewMod:
         """Take what is a mod of ours already, as it is."""
@@ -133,9 +125,7 @@ class _ModImport(NamedTuple):
             )
         return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 
-    def record(
-        self, source: ModSource, tree: Tree, container: ImageInEngine | None = None
-    ) -> ModEffect:
+    def record(self, source: ModSource, tree: Tree) -> ModEffect:
         try:
             return recording.record(
                 [f"./{folder.SCRIPT}"],
@@ -143,7 +133,7 @@ class _ModImport(NamedTuple):
                 source.files,
                 tree,
                 self.terms.limits,
-                container=container,
+                container=None if self.terms.image is None else recording.container_of(tree),
                 fetcher=self.fetcher,
             )
         except Lacked as error:
@@ -158,11 +148,8 @@ class _ModImport(NamedTuple):
                 f"{self.path} has a {folder.SCRIPT}, which must be run to see what it does; no vLLM to run it on was named",
                 hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
             )
-        index = self.access.releases
         specs = releases_in(self.access, spec, plain=True)
-        versions = [one.removeprefix("pypi:") for one in specs]
-        beside = other_packages(self.terms.others)
-        releases = {one: index.open(one, named=beside) for one in versions}
+        releases = {one.removeprefix("pypi:"): self.access.open(one) for one in specs}
         wanted = self.wanted(source.name)._replace(vllm=None)
         return over_releases.make(
             wanted, releases, lambda tree: self.record(source, tree), self.progress
@@ -178,18 +165,13 @@ def import_recipe(
     and for a mod that there is not, ``ManifestError`` for what is no recipe.
     """
     for mod in mods.values():
-        if mod not in library.names():
-            library.load(mod)  # says which there are
+        library.load(mod)  # says which there are
     known = library.names()
     return recipe_yaml.read(recipe_text(data, path), path, known=known, name=name, mods=mods)
 
 
 def recipe_text(data: bytes, path: str) -> str:
     """Return a recipe as text, as launchers read it. Raises ``UsageError`` for anything else."""
-    if len(data) > limits.RECIPE:
-        raise UsageError(
-            f"{path} is not a recipe: it has more than {limits.RECIPE}", hint="a recipe is YAML"
-        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

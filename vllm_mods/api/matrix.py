@@ -1,10 +1,7 @@
 """Mods on many trees: a matrix, the locks that follow from it, and the commit that changes a verdict."""
 
 import os
-import shlex
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
@@ -16,29 +13,15 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
 from vllm_mods.matrices import bisect as searching
-from vllm_mods.matrices import choose, locks, ranges, run, work
+from vllm_mods.matrices import choose, locks, ranges, run
 from vllm_mods.matrices.bisect import BisectOutcome
-from vllm_mods.matrices.cell import ClientLine, MatrixResult
+from vllm_mods.matrices.cell import Cell, CellProblem, ClientLine, MatrixResult
 from vllm_mods.matrices.locks import Updated
-from vllm_mods.matrices.run import Computed, Progress
+from vllm_mods.matrices.run import Progress
+from vllm_mods.matrices.work import Setting, Workshop
 from vllm_mods.planning import lock_entries
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.other_packages import check_versions
-
-
-class MatrixTerms(NamedTuple):
-    """How a matrix is made: the keywords of ``matrix``; ``relock`` plans without what the locks say."""
-
-    vllm: str | None = None
-    pre: bool = False
-    jobs: int | None = None
-    kept: bool = True
-    strict: bool = False
-    relock: bool = False
-    verify: bool = False
-    explain: bool = False
-    others: Mapping[str, str] = {}
-    progress: Progress | None = None
 
 
 def matrix(
@@ -50,6 +33,9 @@ def matrix(
     jobs: int | None = 1,
     kept: bool = True,
     strict: bool = False,
+    relock: bool = False,
+    verify: bool = False,
+    explain: bool = False,
     others: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     access: Access | None = None,
@@ -59,7 +45,8 @@ def matrix(
     ``mods`` are those of ``Library.mods``, ``trees`` what ``open_tree`` takes. Without trees, the releases that ``vllm`` (a PEP 440
     specifier) names, or else every one that a mod's ranges name and the newest three beyond;
     pre-releases with ``pre``. ``kept`` says whether answers of earlier runs may be used and are kept;
-    ``strict`` plans without ``mod.lock`` and compares the locks. ``others`` are versions of other packages,
+    ``strict`` plans without ``mod.lock`` and compares the locks, ``relock`` plans without them to make new ones. ``verify`` downloads each
+    release whole first, and compares its hash; ``explain`` has the hunks of each cell in the result. ``others`` are versions of other packages,
     by name, to be read beside releases, wheels and sdists; without it, those that a release took.
     ``progress`` is called with how many of how many cells are done. More than one of ``jobs`` (None: one per
     processor) starts processes, and then a script has to stand behind ``if __name__ == "__main__"``.
@@ -72,48 +59,41 @@ def matrix(
     >>> [(cell.mod, cell.version, cell.verdict.value) for cell in grid.cells]
     [('fast', '0.19.1', 'applies'), ('stale', '0.19.1', 'conflict')]
     """
-    terms = MatrixTerms(vllm, pre, jobs, kept, strict, others=others or {}, progress=progress)
-    return run_matrix(mods, trees, terms, access or Access())[0]
-
-
-def run_matrix(
-    mods: Sequence[Mod], trees: Sequence[str], terms: MatrixTerms, access: Access
-) -> tuple[MatrixResult, tuple[Computed, ...]]:
-    """Make a matrix; the second are the answers that locks are made of. Raises as ``matrix`` does."""
+    access = access or Access()
     mods = tuple(mods)
     check_mods(mods)
     # what an old lock says must not lean on itself
-    unlocked = terms.relock or terms.strict
-    setting = work.Setting(
+    unlocked = relock or strict
+    setting = Setting(
         tuple(lock_entries.without_trees(mod) for mod in mods) if unlocked else mods,
         cache_folder(os.environ),
         offline=access.offline,
-        store=terms.kept,
-        strict=terms.strict,
+        store=kept,
+        strict=strict,
+        show=explain,
         commits=access.commits,
-        others=check_versions(terms.others, mods),
+        others=check_versions(others or {}, mods),
+        named=frozenset(trees),
     )
-    workshop = work.Workshop(setting, note=access.note)
-    jobs = terms.jobs or len(os.sched_getaffinity(0))
-    grid = run.Matrix(workshop, setting, jobs, named=frozenset(trees), progress=terms.progress)
-    if trees and (terms.vllm is not None or terms.pre):
+    if trees and (vllm is not None or pre):
         raise UsageError(
             "--vllm and --pre choose releases, and --tree names trees",
             hint="give one; --tree pypi:VERSION names a release",
         )
+    workshop = Workshop(setting, note=access.note)
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
-        mods, workshop.releases.files(), terms.vllm, pre=terms.pre
+        mods, workshop.releases.files(), vllm, pre=pre
     )
-    _verify(specs if terms.verify else (), access)
-    computed = grid.compute(specs)
-    cells = run.cells(mods, computed)
-    problems = ranges.range_problems(mods, cells)
-    if terms.strict:
-        problems += locks.against_committed(mods, computed)
-    explained = grid.explain(cells) if terms.explain else {}
-    clients = tuple(_client_lines(mods)) if terms.explain else ()
-    workshop.sweep()
-    return MatrixResult(cells, problems, mods, terms.strict, explained, clients), computed
+    _verify(specs if verify else (), access)
+    cells = run.compute(workshop, specs, jobs or len(os.sched_getaffinity(0)), progress)
+    problems: list[CellProblem] = []
+    for hold in (ranges.range_problems, *((locks.against_committed,) if strict else ())):
+        for mod in mods:
+            problems += hold(mod, [cell for cell in cells if cell.mod == mod.name])
+    hunks = {(cell.mod, cell.tree): cell.hunks for cell in cells}
+    clients = tuple(_client_lines(mods)) if explain else ()
+    workshop.store.sweep()
+    return MatrixResult(cells, tuple(problems), mods, strict, hunks, clients)
 
 
 def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:
@@ -147,18 +127,7 @@ def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> 
     """
     if pairing is not None:
         return library.select((*library.mods_of(library.pairing(pairing)), *names))
-    if names:
-        return library.select(names)
-    every = library.own_names() or library.names()
-    known = Counter(name.rpartition("/")[2] for name in every)
-    if twice := [name for name in every if known[name.rpartition("/")[2]] > 1]:
-        owner = twice[0].partition("/")[0]
-        beside = [name for name in every if library.owner(library.load(name).directory) == owner]
-        raise UsageError(
-            f"{', '.join(twice)}: several libraries have a mod of this name, and a tree can hold only one of them",
-            hint=f"vllm-mods matrix {shlex.join(beside)}  # the mods of one library",
-        )
-    return library.select(every)
+    return library.select(names or library.own_names() or library.names())
 
 
 def choose_own_mods(
@@ -175,24 +144,23 @@ def choose_own_mods(
 
 
 def write_locks(
-    mods: Sequence[Mod], computed: Sequence[Computed], access: Access
+    mods: Sequence[Mod], cells: Sequence[Cell], access: Access
 ) -> tuple[tuple[Mod, Updated], ...]:
     """Write into each ``mod.lock`` what a matrix (of ``relock``) found; what it says of other releases stays.
 
     A release that is new to a lock is downloaded whole first, and held to the hash that the index states.
     Raises ``UsageError`` where a tree could not be read, and nothing is written then.
     """
-    _verify(locks.news(mods, computed), access, unstated=True)
-    unread = [
-        one.spec for one in computed if not all(one.answers[mod.name].readable for mod in mods)
-    ]
+    _verify(locks.news(mods, cells), access, unstated=True)
+    names = {mod.name for mod in mods}
+    unread = [cell.tree for cell in cells if cell.mod in names and not cell.readable]
     if unread:
         raise UsageError(
             f"no mod.lock was written: {unread[0]} could not be read",
             hint="run it again when every release can be read",
         )
     origins = Origins(access.releases)
-    updates = tuple((mod, locks.update(mod, computed, origins.places(mod))) for mod in mods)
+    updates = tuple((mod, locks.update(mod, cells, origins.places(mod))) for mod in mods)
     for root in dict.fromkeys(map(root_of, mods)):
         files = {
             f"patches/{mod.name}/mod.lock": mod_lock.dump(updated.lock)

@@ -92,4 +92,5 @@ def of_effect(wanted: Wanted, effect: ModEffect, tree: Tree) -> NewMod:
     """Make a mod of changes to a tree, with the lock that says what it was written for."""
     composed = compose.compose(wanted, effect, tree)
     files = {**composed.files, **lock_entries.first(composed.mod, [(composed.planned, tree)])}
-    return NewMod(composed.mod, files, composed.planned, effect.notes, composed.unknown)
+    unknown = tuple(compose.unknown(wanted, tree.version))
+    return NewMod(composed.mod, files, composed.planned, effect.notes, unknown)

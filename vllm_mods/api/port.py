@@ -102,7 +102,12 @@ def port(
             repair=repair,
             others=tuple((others or {}).items()),
         )
-        return _port(job, access)
+        outcome = porting.run(job, lambda: variants.between(access.releases, source, target))
+        result = PortResult(outcome)
+        if outcome.fits and outcome.new is not None:
+            notes = _needless(job, outcome.new)
+            result = PortResult(outcome, _write(job, outcome.new), notes=notes)
+        return result._replace(unfinished=writing.lay_out(outcome))
     finally:
         if output is not None:
             # a copy to which nothing was added would only stand in the way of the next try
@@ -160,27 +165,12 @@ def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfi
     return work
 
 
-def _port(job: Job, access: Access) -> PortResult:
-    outcome = porting.run(job, lambda: variants.between(access.releases, job.base, job.target))
-    notes: tuple[str, ...] = ()
-    wrote: tuple[str, ...] = ()
-    if outcome.fits and outcome.new is not None:
-        notes = _needless(job, outcome.new)
-        wrote = _write(job, outcome.new)
-    return PortResult(outcome, wrote, writing.lay_out(outcome), notes)
-
-
 def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
-    if variant.replace:
-        why = "replaces text; `port` can only port patches"
-    elif not variant.patches:
-        why = "has no patches, so there is nothing to port: its files fit any vLLM"
-    else:
-        return
-    raise UsageError(
-        f"variant `{variant.id}` of {mod.name} {why}",
-        hint=f"vllm-mods check {mod.name} --target {tree.spec}",
-    )
+    if variant.replace or not variant.patches:
+        raise UsageError(
+            f"variant `{variant.id}` of {mod.name} is not made of patches; `port` can only port patches",
+            hint=f"vllm-mods check {mod.name} --target {tree.spec}",
+        )
 
 
 def _own_copy(library: Library, name: str, output: str | None, *, new: bool = True) -> Mod:
@@ -193,11 +183,6 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
     library_writing.recover(output)
     if not new:
         return load_mod(place, library.roots)
-    if os.path.lexists(place):
-        raise Refused(
-            f"{place} already exists; nothing was written",
-            hint="--output ANOTHER, or name that library: --library",
-        )
     library_writing.folder(place, library.files(mod))
     return load_mod(place, library.roots)
 

@@ -10,7 +10,6 @@ from vllm_mods.applying.ground import Terms
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Folder
-from vllm_mods.diagnosis import search
 from vllm_mods.formats.project import ProjectFile, SyncTarget
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
@@ -70,7 +69,9 @@ def sync(
     chosen = Chosen(library.select(names), paired)
     if wanted.pairing is not None:
         trust.demand_pairing(library, wanted.pairing)
-    place = target or _place(project, wanted) or (default_target and default_target())
+    stated = wanted.path and os.path.expanduser(wanted.path)
+    own = stated and os.path.join(os.path.dirname(project.where), stated)
+    place = target or own or (default_target and default_target())
     if place is None:
         raise UsageError(
             f"{project.where} names no path for the target `{wanted.name}`", hint='path = "DIR"'
@@ -99,16 +100,3 @@ def _choose_target(project: ProjectFile, name: str | None) -> SyncTarget:
             else 'name the mods: [targets.default], mods = ["LIBRARY/MOD"]',
         )
     return target
-
-
-def _place(project: ProjectFile, wanted: SyncTarget) -> str | None:
-    """Return the vLLM of a target: its folder, or the one in the environment that it names."""
-    if wanted.path is None:
-        return None
-    place = os.path.join(os.path.dirname(project.where), os.path.expanduser(wanted.path))
-    trees = list(search.in_prefix(place))
-    if len(trees) > 1:
-        raise UsageError(
-            f"{place} has several vLLMs: {', '.join(trees)}", hint="name one of them as `path`"
-        )
-    return trees[0] if trees else place

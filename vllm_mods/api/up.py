@@ -79,7 +79,7 @@ def plan_up(
     for old in engine.containers(holders[0]):
         if old.name == name and _is_as_planned(old, served):
             running = StartedContainer(served.service, old.program, name)
-    is_up = f"{name} {'runs' if running else 'does not run as it is to'}"
+    is_up = f"{name} {'runs' if running else 'does not run as planned'}"
     return UpPlan((lock, build, UpStep("run", running is None, is_up)), base, running)
 
 

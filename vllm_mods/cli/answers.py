@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from typing import Any
 
 import click
 
@@ -29,18 +28,13 @@ def print_reply(reply: Reply, *, as_json: bool) -> int:
     for line in reply.stderr:
         click.echo(line, err=True)
     if as_json:
-        print_json(reply.data)
+        click.echo(json.dumps(encode({"schema": SCHEMA, **reply.data}), indent=2))
+        click.get_current_context().obj["answered"] = True
     else:
         if reply.words is not None:
             (terminal.file if reply.is_file else click.echo)(reply.words)
         hint(reply.next_step)
     return (EXIT_OK if reply.ok else EXIT_NO) if reply.exit_code is None else reply.exit_code
-
-
-def print_json(data: dict[str, Any]) -> None:
-    """Print one object on stdout; what is a ``NamedTuple`` in it is an object too."""
-    click.echo(json.dumps(encode({"schema": SCHEMA, **data}), indent=2))
-    click.get_current_context().obj["answered"] = True
 
 
 def note(text: str) -> None:

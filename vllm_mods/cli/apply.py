@@ -7,14 +7,13 @@ import click
 
 from vllm_mods.api.installed import apply
 from vllm_mods.api.libraries import Chosen, choose
-from vllm_mods.base.errors import Refused
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Plan
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
-from vllm_mods.report import data, text
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="apply")
@@ -29,7 +28,7 @@ from vllm_mods.report import data, text
     "Skip files outside site-packages, which only `build` can add, and name them.",
 )
 @option("--dry-run", "Print what would change; write nothing.")
-@options.json_flag
+@options.json_output
 @options.source_date_epoch
 def command(
     mods: tuple[str, ...],
@@ -38,9 +37,8 @@ def command(
     target: str,
     *,
     dry_run: bool,
-    as_json: bool,
     **given: Any,
-) -> int:
+) -> Reply:
     """Apply mods to an installed vLLM, all of them or none.
 
     With neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Mods that are
@@ -50,12 +48,8 @@ def command(
     """
     chosen = choose(library, mods, pairing, target=target)
     announced = functools.partial(announce, chosen=chosen)
-    try:
-        done = apply(chosen.mods, target, planned=announced, write=not dry_run, **given)
-    except Refused as error:
-        raise tell_plan(error, as_json=as_json) from error
-    answer = report.apply(done, chosen.pairing, answers.paint, dry_run=dry_run)
-    return answers.print_reply(answer, as_json=as_json)
+    done = apply(chosen.mods, target, planned=announced, write=not dry_run, **given)
+    return report.apply(done, chosen.pairing, answers.paint, dry_run=dry_run)
 
 
 def announce(planned: Plan, chosen: Chosen) -> None:
@@ -65,15 +59,3 @@ def announce(planned: Plan, chosen: Chosen) -> None:
         for finding in planned_mod.findings:
             if finding.code == FindingCode.OUTSIDE:
                 answers.note(f"{planned_mod.mod.name}: {finding.message}")
-
-
-def tell_plan(error: Refused, *, as_json: bool) -> Refused:
-    """Print the plan of a refusal as JSON, if asked for, and return the refusal with that plan in words."""
-    planned = error.plan
-    if planned is None:
-        return error
-    if as_json:
-        problem = data.error(error.code, error.message, error.hint, error.exit_code)
-        answers.print_json({**data.plan(planned), "changed": [], **problem})
-    paint = functools.partial(answers.paint, err=True)
-    return Refused(text.refusal(planned, error.message, paint), hint=error.hint, plan=planned)

@@ -8,9 +8,8 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import choose, other_packages
 from vllm_mods.api.plan import CheckResult, check
-from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.options import json_flag, option
+from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
 from vllm_mods.report.reply import Reply
@@ -33,28 +32,22 @@ from vllm_mods.report.reply import Reply
     "How to print it: for a person, as annotations for GitHub, or as SARIF.",
     ("text", "github", "sarif"),
 )
-@json_flag
-def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> int:
+@options.json_output
+def check_command(*, explain: bool, form: str, **given: Any) -> Reply:
     """Check whether mods apply to a vLLM tree; change nothing.
 
     MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). With
     neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
     mod applies (with --model: and is meant for the model).
     """
-    if as_json and form != "text":
-        raise UsageError(
-            f"--json and --format {form} both print to stdout; only one of them can",
-            hint="drop one of them",
-        )
     result = _check(**given)
+    reply = report.check(result, answers.paint, explain=explain)
     if form == "text":
-        reply = report.check(result, answers.paint, explain=explain)
-    else:
-        from vllm_mods.report import annotations, sarif  # noqa: PLC0415  (10 ms)
+        return reply
+    from vllm_mods.report import annotations, sarif  # noqa: PLC0415  (10 ms)
 
-        write = annotations.workflow_commands if form == "github" else sarif.render
-        reply = Reply({}, write(annotations.of_check(result)), result.ok, is_file=True)
-    return answers.print_reply(reply, as_json=as_json)
+    write = annotations.workflow_commands if form == "github" else sarif.render
+    return Reply(reply.data, write(annotations.of_check(result)), reply.ok, is_file=True)
 
 
 @click.command(name="diff")

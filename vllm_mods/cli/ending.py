@@ -2,12 +2,12 @@
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import click
 
@@ -18,19 +18,15 @@ from vllm_mods.base.errors import (
     EXIT_NO,
     EXIT_OK,
     EXIT_USAGE,
+    Refused,
     VllmModsError,
 )
-from vllm_mods.cli import terminal
+from vllm_mods.cli import answers, terminal
+from vllm_mods.formats.schema import encode
 from vllm_mods.report import data
 
-
-class Failure(NamedTuple):
-    """What ends a command that has no answer. ``code`` names the kind of error."""
-
-    code: str
-    message: str
-    hint: str | None
-    exit_code: int
+Failure = tuple[str, str, str | None, int]
+"""What ends a command that has no answer: the name of the kind of error, a message, a hint, the exit code."""
 
 
 def end(error: BaseException, arguments: Sequence[str] = (), *, as_json: bool) -> int:
@@ -43,35 +39,41 @@ def end(error: BaseException, arguments: Sequence[str] = (), *, as_json: bool) -
         # given; Python must not find out again at exit. Or a shell has got what it completes with.
         drop_output()
         return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
-    failure = _failure(error)
-    if failure.hint:
+    code, message, hint, exit_code = _failure(error)
+    if hint:
         from vllm_mods.cli import kept_options  # noqa: PLC0415  (where there is a hint)
 
-        failure = failure._replace(hint=kept_options.keep(failure.hint, arguments))
-    if failure.exit_code == EXIT_BUG:
+        hint = kept_options.keep(hint, arguments)
+    if exit_code == EXIT_BUG:
         from vllm_mods.base import secrets  # noqa: PLC0415  (rarely asked for)
 
         trace = "".join(traceback.format_exception(error)).rstrip()
         click.echo(secrets.clean(trace, os.environ), err=True)
-    complain(failure.message, failure.hint)
+    answer = data.error(code, message, hint, exit_code)
+    if isinstance(error, Refused) and error.plan is not None:
+        from vllm_mods.report import text  # noqa: PLC0415  (where a plan says why)
+
+        answer = {**data.plan(error.plan), "changed": [], **answer}
+        message = text.refusal(error.plan, message, functools.partial(answers.paint, err=True))
+    complain(message, hint)
     if as_json:
         try:
-            click.echo(json.dumps(data.error(*failure), indent=2))
+            click.echo(json.dumps(encode(answer), indent=2))
             sys.stdout.flush()
         except OSError:  # nobody reads it
             drop_output()
-    return failure.exit_code
+    return exit_code
 
 
 def _failure(error: BaseException) -> Failure:
     """Return what is to be said: of a user's mistake, of the machine, else of a bug."""
     if isinstance(error, VllmModsError):
-        return Failure(error.code, error.message, error.hint, error.exit_code)
+        return error.code, error.message, error.hint, error.exit_code
     if isinstance(error, click.ClickException):
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"{context.command_path} --help" if context else "vllm-mods --help"
-        return Failure("usage", error.format_message(), hint, EXIT_USAGE)
-    return _of_machine(error) or Failure(
+        return "usage", error.format_message(), hint, EXIT_USAGE
+    return _of_machine(error) or (
         "bug",
         f"this is a bug in vllm-mods {__version__}: {type(error).__name__}",
         "report it with the output above and the output of `vllm-mods doctor` for the same target",
@@ -82,14 +84,15 @@ def _failure(error: BaseException) -> Failure:
 def _of_machine(error: BaseException) -> Failure | None:
     """Return what is to be said of what the machine cannot do; None for an error of another kind."""
     if isinstance(error, MemoryError):
-        return Failure("memory", "there is not enough memory", "free -m; ulimit -v", EXIT_NO)
+        return "memory", "there is not enough memory", "free -m; ulimit -v", EXIT_NO
     if isinstance(error, OSError) and _output_is_broken(error):
         drop_output()
-        return Failure(
-            "output", f"the answer could not be written: {error.strerror}", "df -h", EXIT_NO
-        )
-    if isinstance(error, BlockingIOError | RuntimeError) and _no_process(error):
-        return Failure(
+        return "output", f"the answer could not be written: {error.strerror}", "df -h", EXIT_NO
+    # of fork(2), or in the words of ``threading``
+    again = errno.EAGAIN, None
+    is_fork = isinstance(error, BlockingIOError) and (error.errno, error.filename) == again
+    if is_fork or "can't start new thread" in str(error):
+        return (
             "processes",
             f"no more processes or threads can be started: {error}",
             "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise the limit; in a container, with --pids-limit",
@@ -97,14 +100,14 @@ def _of_machine(error: BaseException) -> Failure | None:
         )
     if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
         words = str(error).strip() or type(error).__name__
-        return Failure(
+        return (
             "broken-package",
             f"{package}, which vllm-mods needs, cannot be loaded: {words.splitlines()[0]}",
             f"{sys.executable} -m pip install --force-reinstall {package}  # if a library (.so) is missing, install the system package that has it",
             EXIT_USAGE,
         )
     if isinstance(error, FileNotFoundError) and os.stat(".").st_nlink == 0:
-        return Failure("usage", "the current folder no longer exists", "cd /", EXIT_USAGE)
+        return "usage", "the current folder no longer exists", "cd /", EXIT_USAGE
     return None
 
 
@@ -134,13 +137,6 @@ def _output_is_broken(error: OSError) -> bool:
     except OSError:
         return True
     return False
-
-
-def _no_process(error: BlockingIOError | RuntimeError) -> bool:
-    """Tell whether a limit on processes was met: of fork(2), or in the words of ``threading``."""
-    if isinstance(error, RuntimeError):
-        return "can't start new thread" in str(error)
-    return error.errno == errno.EAGAIN and error.filename is None
 
 
 def drop_output() -> None:

@@ -4,8 +4,8 @@ import click
 
 from vllm_mods.api.export import export_mod, export_recipe
 from vllm_mods.api.run import plan_service
-from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import answers, options, terminal
+from vllm_mods.base.errors import UsageError
+from vllm_mods.cli import answers, options
 from vllm_mods.cli.containers import starting
 from vllm_mods.cli.named_files import write_new
 from vllm_mods.cli.options import option
@@ -24,30 +24,23 @@ _RECIPE, _COMPOSE = "recipe", "compose"
 @options.form("The format for a pairing.", (_RECIPE, _COMPOSE))
 @starting
 @options.library
-@options.json_flag
+@options.json_output
 def command(
-    what: str,
-    library: Library,
-    *,
-    output: str | None,
-    form: str,
-    start: StartOptions,
-    as_json: bool,
-) -> int:
+    what: str, library: Library, *, output: str | None, form: str, start: StartOptions
+) -> Reply:
     """Write a mod as a folder that spark-vllm-docker and other launchers can run, or a pairing as a recipe or a compose file.
 
     The folder's run.sh applies the mod with vllm-mods; if that is not installed, it installs the wheel in the
     folder. A recipe renders the same command as the pairing. --format compose writes a file that starts the
     image of the pairing's lock, for a cluster on two nodes; the options from --lock on are for compose.
     """
-    if form == _RECIPE:
-        _check_unused(start)
+    if form == _RECIPE and start != StartOptions():
+        raise UsageError(
+            "the options from --lock on set how a container starts; recipes and mods have no such setting",
+            hint=f"--format {_COMPOSE}",
+        )
     if not library.has(what):
-        if as_json:
-            raise UsageError(
-                f"--json needs a mod, and there is no mod named `{what}`", hint="vllm-mods list"
-            )
-        return _write_pairing(library, what, form, start, output)
+        return _export_pairing(library, what, form, start, output)
     if library.has_pairing(what):
         raise UsageError(
             f"`{what}` is the name of both a mod and a pairing", hint="rename one of them"
@@ -59,30 +52,19 @@ def command(
     names, remarks = export_mod(library, what, output)
     words = f"wrote {output}: {text.counted(len(names), 'file')}; recipes refer to it as {output}"
     data = {"mod": what, "folder": output, "files": names}
-    return answers.print_reply(Reply(data, words, stderr=notes(remarks)), as_json=as_json)
+    return Reply(data, words, stderr=notes(remarks))
 
 
-def _check_unused(start: StartOptions) -> None:
-    for name, value, default in zip(start._fields, start, StartOptions(), strict=True):
-        if value != default:
-            raise UsageError(
-                f"--{name.replace('_', '-')} sets how a container starts; recipes and mods have no such setting",
-                hint=f"--format {_COMPOSE}",
-            )
-
-
-def _write_pairing(
+def _export_pairing(
     library: Library, name: str, form: str, start: StartOptions, output: str | None
-) -> int:
+) -> Reply:
     if form == _RECIPE:
         written, remarks = export_recipe(library, name)
-        for remark in remarks:
-            answers.note(remark)
     else:
         planned = plan_service(library, name, start, note=answers.note, elsewhere=True)
-        written = files.compose(planned.service)
-    if output is None:
-        terminal.file(written)
-    else:
+        written, remarks = files.compose(planned.service), []
+    if output is not None:
         write_new(output, written.encode())
-    return EXIT_OK
+    data = {"pairing": name, "format": form, "file": output, "text": written}
+    words = written if output is None else None
+    return Reply(data, words, stderr=notes(remarks), is_file=True)

@@ -9,11 +9,10 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.import_mod import ImportTerms, import_mod, import_recipe, is_mod
 from vllm_mods.base import limits
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import UsageError, refusing_to_write
 from vllm_mods.cli import answers, named_files, new, options
 from vllm_mods.cli.options import option
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.library.catalog import Library
 from vllm_mods.report import imported as report
 from vllm_mods.report.reply import Reply
 
@@ -89,31 +88,24 @@ def _import_recipe(
         raise UsageError(
             "--output and --library both name the place for the pairing", hint="give one"
         )
-    with named_files.opened(path) as file:
-        data = file.read(limits.RECIPE + 1)
+    data = named_files.read(path, limits.RECIPE)
     # an empty folder becomes a library by what is written to it
     is_new = folder is not None and os.path.isdir(folder) and not os.listdir(folder)
     library = options.open_libraries((folder,) if folder and not is_new else ())
     result = import_recipe(library, data, path, name=name, mods=dict(map(_mod_by_path, mods)))
     if folder:
-        output = _place_in(folder, result.pairing.name, library)
+        own = result.pairing.name
+        output = os.path.join(folder, "pairings", f"{own}.toml")
+        if own in library.pairing_names():
+            raise UsageError(
+                f"there is a pairing named `{own}`: {library.pairing_file(own)}",
+                hint="give this one another name with --name",
+            )
+        with refusing_to_write(output):
+            os.makedirs(os.path.dirname(output), exist_ok=True)
     if output:
         named_files.write_new(output, pairings.dump(result.pairing))
     return report.recipe(result, path, output)
-
-
-def _place_in(folder: str, name: str, library: Library) -> str:
-    if name in library.pairing_names():
-        raise UsageError(
-            f"there is a pairing named `{name}`: {library.pairing_file(name)}",
-            hint="give this one another name with --name",
-        )
-    place = os.path.join(folder, "pairings")
-    try:
-        os.makedirs(place, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{place} cannot be made: {error.strerror}") from error
-    return os.path.join(place, f"{name}.toml")
 
 
 def _mod_by_path(text: str) -> tuple[str, str]:

@@ -7,9 +7,8 @@ import click
 
 from vllm_mods.api.installed import node_of, revert, status, verify
 from vllm_mods.api.sync import fetch, sync
-from vllm_mods.base.errors import Refused
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.apply import announce, tell_plan
+from vllm_mods.cli.apply import announce
 from vllm_mods.cli.options import option
 from vllm_mods.report import installed as report
 from vllm_mods.report.reply import Reply
@@ -66,17 +65,11 @@ def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
 @option("--check", "Write nothing; exit with 1 if the vLLM has other mods.")
 @option("--fetch", "Only download the libraries at their locked versions.", "only_fetch")
 @options.workspace
-@options.json_flag
+@options.json_output
 @options.source_date_epoch
 def sync_command(
-    name: str | None,
-    target: str | None,
-    *,
-    check: bool,
-    only_fetch: bool,
-    as_json: bool,
-    **given: Any,
-) -> int:
+    name: str | None, target: str | None, *, check: bool, only_fetch: bool, **given: Any
+) -> Reply:
     """Make a vLLM have exactly the mods that vllm-mods.toml names for TARGET, at their locked versions.
 
     Libraries are fetched as recorded in vllm-mods.lock. Mods that the file does not name are reverted, missing
@@ -87,18 +80,14 @@ def sync_command(
         project = fetch()
         names = ", ".join(project.libraries) or "no library is named"
         data = {"project": project.where, "libraries": list(project.libraries)}
-        answer = Reply(data, f"fetched at their locked versions: {names}")
-        return answers.print_reply(answer, as_json=as_json)
-    try:
-        result = sync(
-            name,
-            target,
-            default_target=lambda: os.environ.get(options.TARGET) or options.active_target(),
-            planned=announce,
-            write=not check,
-            **given,
-        )
-    except Refused as error:
-        raise tell_plan(error, as_json=as_json) from error
+        return Reply(data, f"fetched at their locked versions: {names}")
+    result = sync(
+        name,
+        target,
+        default_target=lambda: os.environ.get(options.TARGET) or options.active_target(),
+        planned=announce,
+        write=not check,
+        **given,
+    )
     again = (*((name,) if name else ()), *(("--target", target) if target else ()))
-    return answers.print_reply(report.sync(result, check=check, again=again), as_json=as_json)
+    return report.sync(result, check=check, again=again)

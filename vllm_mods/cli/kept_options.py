@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-_KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock --model-folder --device-memory"
+_KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock"
 _COMMAND = re.compile(
     r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
 )

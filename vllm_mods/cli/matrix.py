@@ -8,14 +8,7 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.against import against
 from vllm_mods.api.libraries import other_packages
-from vllm_mods.api.matrix import (
-    MatrixTerms,
-    bisect,
-    choose_mods,
-    choose_own_mods,
-    run_matrix,
-    write_locks,
-)
+from vllm_mods.api.matrix import bisect, choose_mods, choose_own_mods, matrix, write_locks
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
@@ -85,28 +78,25 @@ def matrix_command(
             "--update-lock records results for releases as published; --tree and --with name other trees"
         )
     form = "json" if as_json else form
+    beside: dict[str, Any] = {}
     if span is not None:
         beside = {name: given[name] for name in ("vllm", "pre", "strict")}
         _refuse_beside_against(form, **beside, tree=trees, **{"update-lock": relock})
-    terms = MatrixTerms(
-        kept=not no_cache,
-        relock=relock,
-        explain=form in EXPLAINING,
-        others=other_packages(others),
-        progress=_show_progress,
-        **given,
-    )
     library = options.open_libraries(folders, own=relock)
     chosen = choose_mods(library, mods, pairing)
+    given |= {"others": other_packages(others), "kept": not no_cache, "progress": _show_progress}
     if span is not None:
-        compared = against(chosen, span, terms, access)
+        of_both = {name: value for name, value in given.items() if name not in beside}
+        compared = against(chosen, span, access=access, **of_both)
         words = against_forms.text(compared, answers.paint)
         return _print(form, against_forms.FORMS[form](compared), words, output, ok=compared.ok)
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
-    result, computed = run_matrix(chosen, trees, terms, access)
+    result = matrix(
+        chosen, trees, relock=relock, explain=form in EXPLAINING, access=access, **given
+    )
     words = matrix_forms.text(result, paint=answers.paint)
     code = _print(form, FORMS[form](result), words, output, ok=result.ok)
-    for mod, updated in write_locks(mine, computed, access) if mine else ():
+    for mod, updated in write_locks(mine, result.cells, access) if mine else ():
         _tell_lock(mod, updated)
     return code
 
@@ -142,12 +132,8 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
     if updated.kept:
         answers.note(f"kept as before: {text.counted(len(updated.kept), 'release')}")
     if updated.why is not None:
-        what = (
-            f"its entries for {', '.join(updated.lost)} were removed"
-            if updated.lost
-            else "none of its entries is kept"
-        )
-        answers.note(f"the previous mod.lock {updated.why}: {what}")
+        of = f" for {', '.join(updated.lost)}" if updated.lost else ""
+        answers.note(f"the previous mod.lock {updated.why}: its entries{of} were removed")
     if updated.lost:
         wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
         answers.hint(f"vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock")

@@ -28,12 +28,13 @@ def opened(path: str) -> Iterator[BinaryIO]:
         ) from error
 
 
-def read(path: str) -> bytes:
-    """Return what a file has, or standard input for ``-``. Raises ``UsageError``."""
+def read(path: str, most: limits.Limit | None = None) -> bytes:
+    """Return what a file has, or standard input for ``-``. Raises ``UsageError``, also for more than ``most`` [``limits.RECEIPT``]."""
+    most = most or limits.RECEIPT
     with opened(path) as file:
-        data = file.read(limits.RECEIPT + 1)
-    if len(data) > limits.RECEIPT:
-        raise UsageError(f"{path} has more than {limits.RECEIPT}", hint=f"ls -la {path}")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UsageError(f"{path} has more than {most}", hint=f"ls -la {path}")
     return data
 
 

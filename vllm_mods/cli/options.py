@@ -18,7 +18,8 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.report.reply import Reply
 
 TARGET = "VLLM_MODS_TARGET"
-_PLACES = {"FILE": "file", "PATH": "file", "DIR": "dir", "TREE": "dir"}
+_PLACES = {"FILE", "PATH", "DIR", "TREE"}
+"""Values of which shells complete the names."""
 Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What declares options of a command."""
 
@@ -31,19 +32,11 @@ def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Dec
     word, _, metavar = spelled.partition(" ")
     if metavar:
         more["metavar"] = metavar
-        if kind := _PLACES.get(metavar.removesuffix("...")):
-            more["shell_complete"] = functools.partial(_complete_place, kind)
+        if metavar in _PLACES:
+            more["type"] = click.Path()
     elif "type" not in more:
         more["is_flag"] = True
     return click.option(*filter(None, (word, name)), help=text, **more)
-
-
-def _complete_place(
-    kind: str, _context: click.Context, _parameter: click.Parameter, typed: str
-) -> list[Any]:
-    from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)
-
-    return [CompletionItem(typed, type=kind)]
 
 
 json_flag = option("--json", "Print one JSON object.", "as_json")
@@ -196,8 +189,7 @@ own_library = grouped("library", lambda folders: open_libraries(folders, own=Tru
 def open_access(*, offline: bool = False, commits: str | None = None) -> Access:
     """Return the ``Access`` of this command; the trees that it opens are closed when the command ends."""
     access = Access(offline=offline, commits=commits, note=note, progress=show_transfer)
-    click.get_current_context().call_on_close(access.close)
-    return access
+    return click.get_current_context().with_resource(access)
 
 
 def read_source_date_epoch() -> int | None:

@@ -66,12 +66,9 @@ class _ShownBytes(io.BufferedIOBase):
 @contextlib.contextmanager
 def streams() -> Iterator[None]:
     """Have the standard streams show what is printed."""
-    out, err = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = cast("TextIO", ShownText(out)), cast("TextIO", ShownText(err))
-    try:
+    out, err = cast("TextIO", ShownText(sys.stdout)), cast("TextIO", ShownText(sys.stderr))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         yield
-    finally:
-        sys.stdout, sys.stderr = out, err
 
 
 def styled(text: str, **style: Any) -> str:

@@ -1,5 +1,6 @@
 """Where Python finds a vLLM, where each tool keeps its own, and what runs one: nothing is imported or started."""
 
+import contextlib
 import glob
 import itertools
 import json
@@ -148,17 +149,12 @@ def text(path: str) -> str:
     return data if len(data) <= limits.RECEIPT else ""
 
 
-def _current() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # it was removed
-        return "/"
-
-
 def _path(environ: Mapping[str, str], path: Sequence[str]) -> list[str]:
     """Return the search path without the current folder: an installed program does not look there."""
     named = environ.get("PYTHONPATH", "").split(os.pathsep)
-    current = _current()
+    current = ""
+    with contextlib.suppress(FileNotFoundError):  # it was removed
+        current = os.getcwd()
     return [folder for folder in path if folder and (folder != current or folder in named)]
 
 

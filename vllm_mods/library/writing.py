@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.errors import Refused, refusing_to_write
-from vllm_mods.base.output import fill_folder, write_below, write_folder
+from vllm_mods.base.output import fill_folder, write_below
 from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.library import catalog, mod_folder, reading
 
@@ -53,18 +53,23 @@ def recover(root: str) -> None:
 
 
 def folder(place: str, files: Mapping[str, bytes]) -> None:
-    """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written.
-
-    A run that is killed may leave a hidden folder beside it.
-    """
+    """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written."""
+    parent, name = os.path.split(os.path.abspath(place))
     if os.path.lexists(place):
         raise Refused(
             f"{place} already exists; nothing was written",
             hint=f"rm -r {place}, or choose another name",
         )
+    staged = os.path.join(parent, f".{name}.new")
     with refusing_to_write(place):
-        os.makedirs(os.path.dirname(os.path.abspath(place)), exist_ok=True)
-        write_folder(place, files)
+        os.makedirs(parent, exist_ok=True)
+        if os.path.lexists(staged):
+            _check_own(staged)
+            with alone(staged):
+                shutil.rmtree(staged)
+        os.mkdir(staged)
+        with alone(staged):
+            fill_folder(staged, files, place)
 
 
 def _recover(root: str) -> None:

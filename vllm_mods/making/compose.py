@@ -22,6 +22,7 @@ from vllm_mods.planning import outside, planner
 
 UNSTATED = "LicenseRef-unstated"
 _BUILT = ("vllm/_version.py", "vllm/commit_id.py")
+_WORKSPACE = f"{planner.WORKSPACE}/"
 _PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")
 
 
@@ -51,28 +52,23 @@ class ModEffect(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What a variant has."""
+    """What a variant has; ``lists`` are those that it states, by their keys."""
 
     id: str
     vllm: str
     made_on: str
-    effect: ModEffect
-    patches: Sequence[str]
-    optional: Sequence[str]
-    overlay: Sequence[dict[str, object]]
-    binary: Sequence[dict[str, object]]
+    lists: Mapping[str, Sequence[object]]
     outside: tuple[str, ...]
     packages: tuple[tuple[str, str], ...]
     """Name and range of the distributions beside vLLM that it changes."""
 
 
 class Composed(NamedTuple):
-    """A mod's files by name, its plan, what nobody could know, and the ``parts`` of its variant."""
+    """A mod's files by name, its plan, and the ``parts`` of its variant."""
 
     mod: Mod
     files: dict[str, bytes]
     planned: ModPlan
-    unknown: tuple[str, ...]
     parts: Parts
 
 
@@ -166,7 +162,7 @@ def compose(
         files[mod_folder.MANIFEST] = written(wanted, [parts], on, effect.env)
         mod = mod_folder.load_files(wanted.name, files)
         planned = planner.plan_alone(mod, tree, cache=cache)
-        return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)), parts)
+        return Composed(mod, files, planned, parts)
 
     composed = compose_with(diff_writer.CONTEXTS[0])
     for context in diff_writer.CONTEXTS[1:]:
@@ -180,6 +176,7 @@ def _parts(
     wanted: Wanted, effect: ModEffect, tree: Tree, context: int
 ) -> tuple[dict[str, bytes], Parts]:
     variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
+    folder = f"{wanted.variant}/overlay" if wanted.variant else "overlay"
     files = {one.file: one.data for one in effect.fetched}
     names = _names(effect.templates)
     for file, data in effect.templates.items():
@@ -206,7 +203,7 @@ def _parts(
                 f"{change.path} is a binary file, and a mod cannot remove one",
                 hint="keep the file, or disable it in another way",
             )
-        source = f"overlay/{change.path}"
+        source = f"{folder}/{change.path}"
         files[source] = change.after
         entry: dict[str, object] = {"source": source, "path": change.path}
         known = {} if change.before is None else {"replaces": [sha256(change.before)]}
@@ -223,11 +220,18 @@ def _parts(
         id=variant,
         vllm=wanted.vllm or f"=={tree.version}",
         made_on=f"# Made on vLLM {tree.version or tree.spec}.",
-        effect=effect,
-        patches=[*patches],
-        optional=optional,
-        overlay=overlay,
-        binary=binary,
+        lists={
+            "patches": [*patches],
+            "optional": optional,
+            "overlay": overlay,
+            "binary": binary,
+            "templates": [{"name": name, "file": file} for file, name in names.items()],
+            "fetch": [
+                {"url": one.url, "sha256": sha256(one.data), "file": one.file}
+                for one in effect.fetched
+            ],
+            "python": effect.python,
+        },
         outside=beyond,
         packages=tuple(one for one in packages if one[0] != "vllm"),
     )
@@ -250,13 +254,18 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
             f"the mod would be `{planned.verdict}` on the tree that it was made from; nothing was written{why}",
             hint="fix this, then make the mod again",
         )
-    planned_bytes = {change.path: change.after for change in planned.changes}
-    meant = {change.path: change.after for change in changes}
-    if {path: data for path, data in planned_bytes.items() if path in meant} != meant:
+    if not makes(planned, changes):
         raise Refused(
             "the new patches do not reproduce the changes; nothing was written",
             hint="this is a bug in vllm-mods: report it with the changed files",
         )
+
+
+def makes(planned: ModPlan, changes: Sequence[FileChange]) -> bool:
+    """Tell whether a plan writes, and makes these very changes, its templates aside."""
+    made = {change.path: change.after for change in planned.changes}
+    code = {path: data for path, data in made.items() if not path.startswith(_WORKSPACE)}
+    return planned.verdict.writes and code == {one.path: one.after for one in changes}
 
 
 def written(
@@ -299,24 +308,11 @@ def _variant(parts: Parts) -> Iterator[str]:
     elif parts.packages:
         named = " and ".join(f"{name} {spec}" for name, spec in parts.packages)
         yield f"# It changes {named}, and a variant states one `package`."
-    if parts.patches:
-        yield f"patches = {value(parts.patches)}"
-    if parts.optional:
-        yield f"optional = {value(parts.optional)}"
-    names, fetched = _names(parts.effect.templates), parts.effect.fetched
-    tables: dict[str, Sequence[dict[str, object]]] = {
-        "overlay": parts.overlay,
-        "binary": parts.binary,
-        "templates": [{"name": name, "file": file} for file, name in names.items()],
-        "fetch": [
-            {"url": one.url, "sha256": sha256(one.data), "file": one.file} for one in fetched
-        ],
-    }
-    for key, rows in tables.items():
-        if rows:
+    for key, rows in parts.lists.items():
+        if rows and isinstance(rows[0], dict):
             yield from (f"{key} = [", *(f"  {value(row)}," for row in rows), "]")
-    if parts.effect.python:
-        yield f"python = {value(parts.effect.python)}"
+        elif rows:
+            yield f"{key} = {value(rows)}"
 
 
 def _names(files: Iterable[str]) -> dict[str, str]:

@@ -44,8 +44,6 @@ def read(path: str) -> ModSource:
     outside of its folder.
     """
     is_folder = os.path.isdir(path)
-    if not is_folder and os.path.exists(path) and not os.path.isfile(path):
-        raise UsageError(f"{path} is neither a folder nor a zip", hint=f"ls -l {path}")
     name = os.path.basename(os.path.abspath(path))
     own = f"is {path} really the folder of the mod?"
     files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)

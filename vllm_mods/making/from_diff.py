@@ -151,39 +151,37 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
         after = None if part.new == _NO_FILE else patched[path]
         return FileChange(path=path, before=texts[path], after=after)
     at = f"{where}:{part.line}: {part.old}"
+    named = ", ".join((fitting or candidates)[:4])
+    if fitting:
+        raise Refused(
+            f"{at} could be any of {len(fitting)} files: {named}",
+            hint="write the full path into the diff",
+        )
     if not candidates:
         raise Refused(
             f"{at}: {tree.spec} has no such file",
             hint="--tree TREE names the vLLM that it was made on",
         )
-    if not fitting:
-        named = ", ".join(candidates[:4])
-        hunks = part.file.hunks
-        is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
-        has_text = any(all(b"".join(one.old) in text for one in hunks) for text in texts.values())
-        has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
-        if has_text and not is_in:
-            none = "its changes have no context lines"
-            why = f"its text is in {named}, but not at the stated lines" if has_context else none
-            raise Refused(
-                f"{at}: {why}, so the right place is uncertain",
-                hint="--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
-            )
+    hunks = part.file.hunks
+    is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
+    if is_in or not any(all(b"".join(one.old) in text for one in hunks) for text in texts.values()):
+        also = " (or the change is already applied)" if is_in else ""
         raise Refused(
-            f"{at}: its text is not in {named}"
-            + (" (or the change is already applied)" if is_in else ""),
+            f"{at}: its text is not in {named}{also}",
             hint="--tree TREE names the vLLM that it was made on",
         )
-    named = ", ".join(fitting[:4])
+    has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
+    none = "its changes have no context lines"
+    why = f"its text is in {named}, but not at the stated lines" if has_context else none
     raise Refused(
-        f"{at} could be any of {len(fitting)} files: {named}",
-        hint="write the full path into the diff",
+        f"{at}: {why}, so the right place is uncertain",
+        hint="--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
     )
 
 
 def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     """Return the paths that end as a name does, of its longest end that any path has."""
-    parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
+    parts = _steps(name)
     for start in range(len(parts)):
         tail = "/".join(parts[start:])
         if candidates := [path for path in paths if f"/{path}".endswith(f"/{tail}")]:
@@ -223,4 +221,4 @@ def _difference(name: str, place: str) -> tuple[int, list[str]] | None:
 
 
 def _steps(name: str) -> list[str]:
-    return [step for step in name.split("/") if step not in {"", "."}]
+    return [step for step in name.split("/") if step not in {"", ".", ".."}]

@@ -75,8 +75,12 @@ class _Maker:
             mod, files = self.join(variants)
             for number, (version, tree) in enumerate(self.trees.items(), 1):
                 self.tell(f"proving on {version}, {number} of {len(self.trees)}")
-                plans[version] = self.plan(mod, tree)
-            right = {name for name, effect in self.effects.items() if _same(plans[name], effect)}
+                plans[version] = planner.plan_alone(mod, tree, cache=self.cache)
+            right = {
+                name
+                for name, effect in self.effects.items()
+                if compose.makes(plans[name], effect.changes)
+            }
             proven = [
                 _MadeVariant(composed, kept)
                 for composed, covered in variants
@@ -95,9 +99,6 @@ class _Maker:
         notes = dict.fromkeys(line for effect in self.effects.values() for line in effect.notes)
         unknown = compose.unknown(self.wanted._replace(vllm=self.wanted.vllm or "stated"), None)
         return NewMod(mod, files, None, tuple(notes), tuple(unknown), tuple(rows))
-
-    def plan(self, mod: Mod, tree: Tree) -> ModPlan:
-        return planner.plan([mod], tree, cache=self.cache).mods[0]
 
     def compose_variants(self) -> list[_MadeVariant]:
         """Compose a variant where none of those before makes the changes: first of what has more optional parts, then of the newest release."""
@@ -128,7 +129,8 @@ class _Maker:
         variant = composed.mod.variants[0]
         if variant.python != effect.python or len(variant.templates) != len(effect.templates):
             return False
-        return _same(self.plan(composed.mod, tree), effect)
+        planned = planner.plan_alone(composed.mod, tree, cache=self.cache)
+        return compose.makes(planned, effect.changes)
 
     def join(self, variants: Sequence[_MadeVariant]) -> tuple[Mod, dict[str, bytes]]:
         """Put variants, oldest first, into one mod with the ranges that they hold in."""
@@ -137,19 +139,8 @@ class _Maker:
         for composed, covered in sorted(
             variants, key=lambda one: max(map(versions.sort_key, one.versions))
         ):
-            part = self.stated_for(composed.parts, covered)
-            prefix = f"{part.id}/" if len(variants) > 1 else ""
-            moved = {
-                name: f"{prefix}{name}" if name.startswith("overlay/") else name
-                for name in composed.files
-                if name != mod_folder.MANIFEST
-            }
-            files |= {moved[name]: composed.files[name] for name in moved}
-            overlay, binary = (
-                [{**entry, "source": moved[str(entry["source"])]} for entry in entries]
-                for entries in (part.overlay, part.binary)
-            )
-            parts.append(part._replace(overlay=overlay, binary=binary))
+            parts.append(self.stated_for(composed.parts, covered))
+            files |= composed.files
         env = tuple(dict.fromkeys(row for effect in self.effects.values() for row in effect.env))
         newest = f"vLLM {parts[-1].vllm}"
         files[mod_folder.MANIFEST] = compose.written(self.wanted, parts, newest, env)
@@ -167,16 +158,6 @@ class _Maker:
             made_on=f"# Made on vLLM {covered[0]}.",
             packages=tuple(packages),
         )
-
-
-def _same(planned: ModPlan, effect: ModEffect) -> bool:
-    changes = {
-        change.path: change.after
-        for change in planned.changes
-        if not change.path.startswith(f"{planner.WORKSPACE}/")
-    }
-    meant = {change.path: change.after for change in effect.changes}
-    return planned.verdict.writes and changes == meant
 
 
 def span(covered: Sequence[str], every: Sequence[str]) -> str:

@@ -60,8 +60,9 @@ def record(
     while True:
         fetched = fetcher.files() if fetcher is not None else ()
         try:
-            recorded_run = _RecordedRun(name, files, sources, whole, tree, limits, container)
-            return recorded_run.run(argv, fetched)
+            return _RecordedRun(
+                argv, name, files, sources, whole, tree, limits, container, fetched
+            ).run()
         except Lacked as error:
             if fetcher is None or not fetcher.take(error.urls):
                 raise
@@ -80,6 +81,7 @@ def container_of(tree: Tree) -> ImageInEngine:
 
 
 class _RecordedRun(NamedTuple):
+    argv: Sequence[str]
     name: str
     files: Mapping[str, bytes]
     sources: Mapping[str, bytes]
@@ -88,6 +90,7 @@ class _RecordedRun(NamedTuple):
     tree: Tree
     limits: Limits
     container: ImageInEngine | None
+    fetched: tuple[DownloadedFile, ...]
 
     @property
     def site(self) -> str:
@@ -101,9 +104,9 @@ class _RecordedRun(NamedTuple):
         """The folder of the mod in the sandbox."""
         return f"{WORKSPACE}/mods/{self.name}"
 
-    def run(self, argv: Sequence[str], fetched: tuple[DownloadedFile, ...]) -> ModEffect:
+    def run(self) -> ModEffect:
         """Run the command and read what it did; where it does without patches that fail, once more for each of them."""
-        effect, steps, output = self.run_once(argv, fetched)
+        effect, steps, output = self.run_once()
         if not (effect.changes or effect.templates):
             raise Refused(
                 f"the command succeeded but changed nothing in vLLM{last_lines(output)}",
@@ -112,7 +115,7 @@ class _RecordedRun(NamedTuple):
         if not 0 < len(steps) <= _OPTIONAL_STEPS:
             return effect
         with contextlib.suppress(Refused):  # it does not do without: nothing is optional
-            stages = [self.run_once(argv, fetched, most)[0].changes for most in range(len(steps))]
+            stages = [self.run_once(most)[0].changes for most in range(len(steps))]
             between = zip(steps, itertools.pairwise((*stages, effect.changes)), strict=True)
             optional = tuple(
                 (
@@ -127,7 +130,7 @@ class _RecordedRun(NamedTuple):
         return effect
 
     def run_once(
-        self, argv: Sequence[str], fetched: tuple[DownloadedFile, ...], most: int | None = None
+        self, most: int | None = None
     ) -> tuple[ModEffect, tuple[WatchedCommand, ...], str]:
         """Run the command; return what it did, its steps that may fail, and what it printed.
 
@@ -136,10 +139,10 @@ class _RecordedRun(NamedTuple):
         packages = [f"{self.site}/{name}" for name in ("vllm", *self.limits.also)]
         places = [self.site] if self.container is None else packages
         job = SandboxJob(
-            argv=argv,
+            argv=self.argv,
             cwd=self.home,
             environ=self._environ() | ({} if most is None else {"VLLM_MODS_STEPS": str(most)}),
-            files=self._laid_out(fetched),
+            files=self._laid_out(),
             places=[*places, WORKSPACE, HOME, TEMPORARY, LAUNCHER],
             programs=watching.BIN,
             seconds=self.limits.seconds,
@@ -147,9 +150,9 @@ class _RecordedRun(NamedTuple):
         ran = sandbox.run(job, self.container)
         seen = watching.read(ran.written, self.files, ran.environ)
         self._check(ran, seen)
-        return self._effect(ran, seen)._replace(fetched=fetched), seen.free, ran.output
+        return self._effect(ran, seen), seen.free, ran.output
 
-    def _laid_out(self, fetched: Sequence[DownloadedFile]) -> dict[str, bytes]:
+    def _laid_out(self) -> dict[str, bytes]:
         """Return the files that the command finds, by absolute path."""
         files = {f"{self.site}/{path}": data for path, data in self.sources.items()}
         if self.container is None:  # an image has it
@@ -158,11 +161,11 @@ class _RecordedRun(NamedTuple):
             files[f"{SITE}/vllm-{version}.dist-info/METADATA"] = metadata.encode()
         files |= {f"{self.home}/{path}": data for path, data in self.files.items()}
         files |= watching.programs()
-        if fetched:
+        if self.fetched:
             folder = f"{LAUNCHER}/{served.FOLDER}"
-            index = {one.url: str(number) for number, one in enumerate(fetched)}
+            index = {one.url: str(number) for number, one in enumerate(self.fetched)}
             files[f"{folder}/{served.INDEX}"] = json.dumps(index).encode()
-            files |= {f"{folder}/{index[one.url]}": one.data for one in fetched}
+            files |= {f"{folder}/{index[one.url]}": one.data for one in self.fetched}
         return files
 
     def _environ(self) -> dict[str, str]:
@@ -246,7 +249,10 @@ class _RecordedRun(NamedTuple):
                 f"{', '.join(other)}: the sdist that the command ran on differs from {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
             )
-        templates, lost = self._elsewhere({**ran.written, **dict.fromkeys(ran.odd)})
+        own = (f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")
+        elsewhere = sorted(path for path in (*ran.written, *ran.odd) if not path.startswith(own))
+        kept = [path for path in elsewhere if path in ran.written and _TEMPLATE.match(path)]
+        templates = {posixpath.basename(path): ran.written[path] for path in kept}
         named = (
             f"{name}={value} is set only while the script runs; to keep it, state it under [env] of the mod"
             for name, value in seen.exported
@@ -254,21 +260,9 @@ class _RecordedRun(NamedTuple):
         skipped = (
             f"{one} failed, and the script goes on without it" for one in seen.free if one.code
         )
-        notes = (*(f"it wrote {path}, which no mod can have" for path in lost), *named, *skipped)
-        return ModEffect(changes, templates, seen.installed, seen.exported, notes=notes)
-
-    def _elsewhere(self, written: Mapping[str, bytes | None]) -> tuple[dict[str, bytes], list[str]]:
-        """Return the chat templates in the workspace, and every other file outside of Python's packages."""
-        templates: dict[str, bytes] = {}
-        elsewhere: list[str] = []
-        for path, data in sorted(written.items()):
-            if path.startswith((f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")):
-                continue
-            if _TEMPLATE.match(path) and data is not None:
-                templates[posixpath.basename(path)] = data
-            else:
-                elsewhere.append(path)
-        return templates, elsewhere
+        lost = (f"it wrote {path}, which no mod can have" for path in elsewhere if path not in kept)
+        notes = (*lost, *named, *skipped)
+        return ModEffect(changes, templates, seen.installed, seen.exported, self.fetched, notes)
 
 
 def _lacking(message: str, hint: str, seen: Watched) -> Lacked:

@@ -7,6 +7,7 @@ when this process ends.
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import shutil
@@ -30,6 +31,10 @@ _SETTINGS = (
 )
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 """What is read-only in containers, too: the settings of the kernel that all share."""
+_ISOLATION = (
+    *("--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL"),
+)
 _NOBODY = "65534"
 _PATH = f"{os.defpath}:/usr/sbin:/sbin"
 _INSIDE = Path(__file__).parent / "inside"
@@ -205,22 +210,10 @@ def _bubblewrap(job: SandboxJob) -> list[str]:
             hint="apt-get install bubblewrap; or in a container: --image REF",
         )
     python = _system_python() or f"{sys.base_prefix}/bin/python3"
-    return [program, *_isolation(), *_file_systems(job), "--", python]
-
-
-def _isolation() -> Iterator[str]:
-    yield from (
-        "--unshare-net",
-        "--unshare-pid",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    )
-    yield from ("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL")
+    user = ["--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY]
     if os.getuid() == 0:  # the supervisor becomes nobody with these, and has none then
-        yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
-    else:
-        yield from ("--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY)
+        user = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    return [program, *_ISOLATION, *user, *_file_systems(job), "--", python]
 
 
 def _file_systems(job: SandboxJob) -> Iterator[str]:
@@ -254,11 +247,9 @@ def _file_systems(job: SandboxJob) -> Iterator[str]:
 
 def _folders(above: str, path: str) -> Iterator[str]:
     """Yield what makes the folders between two, for everybody to enter: bubblewrap makes them for their owner."""
-    folders = []
-    while (path := os.path.dirname(path)) not in {above, "/"}:
-        folders.append(path)
-    for folder in reversed(folders):
-        yield from ("--dir", folder)
+    ends = {Path(above), Path("/")}
+    for folder in reversed([*itertools.takewhile(lambda one: one not in ends, Path(path).parents)]):
+        yield from ("--dir", str(folder))
 
 
 def _shown(path: str) -> Iterator[str]:

@@ -15,10 +15,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Finding, Level, Mod, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.matrices.cell import Cell, HunkView
-from vllm_mods.matrices.explain import explain
 from vllm_mods.matrices.ranges import is_wanted
-from vllm_mods.matrices.run import Computed
-from vllm_mods.planning.context import ask_for_packages
 
 if TYPE_CHECKING:
     from vllm_mods.trees.git import Commit
@@ -113,21 +110,16 @@ def _effect(before: Cell, after: Cell) -> Effect | None:
     return Effect.WORSE if now < was else Effect.BETTER
 
 
-def look_closer(
-    one: AffectedMod, mod: Mod, computed: Sequence[Computed], change: Change
-) -> AffectedMod:
+def look_closer(one: AffectedMod, change: Change) -> AffectedMod:
     """Return a mod with the edits that made it worse or better. Raises ``TreeError``."""
     is_back = one.effect is Effect.BETTER  # then its hunks stand in the newer tree
     if not is_back and one.effect is not Effect.WORSE:
         return one
-    own = change.newer if is_back else change.older
-    answer = computed[is_back].answers[mod.name]
-    ask_for_packages((mod,), own)
-    hunks = tuple(explain(mod, answer, own))
-    absent = "+" if answer.verdict.writes else "-"
-    edits = [edit for hunk in hunks for edit in _under(hunk, change, absent, is_back=is_back)]
+    own = one.after if is_back else one.before
+    absent = "+" if own.verdict.writes else "-"
+    edits = [edit for hunk in own.hunks for edit in _under(hunk, change, absent, is_back=is_back)]
     if not edits and not is_back:
-        edits = [*islice(_of_names(one.after.findings, hunks, change), 1)]
+        edits = [*islice(_of_names(one.after.findings, own.hunks, change), 1)]
     return one._replace(edits=tuple(edits))
 
 

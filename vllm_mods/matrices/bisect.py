@@ -75,16 +75,22 @@ def search(
     """
     line = _TreeLine(mods, points, opener)
     good, bad = 0, len(points) - 1
-    outcome = BisectOutcome(good=line.judge(good), bad=line.judge(bad))
-    mark = _mark(outcome.good.planned, outcome.bad.planned)
+    before, after = line.judge(good), line.judge(bad)
+    outcome = BisectOutcome(good=before, bad=after)
+    marks: tuple[Callable[[ModPlan], object], ...] = (
+        lambda planned: (planned.verdict.ok, planned.verdict.writes),
+        lambda planned: planned.verdict,
+    )
+    # the property in which the two ends differ: the search is for the place where it changes
+    mark = next((one for one in marks if one(before.planned) != one(after.planned)), None)
     if mark is not None:
         while bad - good > 1:
             middle = line.between(good, bad)
-            if mark(line.judge(middle).planned) == mark(outcome.good.planned):
-                good = middle
+            judged = line.judge(middle)
+            if mark(judged.planned) == mark(before.planned):
+                good, before = middle, judged
             else:
-                bad = middle
-        before, after = line.judged[good], line.judged[bad]
+                bad, after = middle, judged
         outcome = outcome._replace(before=before, after=after, findings=line.broken(before, after))
     return outcome._replace(
         points=sum(point.commit is not None for point in points),
@@ -134,16 +140,13 @@ class _TreeLine:
         self.points = points
         self.opener = opener
         self.cache = SummaryCache()
-        self.judged: dict[int, Judged] = {}
         self.planned = 0
         self.watched = {
             path for mod in mods for one in mod.variants for path in diff.touched(mod, one)
         }
 
     def judge(self, index: int) -> Judged:
-        point = self.points[index]
-        judged = self.ask(self.mods, point)
-        self.judged[index] = judged
+        judged = self.ask(self.mods, self.points[index])
         self.watched.update(judged.planned.beside)
         return judged
 
@@ -188,12 +191,3 @@ class _TreeLine:
         mods = (*self.mods[:-1], lock_entries.with_variants(self.mods[-1], (variant,)))
         alone = self.ask(mods, after.point).planned
         return after.planned.findings if alone.verdict.ok else alone.findings
-
-
-def _mark(good: ModPlan, bad: ModPlan) -> Callable[[ModPlan], object] | None:
-    """Return the property in which the two ends differ: the search is for the place where it changes."""
-    marks: tuple[Callable[[ModPlan], object], ...] = (
-        lambda planned: (planned.verdict.ok, planned.verdict.writes),
-        lambda planned: planned.verdict,
-    )
-    return next((mark for mark in marks if mark(good) != mark(bad)), None)

@@ -7,40 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, Verdict
-
-
-class Cell(NamedTuple):
-    """One mod on one tree.
-
-    ``version`` is vLLM's, ``tree`` the spec it was opened by; ``in_range`` says that the variant's
-    range names this version, ``meant`` that some variant's does. ``offsets`` are how many lines
-    each moved hunk is from its stated line, in order. Not ``computed`` means that nobody could
-    compute it now (no network and nothing kept, a worker that died twice): the findings say why.
-    ``packages`` are names and versions of what the mod was planned with beside vLLM, ``left_out`` optional patches that do not go in.
-
-    >>> (cell,) = vm.matrix(vm.Library("library").mods("fast"), ["site-packages"]).cells
-    >>> cell.mod, cell.version, cell.variant, cell.meant
-    ('fast', '0.19.1', 'a', True)
-    """
-
-    mod: str
-    mod_version: str
-    version: str
-    tree: str
-    variant: str | None
-    verdict: Verdict
-    in_range: bool
-    meant: bool
-    findings: tuple[Finding, ...] = ()
-    offsets: tuple[int, ...] = ()
-    computed: bool = True
-    packages: tuple[tuple[str, str], ...] = ()
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def word(self) -> str:
-        """The one word for a cell: its verdict, if there is one."""
-        return self.verdict.value if self.computed else "unknown"
+from vllm_mods.formats.mod_lock import LockedTree
 
 
 class HunkView(NamedTuple):
@@ -61,6 +28,50 @@ class HunkView(NamedTuple):
     proof: str | None
     lines: tuple[str, ...]
     target: tuple[tuple[int, str], ...]
+
+
+class Cell(NamedTuple):
+    """One mod on one tree.
+
+    ``version`` is vLLM's, ``tree`` the spec it was opened by; ``in_range`` says that the variant's
+    range names this version, ``meant`` that some variant's does. ``offsets`` are how many lines
+    each moved hunk is from its stated line, in order. Not ``computed`` means that nobody could
+    compute it now (no network and nothing kept, a worker that died twice): the findings say why.
+    ``packages`` are names and versions of what the mod was planned with beside vLLM, ``left_out`` optional patches that do not go in.
+    ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit rested on, ``hunks`` are
+    those beside the source where they are to be shown.
+
+    >>> (cell,) = vm.matrix(vm.Library("library").mods("fast"), ["site-packages"]).cells
+    >>> cell.mod, cell.version, cell.variant, cell.meant
+    ('fast', '0.19.1', 'a', True)
+    """
+
+    mod: str
+    mod_version: str
+    version: str
+    tree: str
+    variant: str | None
+    verdict: Verdict
+    in_range: bool
+    meant: bool
+    findings: tuple[Finding, ...] = ()
+    offsets: tuple[int, ...] = ()
+    computed: bool = True
+    packages: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
+    locked: LockedTree | None = None
+    witness: str = ""
+    hunks: tuple[HunkView, ...] = ()
+
+    @property
+    def readable(self) -> bool:
+        """Whether it says anything of the mod: the tree could be had, and read."""
+        return self.computed and self.verdict is not Verdict.UNREADABLE
+
+    @property
+    def word(self) -> str:
+        """The one word for a cell: its verdict, if there is one."""
+        return self.verdict.value if self.computed else "unknown"
 
 
 class CellProblem(NamedTuple):

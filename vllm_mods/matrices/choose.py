@@ -53,8 +53,7 @@ def _builds(version: str, files: Sequence[ReleaseFile]) -> list[str]:
     """Name each x86_64 wheel of a release; the version itself stands for the one pip would take."""
     wheels = [
         file
-        for file in files
+        for file in sorted(files, key=lambda file: file.build)
         if file.kind == "wheel" and any(platform.endswith("x86_64") for platform in file.platforms)
     ]
-    wheels.sort(key=lambda file: file.build)
     return [*(file.filename for file in wheels[:-1]), version]

@@ -10,8 +10,7 @@ from vllm_mods.base.model import FileChange, Mod, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.matrices.answer import Answer
-from vllm_mods.matrices.cell import HunkView
+from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.placing import locate
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import nearest
@@ -23,16 +22,16 @@ _BESIDE = 3
 _IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})
 
 
-def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
-    """Show every hunk of the answer's variant: each file as the parts before it have left it.
+def explain(mod: Mod, cell: Cell, tree: Tree) -> Iterator[HunkView]:
+    """Show every hunk of the cell's variant: each file as the parts before it have left it.
 
     Raises ``TreeError`` if the tree cannot be read, ``DiffError`` for a bad patch.
     """
-    variant = next((one for one in mod.variants if one.id == answer.variant), None)
+    variant = next((one for one in mod.variants if one.id == cell.variant), None)
     if variant is None:
         return
     # then what the hunks leave is looked for, instead of what they find
-    taken_out = answer.verdict in _IN
+    taken_out = cell.verdict in _IN
     view = LayeredTree(tree)
     parts = patching.parts_of(mod, variant, known_trees.WORKSPACE)
     for part in reversed(parts) if taken_out else parts:
@@ -42,11 +41,11 @@ def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
         data = view.read(file.old_path or file.path)
         target = part_step.target_of(file.path, data or b"")
         spots = []
-        answers = _new(file, data) or _spots(file, target, back=taken_out)
+        answers = _spots(file, data, target, back=taken_out)
         for hunk, shown, spot in zip(file.hunks, part.diff.hunks, answers, strict=True):
-            if isinstance(spot, Located):
-                spots.append((spot.line, hunk))
-            proof = spot.proof if isinstance(spot, Located) else None
+            placed = spot if isinstance(spot, Located) else None
+            if placed is not None:
+                spots.append((placed.line, hunk))
             line, first = _place(hunk, target, spot)
             yield HunkView(
                 patch=part.source,
@@ -54,8 +53,8 @@ def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
                 number=hunk.number,
                 scope=spot.scope,
                 line=line,
-                offset=spot.line - hunk.stated if isinstance(spot, Located) else None,
-                proof=proof,
+                offset=placed and placed.line - hunk.stated,
+                proof=placed and placed.proof,
                 lines=tuple(kind + _text(text) for kind, text in shown.lines),
                 target=_around(target, first, len(hunk.old)),
             )
@@ -64,15 +63,14 @@ def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
             view.lay([FileChange(path=file.path, before=data, after=after)])
 
 
-def _new(file: FileDiff, data: bytes | None) -> tuple[Located | Lost, ...]:
-    """Answer for the hunks of a new file; without any if it is none."""
-    if file.old_path is not None:
-        return ()
-    lost = Lost(FindingCode.FILE_THERE, "", None, lines=(1,))
-    return (Located(1, "", "new file") if data is None else lost,) * len(file.hunks)
-
-
-def _spots(file: FileDiff, target: Target, *, back: bool) -> tuple[Located | Lost, ...]:
+def _spots(
+    file: FileDiff, data: bytes | None, target: Target, *, back: bool
+) -> tuple[Located | Lost, ...]:
+    spot: Located | Lost = Located(1, "", "new file")
+    if file.old_path is None:
+        if data is not None:
+            spot = Lost(FindingCode.FILE_THERE, "", None, lines=(1,))
+        return (spot,) * len(file.hunks)
     try:
         return locate.place(file, target, back=back)
     except UnparsableError as error:
@@ -82,10 +80,9 @@ def _spots(file: FileDiff, target: Target, *, back: bool) -> tuple[Located | Los
 
 def _place(hunk: Hunk, target: Target, spot: Located | Lost) -> tuple[int | None, int | None]:
     """Return the first line of the target that differs, and the line where the hunk would begin."""
-    if isinstance(spot, Located):
-        return spot.line, spot.line
-    if spot.lines:
-        return spot.lines[0], spot.lines[0]
+    stands = (spot.line,) if isinstance(spot, Located) else spot.lines
+    if stands:
+        return stands[0], stands[0]
     try:
         near = nearest(hunk, target, spot.scope)
     except UnparsableError:

@@ -1,5 +1,7 @@
-"""mod.lock from the answers of a matrix, and what a committed one says against them. Pure."""
+"""mod.lock from the cells of a matrix, and what a committed one says against them. Pure."""
 
+import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,23 +11,22 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedTree, WrittenFor
-from vllm_mods.matrices.cell import CellProblem
-from vllm_mods.matrices.run import Computed
+from vllm_mods.matrices.cell import Cell, CellProblem
 from vllm_mods.planning import lock_entries
 
 _UPDATE = "`vllm-mods matrix --update-lock` writes it again"
 
 
-def lock_from(mod: Mod, computed: Iterable[Computed], written: Iterable[WrittenFor] = ()) -> Lock:
+def lock_from(mod: Mod, cells: Iterable[Cell], written: Iterable[WrittenFor] = ()) -> Lock:
     """Make a mod's lock: one entry per distinct state of the touched files, and where its variants were written.
 
-    The answers must be those of the mod without its old lock.
+    The cells must be those of the mod without its old lock.
     """
-    answers = [(one.answers[mod.name], one.version or "unknown") for one in computed]
-    states = [(one.locked, label, one.witness) for one, label in answers if one.locked is not None]
+    mine = [one for one in cells if one.mod == mod.name]
+    states = [(one.locked, one.version, one.witness) for one in mine if one.locked is not None]
     others = {
-        (label, one.verdict.value): None
-        for one, label in answers
+        (one.version, one.verdict.value): None
+        for one in mine
         if one.locked is None and one.verdict.ok
     }
     return lock_entries.of(mod, lock_entries.merge_states(states), others=others, written=written)
@@ -44,20 +45,19 @@ class Updated(NamedTuple):
     why: str | None = None
 
 
-def update(mod: Mod, computed: Sequence[Computed], written: Sequence[WrittenFor] = ()) -> Updated:
-    """Make a mod's lock from answers, and keep what the one it has says of all other releases.
+def update(mod: Mod, cells: Sequence[Cell], written: Sequence[WrittenFor] = ()) -> Updated:
+    """Make a mod's lock from cells, and keep what the one it has says of all other releases.
 
     Nothing is kept of a lock that was made from another state of the mod, or that is none, but where patches were written
     that are the same now; ``written`` is what was found of that now.
     """
     if mod.lock is None:
-        return Updated(lock_from(mod, computed, written))
-    try:
-        before = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
-    except ManifestError:
-        return Updated(lock_from(mod, computed, written), why="was not a lock file")
-    fresh = lock_from(mod, computed, (*before.written, *written))
-    looked_at = {one.version or "unknown" for one in computed}
+        return Updated(lock_from(mod, cells, written))
+    before = _committed(mod)
+    if before is None:
+        return Updated(lock_from(mod, cells, written), why="was not a lock file")
+    fresh = lock_from(mod, cells, (*before.written, *written))
+    looked_at = {one.version for one in cells if one.mod == mod.name}
     if before.digest != mod.digest:
         gone = _in_order(_labels(before) - looked_at)
         return Updated(fresh, lost=gone, why=f"was made from another state of {mod.name}")
@@ -86,28 +86,34 @@ def update(mod: Mod, computed: Sequence[Computed], written: Sequence[WrittenFor]
     return Updated(whole, _in_order(kept), _in_order(lost - kept), why if lost - kept else None)
 
 
-def news(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[str, ...]:
+def news(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[str, ...]:
     """Return the releases of which new locks would say what the committed ones do not say of the same files."""
-    return tuple(one.spec for one in computed if any(_is_news(mod, one) for mod in mods))
+    by_name = {mod.name: mod for mod in mods}
+    mine = (one for one in cells if one.mod in by_name)
+    return tuple(dict.fromkeys(one.tree for one in mine if _is_news(by_name[one.mod], one)))
 
 
-def _is_news(mod: Mod, result: Computed) -> bool:
-    answer, label = result.answers[mod.name], result.version or "unknown"
-    try:
-        before = mod_lock.parse(mod.lock or b"", f"{mod.directory}/mod.lock")
-    except ManifestError:
-        return answer.readable
-    if answer.locked is None:
-        return answer.verdict.ok and (label, answer.verdict.value) not in before.others
-    files = {(file.path, file.before) for file in answer.locked.files}
+def _is_news(mod: Mod, cell: Cell) -> bool:
+    before = _committed(mod)
+    if before is None:
+        return cell.readable
+    if cell.locked is None:
+        return cell.verdict.ok and (cell.version, cell.verdict.value) not in before.others
+    files = {(file.path, file.before) for file in cell.locked.files}
     return not any(
-        label in tree.vllm and files <= {(file.path, file.before) for file in tree.files}
+        cell.version in tree.vllm and files <= {(file.path, file.before) for file in tree.files}
         for tree in before.trees
     )
 
 
+def _committed(mod: Mod) -> Lock | None:
+    with contextlib.suppress(ManifestError):
+        return mod_lock.parse(mod.lock or b"", f"{mod.directory}/mod.lock")
+    return None
+
+
 def _labels(of: Lock) -> set[str]:
-    return {label for tree in of.trees for label in tree.vllm} | {label for label, _ in of.others}
+    return {label for label, _ in _states(of)}
 
 
 def _in_order(labels: Iterable[str]) -> tuple[str, ...]:
@@ -142,35 +148,29 @@ def _lift(fresh: Lock, before: Lock) -> Lock:
     return fresh._replace(trees=lock_entries.merge_states(states))
 
 
-def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[CellProblem, ...]:
-    """Hold the locks of ``mods`` (as committed) against answers that were made without them.
+def against_committed(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
+    """Hold the lock of a mod (as committed) against its cells, which were computed without it.
 
     Only what concerns the releases that were looked at is compared, so that a part of the matrix
     can be held against a whole lock.
     """
-    return tuple(problem for mod in mods for problem in _of_mod(mod, computed))
-
-
-def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
-    if mod.lock is None:
-        yield _stale(mod, f"{mod.name} has no mod.lock:")
+    committed = _committed(mod)
+    if committed is None:
+        yield _stale(mod, f"{mod.name} has no mod.lock that can be read:")
         return
-    try:
-        committed = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
-    except ManifestError as error:
-        yield _stale(mod, f"{error.message};")
-        return
-    fresh = lock_from(mod, computed)
-    yield from _worse(mod, committed, fresh, computed)
-    # a tree that could not be read says nothing of its releases
-    unread = {one.version or "" for one in computed if not one.answers[mod.name].readable}
-    seen = {one.version for one in computed if one.version is not None} - unread
+    fresh = lock_from(mod, cells)
+    yield from _worse(committed, fresh, cells)
     if committed.digest != mod.digest:
         yield _stale(mod, f"mod.lock was made from another state of {mod.name}:")
         return
-    differing = _differing(_only(committed, seen), _only(_lift(fresh, committed), seen))
+    # a tree that could not be read says nothing of its releases
+    unread = {one.version for one in cells if not one.readable}
+    seen = {one.version for one in cells} - unread
+    was, now = _states(committed), _states(_lift(fresh, committed))
+    agreed = {key for key in was.keys() & now.keys() if now[key] <= was[key]}
+    differing = {label for label, _ in (was.keys() | now.keys()) - agreed if label in seen}
     if differing:
-        what = f"the current results of these releases ({', '.join(differing)})"
+        what = f"the current results of these releases ({', '.join(sorted(differing))})"
         yield _stale(mod, f"mod.lock does not say {what}:")
 
 
@@ -178,33 +178,17 @@ def _stale(mod: Mod, why: str) -> CellProblem:
     return CellProblem(FindingCode.STALE_LOCK, mod.name, None, f"{why} {_UPDATE}")
 
 
-def _worse(
-    mod: Mod, committed: Lock, fresh: Lock, computed: Sequence[Computed]
-) -> Iterator[CellProblem]:
+def _worse(committed: Lock, fresh: Lock, cells: Iterable[Cell]) -> Iterator[CellProblem]:
     """Find trees on which the mod went in (or was not needed) by the lock, and does no more.
 
     Two builds of one release share its number: as many states as the lock has of it may be good.
     """
-    for result in computed:
-        answer = result.answers[mod.name]
-        if answer.verdict.ok or not answer.readable or result.version is None:
-            continue
-        before, now = _good(committed, result.version), _good(fresh, result.version)
-        if now < before:
-            message = f"by mod.lock {mod.name} applied there; now it is `{answer.verdict}`"
-            yield CellProblem(FindingCode.WORSE_THAN_BASELINE, mod.name, result.spec, message)
-
-
-def _good(of: Lock, version: str) -> int:
-    others = [label for label, _ in of.others]
-    return sum(version in tree.vllm for tree in of.trees) + others.count(version)
-
-
-def _differing(committed: Lock, fresh: Lock) -> list[str]:
-    """Return the releases of which two locks say different things, or the first knows too little."""
-    was, now = _states(committed), _states(fresh)
-    agreed = {key for key in was.keys() & now.keys() if now[key] <= was[key]}
-    return sorted({label for label, _ in (was.keys() | now.keys()) - agreed})
+    before, now = (Counter(label for label, _ in _states(lock)) for lock in (committed, fresh))
+    for cell in cells:
+        is_bad = cell.readable and not cell.verdict.ok
+        if is_bad and now[cell.version] < before[cell.version]:
+            message = f"by mod.lock {cell.mod} applied there; now it is `{cell.verdict}`"
+            yield CellProblem(FindingCode.WORSE_THAN_BASELINE, cell.mod, cell.tree, message)
 
 
 def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:
@@ -216,14 +200,3 @@ def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:
         bare = _bare(tree)
         states |= {(label, bare): frozenset(tree.witness) for label in tree.vllm}
     return states
-
-
-def _only(of: Lock, seen: set[str]) -> Lock:
-    trees = (
-        tree._replace(vllm=tuple(label for label in tree.vllm if label in seen))
-        for tree in of.trees
-    )
-    return of._replace(
-        trees=tuple(tree for tree in trees if tree.vllm),
-        others=tuple(other for other in of.others if other[0] in seen),
-    )

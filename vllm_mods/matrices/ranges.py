@@ -1,6 +1,6 @@
 """Whether the version ranges that mods declare are what the trees say, either way. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from vllm_mods.base import versions
 from vllm_mods.base.finding_codes import FindingCode
@@ -9,17 +9,9 @@ from vllm_mods.matrices.cell import Cell, CellProblem
 from vllm_mods.matrices.work import is_named
 
 
-def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellProblem, ...]:
-    """Return where trees contradict the ranges of a mod's variants, and mods that have become needless."""
-    return tuple(
-        problem
-        for mod in mods
-        for problem in _of_mod(mod, [cell for cell in cells if cell.mod == mod.name])
-    )
-
-
-def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
-    known = [cell for cell in cells if cell.computed and cell.verdict is not Verdict.UNREADABLE]
+def range_problems(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
+    """Yield where the cells of a mod contradict the ranges of its variants, and that it has become needless."""
+    known = [cell for cell in cells if cell.readable]
     yield from filter(None, (_of_cell(mod, cell) for cell in known))
     meant = [cell for cell in known if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):

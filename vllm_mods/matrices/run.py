@@ -1,112 +1,149 @@
-"""A whole matrix: what is known is taken as it is, the rest is spread over workers."""
+"""A whole matrix: what is known is taken as it is, the rest is spread over processes. One that dies loses what it was at, no more.
 
+Workers are started fresh (``forkserver``): a copy of this process would have its threads and its
+connections, and no locks that they hold are let go in a copy.
+"""
+
+import gc
+import math
+import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import connection
 
-from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Mod
-from vllm_mods.matrices.answer import Answer, cell_of
-from vllm_mods.matrices.cell import Cell, HunkView
-from vllm_mods.matrices.spread import outcomes
-from vllm_mods.matrices.work import Setting, Subject, Task, Workshop, is_meant
-from vllm_mods.trees.index import release_file
+from vllm_mods.matrices.cell import Cell
+from vllm_mods.matrices.work import Setting, Task, Workshop
 
 Progress = Callable[[int, int], None]
+_DIED = "its process was killed twice, perhaps for lack of memory (see `dmesg`); `--jobs 1` needs the least"
+# So few are done before processes are ready to do them.
+_FEW = 2
+_workshop: Workshop | None = None
 
 
-class Computed(NamedTuple):
-    """A tree and the answers of all mods on it; ``version`` is vLLM's, if the tree says one."""
+def compute(
+    workshop: Workshop, specs: Sequence[str], jobs: int, progress: Progress | None = None
+) -> tuple[Cell, ...]:
+    """Answer for every mod alone on every tree, tree by tree in the order of ``specs``.
 
-    spec: str
-    version: str | None
-    answers: dict[str, Answer]
-
-
-class Matrix(NamedTuple):
-    """One run. ``named`` are trees that the user typed: one that is none at all is a wrong call.
-
-    ``jobs`` processes share what is not known. ``progress`` is told how many of how many subjects are answered.
+    ``jobs`` processes share what is not known. ``progress`` is told how many of how many cells there are. Raises
+    ``UsageError`` for a bad patch, and for a named tree that is none.
     """
-
-    workshop: Workshop
-    setting: Setting
-    jobs: int
-    named: frozenset[str] = frozenset()
-    progress: Progress | None = None
-
-    def compute(self, specs: Sequence[str]) -> tuple[Computed, ...]:
-        """Answer for every mod alone on every tree, in the order of ``specs``.
-
-        Raises ``UsageError`` for a bad patch, and for a named tree that is none.
-        """
-        subjects = tuple(Subject(mod.name) for mod in self.setting.mods)
-        answers = self._answers([(spec, subjects) for spec in specs])
-        return tuple(
-            Computed(
-                spec=spec,
-                version=next((v for one in subjects if (v := answers[spec, one][0])), None),
-                answers={one.mod: answers[spec, one][1] for one in subjects},
-            )
-            for spec in specs
-        )
-
-    def explain(self, cells: Iterable[Cell]) -> dict[tuple[str, str], tuple[HunkView, ...]]:
-        """Return the hunks of cells beside the source, by mod and tree."""
-        wanted: dict[str, list[Subject]] = {}
-        for cell in cells:
-            wanted.setdefault(cell.tree, []).append(Subject(cell.mod, show=True))
-        answers = self._answers([(spec, tuple(subjects)) for spec, subjects in wanted.items()])
-        return {
-            (subject.mod, spec): answer.hunks for (spec, subject), (_, answer) in answers.items()
-        }
-
-    def _answers(
-        self, wanted: Sequence[tuple[str, tuple[Subject, ...]]]
-    ) -> dict[tuple[str, Subject], tuple[str | None, Answer]]:
-        answers: dict[tuple[str, Subject], tuple[str | None, Answer]] = {}
-        tasks = []
-        for spec, subjects in wanted:
-            known = self.workshop.known(spec, subjects)
-            answers.update(((spec, subject), answer) for subject, answer in known.items())
-            unknown = tuple(one for one in subjects if (spec, one) not in answers)
-            if unknown:
-                tasks.append(Task(spec, unknown))
-        total = sum(len(subjects) for _, subjects in wanted)
-        if self.progress is not None and tasks:
-            self.progress(len(answers), total)
-        for outcome in outcomes(tasks, self.setting, self.jobs, self.workshop):
-            fault = outcome.fault
-            if fault is not None and (fault.of == "mod" or outcome.task.spec in self.named):
-                raise UsageError(fault.message, hint=fault.hint)
-            for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True):
-                answers[outcome.task.spec, subject] = (outcome.version, answer)
-            if self.progress is not None:
-                self.progress(len(answers), total)
-        return answers
+    mods = [mod.name for mod in workshop.setting.mods]
+    found = {(spec, cell.mod): cell for spec in specs for cell in workshop.known(spec)}
+    unknown = {spec: tuple(mod for mod in mods if (spec, mod) not in found) for spec in specs}
+    tasks = [Task(spec, left) for spec, left in unknown.items() if left]
+    total = len(specs) * len(mods)
+    if progress is not None and tasks:
+        progress(len(found), total)
+    alone = jobs == 1 or len(tasks) <= _FEW
+    done = map(workshop.run, tasks) if alone else _spread(tasks, workshop, jobs)
+    for cells in done:
+        found.update(((cell.tree, cell.mod), cell) for cell in cells)
+        if progress is not None:
+            progress(len(found), total)
+    return tuple(found[spec, mod] for spec in specs for mod in mods)
 
 
-def cells(mods: Sequence[Mod], computed: Iterable[Computed]) -> tuple[Cell, ...]:
-    """Return the cells of what was computed, tree by tree."""
-    return tuple(
-        cell_of(
-            mod,
-            one.answers[mod.name],
-            version=version,
-            tree=one.spec,
-            # If the tree is unreadable and its version unknown, keep the cell: reporting too much is safer.
-            meant=is_meant(mod, version) or (one.version is None and version == "unknown"),
-        )
-        for one in computed
-        for version in (one.version or named_version(one.spec),)
-        for mod in mods
+def _spread(tasks: Sequence[Task], workshop: Workshop, jobs: int) -> Iterator[tuple[Cell, ...]]:
+    """Yield the outcome of each task as it is done, in no particular order.
+
+    Each process has a queue of its own, so that its task is known if it dies: that is tried once more, mod by mod.
+    """
+    multiprocessing.set_forkserver_preload([__name__])
+    queues = _share(tasks, jobs)
+    processes = [_new_process(workshop) for _ in queues]
+    running: dict[Future[tuple[Cell, ...]], tuple[int, Task]] = {}
+
+    def go_on(lane: int) -> None:
+        """Give a process its next task, or the last one of whoever has the most left."""
+        queue = queues[lane] or max(queues, key=len)
+        if not queue:
+            return
+        task = queue.popleft() if queue is queues[lane] else queue.pop()
+        try:
+            future = processes[lane].submit(_run, task)
+        except BrokenProcessPool:  # it died
+            processes[lane] = _new_process(workshop)
+            future = processes[lane].submit(_run, task)
+        running[future] = (lane, task)
+
+    with _ending_children():
+        for lane in range(len(queues)):
+            go_on(lane)
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                lane, task = running.pop(future)
+                if not isinstance(future.exception(), BrokenProcessPool):
+                    yield future.result()
+                elif task.again:
+                    yield workshop.unread(task, _DIED, computed=False)
+                else:
+                    parts = [Task(task.spec, (mod,), again=True) for mod in task.mods]
+                    queues[lane].extendleft(reversed(parts))
+                go_on(lane)
+        for process in processes:
+            process.shutdown()
+
+
+@contextmanager
+def _ending_children() -> Iterator[None]:
+    """Terminate the processes that were started meanwhile and are still there."""
+    others = set(multiprocessing.active_children())
+    try:
+        yield
+    finally:
+        for child in set(multiprocessing.active_children()) - others:
+            child.terminate()
+
+
+def _new_process(workshop: Workshop) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(
+        1,
+        mp_context=multiprocessing.get_context("forkserver"),
+        initializer=_start,
+        # the server that processes are made by keeps the environment of the day it was started
+        initargs=(type(workshop), workshop.setting, dict(os.environ)),
     )
 
 
-def named_version(spec: str) -> str:
-    """Return the version that the name of a release or of its file has in it, else ``unknown``."""
-    kind, _, name = spec.partition(":")
-    if kind not in {"pypi", "wheel", "sdist"}:
-        return "unknown"
-    file = release_file(os.path.basename(name), "")
-    return file.version if file is not None else (name if kind == "pypi" else "unknown")
+def _share(tasks: Sequence[Task], jobs: int) -> list[deque[Task]]:
+    """Give each process a run of neighbouring trees: these share most files, which it reads once."""
+    size = math.ceil(len(tasks) / jobs)
+    return [deque(tasks[start : start + size]) for start in range(0, len(tasks), size)]
+
+
+def _start(make: type[Workshop], setting: Setting, environ: dict[str, str]) -> None:
+    """Make a new process ready. It goes quietly when it is interrupted or its parent has gone.
+
+    The collection of garbage is left to ``_run``: Python's own looks at every node of a syntax tree again and
+    again, which takes 22 % of a cell that is computed anew.
+    """
+    global _workshop  # noqa: PLW0603  (a pool gives its processes nothing else to keep things in)
+    os.environ.clear()
+    os.environ.update(environ)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    _workshop = make(setting)
+    gc.disable()
+
+
+def _leave_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _run(task: Task) -> tuple[Cell, ...]:
+    """Answer a task, and collect garbage behind it: trees of syntax are full of cycles."""
+    assert _workshop is not None  # noqa: S101  (made when the process started)
+    outcome = _workshop.run(task)
+    gc.collect()
+    return outcome

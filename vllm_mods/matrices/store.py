@@ -7,10 +7,9 @@ cache that two processes write at once loses an answer at worst.
 
 import hashlib
 import json
-import os
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -22,13 +21,11 @@ from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.schema import decode, encode
-from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.cell import Cell
 
-_SCHEMA = 1
+_SCHEMA = 2
 _KIND = "answers"
 _KEPT_DAYS = 90
-# Folders of the package of which nothing decides a verdict; a test holds that nothing here uses them.
-BESIDE = frozenset({"cli", "report", "serving", "_data", "__pycache__"})
 
 
 class AnswerStore(NamedTuple):
@@ -36,8 +33,8 @@ class AnswerStore(NamedTuple):
 
     cache: Cache | None
 
-    def known(self, key: str, identity: str | None) -> tuple[str | None, Answer] | None:
-        """Return the version and the answer of a tree that is known by a hash; one without has no answer here."""
+    def known(self, key: str, identity: str | None) -> Cell | None:
+        """Return the answer of a tree that is known by a hash; one without has no answer here."""
         if self.cache is None or identity is None:
             return None
         data = self.cache.lookup(_KIND, key, identity) or b""
@@ -45,16 +42,14 @@ class AnswerStore(NamedTuple):
         if _digest(key, identity, packed) != digest:
             return None  # cut short, or of another place
         try:
-            entry = json_of(zlib.decompress(packed))
-            return entry["version"], decode(Answer, entry["answer"])
+            return decode(Cell, json_of(zlib.decompress(packed)))
         except (zlib.error, KeyError, TypeError, ValueError, AttributeError):
             return None
 
-    def remember(self, key: str, answer: Answer, tree: Tree) -> None:
+    def remember(self, key: str, answer: Cell, tree: Tree) -> None:
         """Keep the answer of a tree under its hash; that of a tree without one is not kept."""
         if self.cache is not None and tree.identity is not None:
-            entry = {"version": tree.version, "answer": encode(answer)}
-            packed = zlib.compress(json.dumps(entry, separators=(",", ":")).encode(), 1)
+            packed = zlib.compress(json.dumps(encode(answer), separators=(",", ":")).encode(), 1)
             data = _digest(key, tree.identity, packed) + packed
             self.cache.record(_KIND, key, tree.identity, data=data)
 
@@ -76,18 +71,12 @@ def key_of(mods: Sequence[Mod]) -> str:
 
 @lru_cache(maxsize=1)
 def _code_digest() -> str:
-    """Return a digest of all that decides a verdict beside mods and trees: this code and what it uses."""
+    """Return a digest of all that may decide a verdict beside mods and trees: this code and what it uses."""
     from importlib.metadata import version  # noqa: PLC0415  (all of email)
 
     parts = [f"{__version__} {sys.version_info[:3]}"]
     parts += [f"{name} {version(name)}" for name in ("libcst", "unidiff", "packaging")]
-    parts += sources(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    package = Path(__file__).parents[1]
+    modules = sorted(package.rglob("*.py"))
+    parts += (f"{sha256(path.read_bytes())} {path.relative_to(package)}" for path in modules)
     return sha256("\n".join(parts).encode())
-
-
-def sources(package: str) -> Iterator[str]:
-    """Yield, of each module of a package that may decide a verdict, the digest and the name."""
-    for path in sorted(Path(package).rglob("*.py")):
-        name = path.relative_to(package)
-        if name.parts[0] not in BESIDE:
-            yield f"{sha256(path.read_bytes())} {name}"

@@ -3,9 +3,10 @@
 A worker may be this process or one beside it: tasks, settings and outcomes are plain data.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from vllm_mods.base import versions
@@ -17,15 +18,16 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
 from vllm_mods.formats.concrete_syntax import UnparsableError
-from vllm_mods.matrices.answer import Answer, answer_of, failed
+from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.explain import explain
 from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
 from vllm_mods.placing.scopes import Scopes
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.context import ask_for_packages
 from vllm_mods.planning.origins import Origins
+from vllm_mods.trees.index import release_file
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.other_packages import changed_distributions
 from vllm_mods.trees.release import Releases
@@ -34,19 +36,13 @@ from vllm_mods.trees.release import Releases
 _SUMMARIES = 4000
 
 
-class Subject(NamedTuple):
-    """What is asked of a tree: the plan of a mod, or with ``show`` what there is to show of it."""
-
-    mod: str
-    show: bool = False
-
-
 class Setting(NamedTuple):
     """What all tasks of a run share.
 
     ``store`` says whether kept answers may be used and are kept, ``strict`` whether a second reader has
-    to find the same scopes in every file that a mod changes. ``commits`` is where builds are found by
-    the commits that their versions name, ``others`` are versions of distributions to be read beside vLLM.
+    to find the same scopes in every file that a mod changes, ``show`` whether answers have hunks to be shown. ``commits``
+    is where builds are found by the commits that their versions name, ``others`` are versions of distributions to be read
+    beside vLLM, ``named`` trees that the user typed: one that is none at all is a wrong call.
     """
 
     mods: tuple[Mod, ...]
@@ -54,80 +50,72 @@ class Setting(NamedTuple):
     offline: bool = False
     store: bool = True
     strict: bool = False
+    show: bool = False
     commits: str | None = None
     others: Mapping[str, str] = {}
+    named: frozenset[str] = frozenset()
 
 
 class Task(NamedTuple):
-    """Subjects to answer for on one tree."""
+    """Mods to answer for on one tree, ``again`` after a worker died with it."""
 
     spec: str
-    subjects: tuple[Subject, ...]
-
-
-class TaskFault(NamedTuple):
-    """``of`` is ``tree`` or ``mod``. An error as data: not every exception survives pickling."""
-
-    of: str
-    message: str
-    hint: str | None
-
-
-class TaskOutcome(NamedTuple):
-    """An answer per subject. ``version`` is vLLM's, as the tree says.
-
-    ``fault`` is what is wrong with the call: a spec that names no tree, or a bad patch of a mod.
-    """
-
-    task: Task
-    version: str | None
-    answers: tuple[Answer, ...]
-    fault: TaskFault | None = None
+    mods: tuple[str, ...]
+    again: bool = False
 
 
 class Workshop:
     """All that one process needs for any number of tasks."""
 
     def __init__(self, setting: Setting, *, note: Callable[[str], None] | None = None) -> None:
-        self._setting = setting
+        self.setting = setting
+        self.store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
         self._mods = {mod.name: mod for mod in setting.mods}
-        self._store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
-        self._keys: dict[Subject, str] = {}
+        self._key = cache(self._key_of)
         self._fit = FitCache()
         self._note = note
 
-    def known(
-        self, spec: str, subjects: Sequence[Subject]
-    ) -> dict[Subject, tuple[str | None, Answer]]:
-        """Return the version and the answer for each subject whose answer is kept, without opening a release."""
+    def known(self, spec: str) -> Iterator[Cell]:
+        """Yield the answers that are kept, without opening a release."""
         kind, _, name = spec.partition(":")
         # no other kind of tree has one unopened
         identity = self.releases.identity(name) if kind == "pypi" else None
-        answers = {one: self._store.known(self._key(one), identity) for one in subjects}
-        return {one: kept for one, kept in answers.items() if kept is not None}
+        for mod in self._mods:
+            kept = self.store.known(self._key(mod, show=self.setting.show), identity)
+            if kept is not None:
+                yield kept._replace(tree=spec)
 
-    def run(self, task: Task) -> TaskOutcome:
-        """Answer a task. A tree that cannot be read, or a bad mod, is an outcome too."""
+    def run(self, task: Task) -> tuple[Cell, ...]:
+        """Answer a task. A tree that cannot be read is an answer too.
+
+        Raises ``UsageError`` for a bad mod, and for a named tree that is none.
+        """
         try:
-            tree = self.open(task.spec)
+            with self.open(task.spec) as tree:
+                cells = (
+                    self._recall_or_ask(mod, tree, show=self.setting.show)[0] for mod in task.mods
+                )
+                return tuple(cell._replace(tree=task.spec) for cell in cells)
         except VllmModsError as error:
-            fault = TaskFault("tree", error.message, error.hint)
-            return _all(task, _failed(error), fault if isinstance(error, UsageError) else None)
-        try:
-            answers = tuple(self._recall_or_ask(subject, tree)[0] for subject in task.subjects)
-            return TaskOutcome(task, tree.version, answers)
-        except VllmModsError as error:
-            fault = TaskFault("mod", error.message, error.hint)
-            return _all(task, _failed(error), None if isinstance(error, TreeError) else fault)
+            is_named = task.spec in self.setting.named or not isinstance(error, UsageError)
+            if is_named and not isinstance(error, TreeError):
+                # not every exception survives pickling
+                raise UsageError(error.message, hint=error.hint) from error
+            computed = not isinstance(error, Unreachable)
+            return self.unread(task, _words(error), computed=computed)
         finally:
-            tree.close()
             if len(self._fit.modules) > _SUMMARIES:
                 self._fit.modules.clear()
+
+    def unread(self, task: Task, message: str, *, computed: bool) -> tuple[Cell, ...]:
+        """Return the answers of a tree that could not be read, or that nobody could look at."""
+        blank = (blank_cell(self._mods[name], task.spec, None) for name in task.mods)
+        return tuple(failed(cell, message, computed=computed) for cell in blank)
 
     @cached_property
     def releases(self) -> Releases:
         """The releases of the package index, with one pool of connections."""
-        of = self._setting
+        of = self.setting
         return Releases(
             offline=of.offline, cache_dir=of.cache_dir, note=self._note, commits=of.commits
         )
@@ -137,86 +125,71 @@ class Workshop:
         """The releases that variants were written for."""
         return Origins(self.releases)
 
-    def sweep(self) -> None:
-        """Drop what the cache has kept for too long."""
-        self._store.sweep()
-
     def open(self, spec: str) -> Tree:
         """Open a tree. Raises ``TreeError`` or ``UsageError``."""
-        of = self._setting
+        of = self.setting
         if spec.startswith("pypi:"):
             return self.releases.open(spec.removeprefix("pypi:"), named=of.others)
         return open_tree(
             spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note, others=of.others
         )
 
-    def _recall_or_ask(self, subject: Subject, tree: Tree) -> tuple[Answer, bool]:
+    def _recall_or_ask(self, name: str, tree: Tree, *, show: bool) -> tuple[Cell, bool]:
         """Return an answer, and whether it is kept: what rests on something that could not be read is not."""
-        key = self._key(subject)
-        kept = self._store.known(key, tree.identity)
+        key = self._key(name, show=show)
+        kept = self.store.known(key, tree.identity)
         if kept is not None:
-            return kept[1], True
-        ask = self._show if subject.show else self._plan
-        answer, final = ask(subject.mod, tree.apart())
+            return kept, True
+        cell, final = (self._show if show else self._plan)(name, tree.apart())
         if final:
-            self._store.remember(key, answer, tree)
-        return answer, final
+            self.store.remember(key, cell, tree)
+        return cell, final
 
-    def _show(self, name: str, tree: Tree) -> tuple[Answer, bool]:
-        answer, final = self._recall_or_ask(Subject(name), tree)
+    def _show(self, name: str, tree: Tree) -> tuple[Cell, bool]:
+        cell, final = self._recall_or_ask(name, tree, show=False)
         ask_for_packages(self._needed(name), tree)
         try:
-            return answer._replace(hunks=tuple(explain(self._mods[name], answer, tree))), final
+            return cell._replace(hunks=tuple(explain(self._mods[name], cell, tree))), final
         except TreeError:
-            return answer, False  # the cell itself says what cannot be read
+            return cell, False  # it says what cannot be read
 
-    def _plan(self, name: str, tree: Tree) -> tuple[Answer, bool]:
+    def _plan(self, name: str, tree: Tree) -> tuple[Cell, bool]:
         noted = NotedTree(tree)
         mods = self._needed(name)
+        cell = blank = blank_cell(self._mods[name], tree.spec, tree.version)
         try:
             raw = None if tree.pristine else noted.read(receipt.RECEIPT)
             applied = None if raw is None else receipt.parse(raw)
             whole = planner.plan(mods, noted, receipt=applied, cache=self._fit, origin=self.origins)
             planned = next(one for one in whole.mods if one.mod.name == name)
-            answer = answer_of(second_reading(planned) if self._setting.strict else planned)
+            cell = filled(blank, second_reading(planned) if self.setting.strict else planned)
         except (TreeError, Refused) as error:  # the receipt may be damaged
-            answer = _failed(error)
-        answer = answer._replace(packages=tuple(sorted(noted.packages.items())))
+            cell = failed(blank, _words(error), computed=not isinstance(error, Unreachable))
+        cell = cell._replace(packages=tuple(sorted(noted.packages.items())))
         if isinstance(noted.failure, Unreachable):
-            return _failed(noted.failure), False
-        return answer, noted.failure is None and not self.origins.missed
+            return failed(blank, _words(noted.failure), computed=False), False
+        return cell, noted.failure is None and not self.origins.missed
 
     def _needed(self, name: str) -> tuple[Mod, ...]:
         """Return a mod behind those that it requires."""
-        needed: dict[str, Mod] = {}
+        mod = self._mods[name]
+        behind = (one for required in mod.requires for one in self._needed(required))
+        return tuple(dict.fromkeys((*behind, mod)))
 
-        def take(name: str) -> None:
-            for required in self._mods[name].requires:
-                take(required)
-            needed[name] = self._mods[name]
-
-        take(name)
-        return tuple(needed.values())
-
-    def _yanked(self, packages: Iterable[str]) -> Iterator[str]:
-        """Yield the files that have been taken back of other distributions: what a release took is another then."""
-        for name in sorted(packages):
+    def _key_of(self, name: str, *, show: bool) -> str:
+        mods = self._needed(name)
+        key = f"{key_of(mods)} {name}" + " strict" * self.setting.strict + " shown" * show
+        others = self.setting.others
+        asked = changed_distributions(mods) if others else ()
+        key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
+        packages = {one.package for mod in mods for one in mod.variants if one.package}
+        for package in sorted(packages):
             with suppress(TreeError):
-                files = self.releases.of(name).files()
-                yield from (file.filename for file in files if file.yanked is not None)
-
-    def _key(self, subject: Subject) -> str:
-        if subject not in self._keys:
-            mods = self._needed(subject.mod)
-            key = f"{key_of(mods)} {subject.mod}" + " strict" * self._setting.strict
-            others = self._setting.others
-            asked = changed_distributions(mods) if others else ()
-            key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
-            packages = {one.package for mod in mods for one in mod.variants if one.package}
-            key += "".join(f" without {name}" for name in self._yanked(packages))
-            key += " shown" * subject.show
-            self._keys[subject] = key
-        return self._keys[subject]
+                files = self.releases.of(package).files()
+                # without those that were taken back a release took others
+                yanked = (one.filename for one in files if one.yanked is not None)
+                key += "".join(f" without {file}" for file in yanked)
+        return key
 
 
 def second_reading(planned: ModPlan) -> ModPlan:
@@ -245,11 +218,6 @@ def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, 
         return None
 
 
-def dead(task: Task, why: str) -> TaskOutcome:
-    """Return the outcome of a task whose worker died with it."""
-    return _all(task, failed(why, computed=False))
-
-
 def is_meant(mod: Mod, version: str | None) -> bool:
     """Tell whether the mod promises this version, or without a promise the range of one of its variants names it."""
     return bool(versions.in_range(version, mod.vllm)) if mod.vllm else is_named(mod, version)
@@ -260,10 +228,43 @@ def is_named(mod: Mod, version: str | None) -> bool:
     return any(versions.in_range(version, variant.vllm) for variant in mod.variants)
 
 
-def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
-    return TaskOutcome(task, None, (answer,) * len(task.subjects), fault)
+def named_version(spec: str) -> str:
+    """Return the version that the name of a release or of its file has in it, else ``unknown``."""
+    kind, _, name = spec.partition(":")
+    if kind not in {"pypi", "wheel", "sdist"}:
+        return "unknown"
+    file = release_file(os.path.basename(name), "")
+    return file.version if file is not None else (name if kind == "pypi" else "unknown")
 
 
-def _failed(error: VllmModsError) -> Answer:
-    words = f"{error.message}; {error.hint}" if error.hint else error.message
-    return failed(words, computed=not isinstance(error, Unreachable))
+def blank_cell(mod: Mod, spec: str, version: str | None) -> Cell:
+    """Return the cell of a mod and a tree of which nothing else is known; ``version`` is what the tree says."""
+    label = version or named_version(spec)
+    # If the tree is unreadable and its version unknown, keep the cell: reporting too much is safer.
+    meant = is_meant(mod, label) or (version is None and label == "unknown")
+    verdict = Verdict.UNREADABLE
+    return Cell(mod.name, mod.version, label, spec, None, verdict, in_range=False, meant=meant)
+
+
+def filled(blank: Cell, planned: ModPlan) -> Cell:
+    """Return a cell with what a plan says, without the bytes."""
+    return blank._replace(
+        verdict=planned.verdict,
+        variant=planned.variant.id if planned.variant is not None else None,
+        in_range=planned.in_range,
+        findings=planned.findings,
+        offsets=tuple(hunk.offset for hunk in planned.hunks if hunk.offset),
+        locked=lock_entries.entry(planned),
+        witness=planned.witness,
+        left_out=tuple(one.patch for one in planned.optional if not one.verdict.ok),
+    )
+
+
+def failed(blank: Cell, message: str, *, computed: bool) -> Cell:
+    """Return a cell that says why nothing is known."""
+    code = FindingCode.UNREADABLE if computed else FindingCode.NOT_COMPUTED
+    return blank._replace(findings=(Finding(code, message),), computed=computed)
+
+
+def _words(error: VllmModsError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message

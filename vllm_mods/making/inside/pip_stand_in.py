@@ -32,12 +32,9 @@ def show(packages: list[str]) -> int:
         except importlib.metadata.PackageNotFoundError:
             sys.stderr.write(f"WARNING: Package(s) not found: {package}\n")
             return 1
-        lines = (
-            f"Name: {distribution.metadata['Name']}",
-            f"Version: {distribution.version}",
-            f"Location: {distribution.locate_file('')}",
-        )
-        sys.stdout.write("\n".join((*lines, "")))
+        sys.stdout.write(f"Name: {distribution.metadata['Name']}\n")
+        sys.stdout.write(f"Version: {distribution.version}\n")
+        sys.stdout.write(f"Location: {distribution.locate_file('')}\n")
     return 0
 
 
