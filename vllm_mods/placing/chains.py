@@ -73,7 +73,8 @@ class SourceLines:
                 return f"import {node.names[0].name}"
             case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
                 return f"{self.text(target)} ="
-        return ""
+            case _:
+                return ""
 
     def text(self, node: ast.expr | ast.pattern) -> str:
         """Return the source of a node on one line, a long one by its beginning and a hash."""
@@ -151,8 +152,6 @@ class _BlockReader(SourceLines):
         yield from self.read(body, block.chain)
 
     def _table(self, node: ast.stmt, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
-        value: ast.expr | None = getattr(node, "value", None)
-        name = self.name_of(node)
         match node:
             case ast.AugAssign():
                 name = f"{self.text(node.target)} ="
@@ -162,11 +161,13 @@ class _BlockReader(SourceLines):
                 name = f"{self.text(call.func)}({text})"
             case ast.Return(value=ast.Dict() | ast.List() | ast.Tuple() | ast.Set()):
                 name = "return"
+            case _:
+                name = self.name_of(node)
         if not name:
             return
         block = self._block("table", name, node.lineno, node, chain)
         yield block
-        yield from self._entries(value, block.chain)
+        yield from self._entries(getattr(node, "value", None), block.chain)
 
     def _entries(self, value: ast.expr | None, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
         if not isinstance(value, ast.Dict):

@@ -79,30 +79,12 @@ def plan_alone(
     return plan([alone], tree, cache=cache).mods[0]
 
 
-def hunk_states(planned: ModPlan, tree: Tree) -> tuple[HunkState, ...]:
-    """Tell of each hunk of a plan's variant whether the tree carries it; ``()`` without a variant.
-
-    ``tree`` is what the plan was made of, with the changes of the mods before this one.
-    """
-    mod, variant = planned.mod, planned.variant
-    if variant is None:
-        return ()
-    parts = patching.parts_of(mod, variant, WORKSPACE)
-    if planned.verdict.ok or planned.verdict is Verdict.UNFIT:
-        inside = planned.verdict.ok and not planned.verdict.writes
-        whole = carried_parts.all_in(parts, "carried" if inside else "placed")
-        # an optional patch that the plan leaves out, or says nothing of, is looked at by itself
-        optional = {part.source for part in parts if part.optional}
-        states = {one.patch: one.state for one in whole if one.patch not in optional}
-        for patch in planned.optional:
-            if patch.verdict.ok:
-                states[patch.patch] = "placed" if patch.verdict.writes else "carried"
-        left_out = any(one.patch not in states for one in whole)
-        alone = carried_parts.states(parts, tree) if left_out else whole
-        return tuple(one._replace(state=states.get(one.patch, one.state)) for one in alone)
+def hunk_states(mod: Mod, variant: Variant, tree: Tree) -> tuple[HunkState, ...]:
+    """Tell of each hunk of a variant whether a tree carries it."""
     locked = lock_entries.current(mod)
-    known = written.of_variant(locked.written, variant) if locked else None
-    return carried_parts.states(written.attach(parts, known) if known else parts, tree)
+    known = written.of_variant(locked.written if locked else (), variant)
+    parts = patching.parts_of(mod, variant, WORKSPACE)
+    return carried_parts.states(written.attach(parts, known), tree)
 
 
 class _Planner(NamedTuple):
