@@ -5,7 +5,6 @@ was interrupted is undone before anything of a tree is read that is to be change
 exactly some mods loses what is not among them in the same transaction.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -72,11 +71,14 @@ def commit(
     tree: FolderTree, state: State, transition: Transition, terms: Terms
 ) -> transaction.Outcome:
     """Carry out a transition of a tree, or only return what it would change."""
-    do = transaction.rehearse
-    if terms.write:
-        do = functools.partial(transaction.commit, source_date_epoch=terms.source_date_epoch)
-    return do(
-        tree.root, transition, workspace=tree.workspace, keep_links=terms.keep_links, known=state
+    return transaction.commit(
+        tree.root,
+        transition,
+        workspace=tree.workspace,
+        source_date_epoch=terms.source_date_epoch,
+        keep_links=terms.keep_links,
+        known=state,
+        write=terms.write,
     )
 
 
@@ -117,9 +119,8 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         tree, state = open_tree(target, terms.workspace, recovering=recovering)
         check_finished(tree, state, "sync")
         gone = integrity.undone_in(state)
-        left = state.receipt
+        left = None if state.receipt is None else Ground(tree, state.receipt, gone).left
         if left is not None:
-            left = Ground(tree, left, gone).left if gone.paths else left
             claims.check(tree, left)
         bare = Ground(receipt_tree.pristine(tree, left), None)
         plan = plan_on_ground(mods, bare, tree.workspace, terms).whole
@@ -167,7 +168,7 @@ def remove(
             undone = integrity.undone_in(state)
             # what an installer has undone is out already, and is not put in again by this
             gone = tuple(name for name in known if name in {*gone, *undone.mods(state.receipt)})
-            left = Ground(tree, state.receipt, undone).left if undone.paths else state.receipt
+            left = Ground(tree, state.receipt, undone).left
             try:
                 transition = plan_removal(tree, left, gone, discard_edits=discard_edits)
             except OSError as error:

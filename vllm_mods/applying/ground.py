@@ -37,6 +37,8 @@ class Ground(NamedTuple):
     def left(self) -> Receipt:
         """What still holds of the receipt."""
         assert self.receipt is not None  # noqa: S101  (nothing is undone without one)
+        if not self.undone.paths:
+            return self.receipt
         rest = receipt.without(self.receipt, self.undone.paths)
         return rest._replace(vllm=self.tree.version)
 

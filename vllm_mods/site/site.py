@@ -7,8 +7,7 @@ or absolute and inside a workspace.
 import errno
 import os
 import stat
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -22,8 +21,6 @@ from vllm_mods.formats.receipt import STATE, TEMPLATES
 _NO_LINK = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 )
-_SYNCS = 4
-"""How many files are brought to the disk at a time."""
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a file is opened that must not be there yet."""
 
@@ -268,49 +265,18 @@ def attributes(path: str) -> list[str]:
         raise
 
 
-def sync(paths: Sequence[str]) -> None:
-    """Bring the content of files, and the entries of folders, to the disk.
-
-    Several at once: the file system then makes one commit of them, where one after the other
-    would wait for a commit each. Not each in a thread of its own: starting one takes as long as
-    a quick disk takes to sync.
-    """
-    failed: list[OSError] = []
-    pending = list(reversed(paths))
-
-    def work() -> None:
-        while pending:
-            try:
-                _sync(pending.pop())
-            except IndexError:  # another thread took the last one
-                return
-            except OSError as error:
-                failed.append(error)
-
-    threads = []
-    for _ in range(min(_SYNCS, len(paths)) - 1):
-        thread = threading.Thread(target=work)
+def sync(paths: Iterable[str]) -> None:
+    """Bring the content of files, and the entries of folders, to the disk."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            thread.start()
-        except RuntimeError:  # a limit on processes, as containers have: then one after the other
-            break
-        threads.append(thread)
-    work()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # "cannot be synced": folders on some network file systems
-            raise
-    finally:
-        os.close(descriptor)
+            os.fsync(descriptor)
+        except OSError as error:
+            # "cannot be synced": folders on some network file systems
+            if error.errno != errno.EINVAL:
+                raise
+        finally:
+            os.close(descriptor)
 
 
 def _take_owner(descriptor: int, path: str, like: os.stat_result, *, required: bool) -> None:
