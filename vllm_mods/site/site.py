@@ -90,6 +90,20 @@ class Look(NamedTuple):
                 break
         return info, f"{base}/{'/'.join(parts)}"
 
+    def above(self, path: str) -> tuple[str, os.stat_result]:
+        """Return the nearest folder around a path that is there, by its absolute path, and its status."""
+        folder = os.path.dirname(path)
+        while folder not in {"", "/"}:
+            place = self.site.absolute(folder)
+            if place not in self.folders:
+                self.folders[place] = status(place)
+            info = self.folders[place]
+            if info is not None:
+                return place, info
+            folder = os.path.dirname(folder)
+        root = self.site.absolute(folder)
+        return root, os.stat(root)
+
     def missing(self, path: str) -> tuple[str, ...]:
         """Return the folders that have to be made for a file, outermost first."""
         folders: list[str] = []
@@ -157,16 +171,8 @@ def check_writable(
             f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package cache (uv, conda), and --keep-links forbids separating them; nothing was changed",
             hint="without --keep-links this tree gets its own copy; the other names do not change",
         )
-    folder = path
-    while folder not in {"", "/"}:
-        folder = os.path.dirname(folder)
-        place = look.site.absolute(folder)
-        if place not in look.folders:
-            look.folders[place] = status(place)
-        parent = look.folders[place]
-        if parent is not None:  # else it will be made in the one above
-            _check_mode(f"{path}: its folder {place}", place, parent)
-            return
+    place, parent = look.above(path)  # others will be made in it
+    _check_mode(f"{path}: its folder {place}", place, parent)
 
 
 def _check_mode(what: str, place: str, info: os.stat_result) -> None:

@@ -278,7 +278,7 @@ def _stage(opened: OpenFolders, op: Op, mtime_ns: int | None) -> None:
     if op.source is not None:
         site.preserve(opened.at(op.source), temp, private=op.private)
     elif op.data is not None and op.like is not None:
-        of = None if op.attributes_of is None else opened.at(op.attributes_of)
+        of = None if op.info is None else _place(opened, op)
         site.write(temp, op.data, op.like, mode=op.mode, mtime_ns=mtime_ns, attributes_of=of)
 
 
