@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import syntax_tree
-from vllm_mods.porting.outline import within
+from vllm_mods.placing.scopes import read_scopes
 
 Place = tuple[str, ...]
 """What can be bound: ``("self", "a")``, ``("x", "'key'")``; ``*`` is any."""
@@ -82,24 +82,11 @@ def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit], s
     added = {n + 1 for _, _, k, m in line_diff.changes(*texts) for n in range(k, m)}
     leaves = any(word in texts[1][n - 1] for n in added for word in _EXIT_WORDS)
     module = syntax_tree.module(after) if leaves else None
-    for scope, node in _functions(module):
-        if ways := list(_exits(node.body, added, (), ())):
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    for node in () if module is None else ast.walk(module):
+        if isinstance(node, functions) and (ways := list(_exits(node.body, added, (), ()))):
             own = [one for one in _walk(node.body) if getattr(one, "lineno", 0) in added]
-            yield scope, ways, _effects(own)
-
-
-def _functions(
-    node: ast.AST | None, scope: str = ""
-) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for child in () if node is None else ast.iter_child_nodes(node):
-        if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
-            continue
-        name = scope
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            name = within(scope, child.name)
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield name, child
-        yield from _functions(child, name)
+            yield read_scopes(after).at(node.lineno), ways, _effects(own)
 
 
 def _effects(nodes: Sequence[ast.AST]) -> set[Place]:
