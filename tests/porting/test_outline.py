@@ -55,9 +55,9 @@ def test_namesakes_are_told_apart_by_their_decorators_and_their_order() -> None:
     ]
     assert inner.lines == (
         b"class A:\n",
-        outline.mark("x property #1"),
+        outline.mark("x @property #1"),
         b"\n",
-        outline.mark("x x.setter #1"),
+        outline.mark("x @x.setter #1"),
         b"\n",
         outline.mark("y"),
     )
