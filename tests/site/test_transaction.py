@@ -538,18 +538,6 @@ def test_a_root_that_is_not_there(tmp_path: Path) -> None:
         commit(str(tmp_path / "none"), ONE)
 
 
-def test_a_receipt_that_was_read_already_is_not_read_again(site: Path) -> None:
-    commit(str(site), ONE)
-    state = read_state(str(site))
-    assert state.receipt is not None
-    known = state._replace(receipt=state.receipt._replace(vllm="known"))
-    assert read_state(f"{site}/.", known) == known
-    assert read_state(str(site), known._replace(root="/elsewhere")) == state
-    (site / receipt.RECEIPT).write_bytes((state.data or b"") + b"\n")
-    again = read_state(str(site), known)
-    assert again == state._replace(data=(state.data or b"") + b"\n")
-
-
 @pytest.mark.parametrize(("function", "named"), [("listdir", ""), ("lstat", "/receipt.json")])
 def test_a_state_that_cannot_be_read_is_refused_by_what_cannot(
     site: Path, monkeypatch: pytest.MonkeyPatch, function: str, named: str

@@ -61,15 +61,13 @@ def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
         plan, transition = _decide(mods, tree, state, notes, terms)
         changed: tuple[str, ...] = ()
         if transition is not None:
-            outcome = commit(tree, state, transition, terms)
+            outcome = commit(tree, transition, terms)
             changed = outcome.changed
             notes += outcome.notes
     return Applied(tree.root, plan, changed, tuple(notes), templates_of(tree))
 
 
-def commit(
-    tree: FolderTree, state: State, transition: Transition, terms: Terms
-) -> transaction.Outcome:
+def commit(tree: FolderTree, transition: Transition, terms: Terms) -> transaction.Outcome:
     """Carry out a transition of a tree, or only return what it would change."""
     return transaction.commit(
         tree.root,
@@ -77,7 +75,6 @@ def commit(
         workspace=tree.workspace,
         source_date_epoch=terms.source_date_epoch,
         keep_links=terms.keep_links,
-        known=state,
         write=terms.write,
     )
 
@@ -132,7 +129,7 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         settled = wanted.mods == state.mods and not wanted.changes
         changed: tuple[str, ...] = ()
         if not settled:
-            outcome = commit(tree, state, wanted, terms)
+            outcome = commit(tree, wanted, terms)
             changed, notes = outcome.changed, [*notes, *outcome.notes]
     was = {one.name: one for one in state.mods}
     now = {one.name: one for one in wanted.mods}
@@ -174,7 +171,7 @@ def remove(
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
             terms = Terms(source_date_epoch=source_date_epoch)
-            outcome = commit(tree, state, transition._replace(undone=undone.paths), terms)
+            outcome = commit(tree, transition._replace(undone=undone.paths), terms)
             changed = outcome.changed
             notes += outcome.notes
         version = tree.version

@@ -6,6 +6,7 @@ no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -218,27 +219,26 @@ class _Planner(NamedTuple):
 def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
     """Sort mods so that each follows what it ``requires`` and is ``after``; else as given."""
     names = {mod.name: mod for mod in mods}
+    waits = {
+        mod.name: [name for name in (*mod.requires, *mod.after) if name in names] for mod in mods
+    }
+    try:
+        graphlib.TopologicalSorter(waits).prepare()
+    except graphlib.CycleError as error:
+        raise UsageError(
+            f"mods wait for each other in a cycle: {' → '.join(reversed(error.args[1]))}",
+            hint="remove one `requires` or `after` from their manifests",
+        ) from None
     done: dict[str, Mod] = {}
-    pending: list[str] = []
 
-    def take(mod: Mod) -> None:
-        if mod.name in done:
-            return
-        if mod.name in pending:
-            circle = " → ".join((*pending[pending.index(mod.name) :], mod.name))
-            raise UsageError(
-                f"mods wait for each other in a cycle: {circle}",
-                hint="remove one `requires` or `after` from their manifests",
-            )
-        pending.append(mod.name)
-        for name in (*mod.requires, *mod.after):
-            if name in names:
-                take(names[name])
-        pending.pop()
-        done[mod.name] = mod
+    def take(name: str) -> None:
+        if name not in done:
+            for other in waits[name]:
+                take(other)
+            done[name] = names[name]
 
-    for mod in mods:
-        take(mod)
+    for name in waits:
+        take(name)
     return tuple(done.values())
 
 

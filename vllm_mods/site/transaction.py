@@ -18,7 +18,7 @@ from vllm_mods.site import bytecode, journal, obstacles, putting_back, site
 from vllm_mods.site.open_folders import OpenFolders
 from vllm_mods.site.site import Site
 from vllm_mods.site.staging import draft
-from vllm_mods.site.state_folder import State, read_state
+from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.step_list import Draft, Op
 from vllm_mods.site.transitions import Transition
 
@@ -39,16 +39,14 @@ def commit(
     workspace: str | None = None,
     source_date_epoch: int | None = None,
     keep_links: bool = False,
-    known: State | None = None,
     write: bool = True,
 ) -> Outcome:
     """Bring the tree at the site root ``root`` from what it is to what ``transition`` says.
 
     ``workspace`` is the absolute folder outside the root that chat templates may go to;
     ``source_date_epoch`` (seconds) the mtime of every file written and folder made, else now.
-    ``keep_links`` refuses hard-linked files, whose other names would keep the old content; ``known``
-    is what the caller read of the tree's state. Folders that stay keep their mtimes. Without ``write``
-    nothing is written, and the same is returned and refused.
+    ``keep_links`` refuses hard-linked files, whose other names would keep the old content. Folders that
+    stay keep their mtimes. Without ``write`` nothing is written, and the same is returned and refused.
 
     Raises ``Refused`` if nothing was changed or everything was put back, ``NotRestored`` if not,
     and passes on an interruption after everything was put back.
@@ -56,11 +54,11 @@ def commit(
     root = os.path.realpath(root)
     notes: list[str] = []
     if not write:
-        _, drafted = _drafted(root, transition, workspace, known, keep_links=keep_links)
+        _, drafted = _drafted(root, transition, workspace, keep_links=keep_links)
         return Outcome(_changed(drafted), drafted.notes)
     with _locked(root) as lock:
         _recovered(root, lock, notes.append)
-        where, drafted = _drafted(root, transition, workspace, known, keep_links=keep_links)
+        where, drafted = _drafted(root, transition, workspace, keep_links=keep_links)
         notes += drafted.notes
         if drafted.ops:
             notes += _run(OpenFolders(where, lock), drafted, source_date_epoch)
@@ -68,14 +66,9 @@ def commit(
 
 
 def _drafted(
-    root: str,
-    transition: Transition,
-    workspace: str | None,
-    known: State | None,
-    *,
-    keep_links: bool,
+    root: str, transition: Transition, workspace: str | None, *, keep_links: bool
 ) -> tuple[Site, Draft]:
-    state = read_state(root, known)
+    state = read_state(root)
     applied = state.receipt
     # Plans are made without the lock. Files are compared one by one; this is for all others.
     if state.mods != transition.before:
