@@ -158,24 +158,20 @@ def _place(node: ast.AST) -> Place:
 
 def _bound(nodes: Iterable[ast.AST]) -> Iterator[Place]:
     for node in nodes:
-        yield from _bound_by(node)
-
-
-def _bound_by(node: ast.AST) -> Iterator[Place]:
-    names: Iterable[str | None] = ()
-    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-        if not isinstance(node.ctx, ast.Load):
-            yield _place(node)
-    elif isinstance(node, ast.alias):
-        names = [(node.asname or node.name).split(".")[0]]
-    elif isinstance(node, ast.MatchMapping):
-        names = [node.rest]
-    elif isinstance(node, ast.Global | ast.Nonlocal):
-        names = node.names
-    elif isinstance(node, _NAMED):
-        outer = (one for one in ast.walk(node) if isinstance(one, ast.Global | ast.Nonlocal))
-        names = [getattr(node, "name", None), *(name for one in outer for name in one.names)]
-    yield from ((name,) for name in names if name)
+        names: Iterable[str | None] = ()
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+            if not isinstance(node.ctx, ast.Load):
+                yield _place(node)
+        elif isinstance(node, ast.alias):
+            names = [(node.asname or node.name).split(".")[0]]
+        elif isinstance(node, ast.MatchMapping):
+            names = [node.rest]
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            names = node.names
+        elif isinstance(node, _NAMED):
+            outer = (one for one in ast.walk(node) if isinstance(one, ast.Global | ast.Nonlocal))
+            names = [getattr(node, "name", None), *(name for one in outer for name in one.names)]
+        yield from ((name,) for name in names if name)
 
 
 def _called(nodes: Iterable[ast.AST]) -> Iterator[tuple[Place, ast.Call]]:
