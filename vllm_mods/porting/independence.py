@@ -12,7 +12,6 @@ Place = tuple[str, ...]
 """What can be bound: ``("self", "a")``, ``("x", "'key'")``; ``*`` is any."""
 
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-_EXIT_WORDS = (b"return", b"raise", b"break", b"continue")
 _LEAVES = (*_EXITS, ast.Yield, ast.YieldFrom, ast.Await)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _NAMED = (*_SCOPES, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
@@ -80,8 +79,7 @@ def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit], s
     """Yield the functions with ways out that another text of the file had not got, these, and what else is new there."""
     texts = [line_diff.split(one) for one in (before, after)]
     added = {n + 1 for _, _, k, m in line_diff.changes(*texts) for n in range(k, m)}
-    leaves = any(word in texts[1][n - 1] for n in added for word in _EXIT_WORDS)
-    module = syntax_tree.module(after) if leaves else None
+    module = syntax_tree.module(after)
     functions = ast.FunctionDef | ast.AsyncFunctionDef
     for node in () if module is None else ast.walk(module):
         if isinstance(node, functions) and (ways := list(_exits(node.body, added, (), ()))):
