@@ -8,7 +8,6 @@ table, and whatever read the name before it was bound again may have taken it al
 """
 
 import ast
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -49,7 +48,6 @@ class Scopes:
     def __init__(self, scopes: tuple[Scope, ...]) -> None:
         self.scopes = scopes
         self.definitions = tuple(scope for scope in scopes if scope.kind != "statement")
-        self._by_head = sorted(self.definitions, key=lambda scope: scope.head)
 
     def at(self, line: int) -> str:
         """Return the dotted chain of what encloses a line; ``""`` is bare module level.
@@ -57,9 +55,8 @@ class Scopes:
         A module-level import or assignment counts by what it imports from or binds
         (``from os.path import``, ``logger =``): that is what anchors a hunk there.
         """
-        before = bisect_right(self.scopes, line, key=lambda scope: scope.start)
-        inner_first = (self.scopes[i] for i in range(before - 1, -1, -1))
-        return next((scope.name for scope in inner_first if line <= scope.end), "")
+        around = [scope.name for scope in self.scopes if scope.start <= line <= scope.end]
+        return around[-1] if around else ""
 
     def chain(self, lines: Iterable[int]) -> str:
         """Return the distinct scopes that some lines pass through, in order, joined by `` | ``."""
@@ -67,8 +64,8 @@ class Scopes:
 
     def above(self, line: int) -> Scope | None:
         """Return the class or function whose head is the nearest one above a line."""
-        before = bisect_left(self._by_head, line, key=lambda scope: scope.head)
-        return self._by_head[before - 1] if before else None
+        above = (scope for scope in self.definitions if scope.head < line)
+        return max(above, key=lambda scope: scope.head, default=None)
 
     def find(self, name: str) -> Scope | None:
         """Return the first class or function with this dotted name, a live one if there is one."""
