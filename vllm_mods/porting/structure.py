@@ -45,7 +45,7 @@ def merge(base: Outline, ours: Outline, theirs: Outline, merge_lines: Merge) -> 
     stretches = merger.outline(base, ours, theirs, "")
     joined = _join(stretches)
     text = None if merger.problems else diff3.clean(joined)
-    return Ported(text, joined, tuple(merger.problems), tuple(merger.touched))
+    return Ported(text, joined, tuple(merger.problems), tuple(touched(base, ours)))
 
 
 def touched(base: Outline, ours: Outline, scope: str = "") -> list[str]:
@@ -66,15 +66,12 @@ class _Merger:
     def __init__(self, merge_lines: Merge) -> None:
         self.merge_lines = merge_lines
         self.problems: list[Finding] = []
-        self.touched: list[str] = []
 
     def outline(
         self, base: Outline, ours: Outline, theirs: Outline, scope: str
     ) -> list[Lines | Clash]:
         if _same(ours, base):
             return [tuple(theirs.flat())]
-        if base.lines != ours.lines:
-            self.touched.append(scope)
         merged = self.lines(base.lines, ours.lines, theirs.lines)
         if any(isinstance(one, Clash) for one in merged):
             self.problem(FindingCode.CLASH, scope, "the target changed the same lines")
