@@ -2,9 +2,10 @@
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from vllm_mods.base import line_diff
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding
 from vllm_mods.formats import syntax_tree
 from vllm_mods.placing.scopes import read_scopes
 
@@ -20,14 +21,6 @@ _QUIET = {"logger", "logging", "warnings", "print", "super()"}
 """Roots of calls that change nothing that a neighbour could see."""
 _Exit = tuple[ast.stmt, list[ast.stmt]]
 """A statement that leaves a function or a loop, and what then does not run."""
-
-
-class Skipped(NamedTuple):
-    """A function that the mod leaves earlier, by ``line``, and what the target has made behind that since."""
-
-    scope: str
-    line: int
-    names: tuple[str, ...]
 
 
 def holds(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
@@ -53,8 +46,8 @@ def lacks(
     return any(_meet(one, other) for one in lost for other in reads)
 
 
-def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[Skipped]:
-    """Yield where the mod's early exit leaves a function before code that the target has added since the base.
+def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[Finding]:
+    """Find where the mod's early exit leaves a function before code that the target has added since the base.
 
     Only effects that outlive the function count: an attribute, an element, a global, a call made for its effect;
     in a loop, a name too.
@@ -71,8 +64,9 @@ def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[
                 if not isinstance(leaf, ast.Return) or len(place) > 1 or place[0].endswith("()")
             }
             if lost:
-                names = sorted(".".join(place) for place in lost)
-                yield Skipped(scope, leaf.lineno, tuple(names))
+                names = ", ".join(sorted(".".join(place) for place in lost))
+                message = f"line {leaf.lineno} of the mod leaves the function before the target's new code: {names}"
+                yield Finding(FindingCode.SKIPS, message, scope=scope)
 
 
 def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit], set[Place]]]:

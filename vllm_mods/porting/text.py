@@ -22,14 +22,7 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
     done = _by_scopes(sides, outlines)
     if done.text is None or done.proof == "statements":
         return done
-    problems = tuple(
-        Finding(
-            FindingCode.SKIPS,
-            f"line {one.line} of the mod leaves the function before the target's new code: {', '.join(one.names)}",
-            scope=one.scope,
-        )
-        for one in independence.skipped(*sides, done.text)
-    )
+    problems = tuple(independence.skipped(*sides, done.text))
     if not problems:
         return done
     whole = line_diff.split(done.text)
