@@ -9,6 +9,7 @@ from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Binding, Import, Module, Value
 from vllm_mods.fit.signatures import dotted, every, function_of, statements
 from vllm_mods.formats import syntax_tree
+from vllm_mods.formats.syntax_tree import target_names
 
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
 # Words only: a pattern that says where a statement starts takes seven times as long.
@@ -202,17 +203,6 @@ def _looks_up(tree: ast.Module) -> bool:
 
 def _is_globals(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and dotted(node.func) == "globals"
-
-
-def target_names(target: ast.expr | None) -> Iterator[str]:
-    """Yield the plain names that an assignment target binds, if there is one."""
-    if isinstance(target, ast.Name):
-        yield target.id
-    elif isinstance(target, ast.Tuple | ast.List):
-        for element in target.elts:
-            yield from target_names(element)
-    elif isinstance(target, ast.Starred):
-        yield from target_names(target.value)
 
 
 def imports_of(

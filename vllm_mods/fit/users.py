@@ -8,9 +8,9 @@ from typing import NamedTuple, Self
 
 from vllm_mods.fit.search import WORD, classes_in, files_mentioning
 from vllm_mods.fit.signatures import DefNode, every, statements
-from vllm_mods.fit.summary import target_names
 from vllm_mods.fit.world import World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
+from vllm_mods.formats.syntax_tree import target_names
 
 # A name that more files than this mention is followed only where its class or its module is named too.
 _COMMON = 40

@@ -20,8 +20,9 @@ from vllm_mods.fit.signatures import (
     receiver_of,
     tests_typing,
 )
-from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names
+from vllm_mods.fit.summary import catches_import_errors, imports_of
 from vllm_mods.formats import syntax_tree
+from vllm_mods.formats.syntax_tree import target_names
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
