@@ -7,7 +7,8 @@ import ast
 import pytest
 
 from vllm_mods.fit.shapes import Class, Function, Import, Module, Value
-from vllm_mods.fit.summary import catches_import_errors, imports_of, lazy_names, summarize
+from vllm_mods.fit.signatures import imports_of
+from vllm_mods.fit.summary import catches_import_errors, lazy_names, summarize
 
 
 def _module(text: str) -> Module:
@@ -91,7 +92,7 @@ def test_what_an_import_binds(text: str, bound: list[tuple[str, Import]]) -> Non
         ("__all__ = ['a', 'b']", {"a", "b"}),
         ("__all__ = ('a',)\n__all__ += ['b']", {"a", "b"}),
         ("__all__ = ['a'] + ['b']", {"a", "b"}),
-        ("__all__ = ['a']\n__all__.append('b')", None),
+        ("__all__ = ['a']\n__all__.append('b')", {"a", "b"}),
         ("__all__ = ['a']\n__all__.extend(['b'])", {"a", "b"}),
         ("__all__ = ['a', made()]", None),
         ("__all__ = made()", None),

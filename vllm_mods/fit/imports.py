@@ -10,8 +10,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
 from vllm_mods.fit.search import defines_plainly, files_mentioning, meant_in
 from vllm_mods.fit.shapes import Import, words
-from vllm_mods.fit.signatures import dotted
-from vllm_mods.fit.summary import imports_of
+from vllm_mods.fit.signatures import dotted, imports_of
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, absolute
 

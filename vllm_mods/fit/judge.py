@@ -36,26 +36,14 @@ from vllm_mods.fit.results import result_misuses
 from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class
-from vllm_mods.fit.signatures import every
+from vllm_mods.fit.signatures import every, imports_of
 from vllm_mods.fit.strings import string_misuses
-from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.types import MOST_USERS, Question, type_problems
 from vllm_mods.fit.users import users
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
-
-
-def judge(
-    changes: tuple[FileChange, ...], tree: Tree, cache: SummaryCache, origin: AtOrigin | None
-) -> tuple[tuple[Finding, ...], set[str]]:
-    """Run every check. ``origin`` is where the patch was written, if that can be had.
-
-    Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
-    """
-    with _uncollected():
-        return _judge(changes, tree, cache, origin)
 
 
 @contextmanager
@@ -70,9 +58,14 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _judge(
+@_uncollected()
+def judge(
     changes: tuple[FileChange, ...], tree: Tree, cache: SummaryCache, origin: AtOrigin | None
 ) -> tuple[tuple[Finding, ...], set[str]]:
+    """Run every check. ``origin`` is where the patch was written, if that can be had.
+
+    Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
+    """
     before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
     lowest = lowest_python(tree)

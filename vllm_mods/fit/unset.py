@@ -4,7 +4,7 @@ import ast
 import re
 
 from vllm_mods.fit.asked import Asked
-from vllm_mods.fit.signatures import DefNode, every
+from vllm_mods.fit.signatures import DefNode, bindings, every
 
 _QUOTED = re.compile(r"`(\w+)`")
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.IfExp, ast.BoolOp)
@@ -19,27 +19,12 @@ def unset(asked: Asked) -> bool | None:
         return None
     if asked.diagnostic.rule == "unresolved-global":
         # a plain assignment makes the global
-        augmented = [n.target for n in every(asked.tree) if isinstance(n, ast.AugAssign)]
-        bound = [n for n in every(asked.tree) if _bound_by(n) == names[0] and n not in augmented]
-        return all(isinstance(getattr(n, "ctx", None), ast.Del) for n in bound) or None
-    return any(_bound_by(node) == names[0] for node in every(inside[0])) or None
-
-
-def _bound_by(node: ast.AST) -> str | None:
-    """Return the name that one node binds, or takes away."""
-    match node:
-        case (
-            ast.Name(id=name, ctx=ast.Store() | ast.Del())
-            | ast.FunctionDef(name=name)
-            | ast.AsyncFunctionDef(name=name)
-            | ast.ClassDef(name=name)
-            | ast.ExceptHandler(name=str(name))
-        ):
-            return name
-        case ast.alias():
-            return (node.asname or node.name).partition(".")[0]
-        case _:
-            return None
+        more = [n.target for n in every(asked.tree) if isinstance(n, ast.AugAssign)]
+        stored = [n for n in every(asked.tree) if isinstance(n, ast.Name) and n.id == names[0]]
+        made = (n for n in stored if isinstance(n.ctx, ast.Store) and n not in more)
+        return None if any(made) else True
+    bound = (name for statement in inside[0].body for name, _ in bindings(statement))
+    return names[0] in bound or None
 
 
 def sometimes_unset(asked: Asked) -> bool | None:

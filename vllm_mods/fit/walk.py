@@ -14,13 +14,14 @@ from vllm_mods.fit.shapes import Import
 from vllm_mods.fit.signatures import (
     DefNode,
     ScopeNode,
+    bindings,
     dotted,
     every,
     parameters_of,
     receiver_of,
     tests_typing,
 )
-from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names
+from vllm_mods.fit.summary import catches_import_errors
 from vllm_mods.formats import syntax_tree
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -161,49 +162,17 @@ def local_names(node: ast.AST) -> dict[str, list[Source]]:
     bound: dict[str, list[Source]] = {}
     if isinstance(node, _COMPREHENSIONS):
         for generator in node.generators:
-            for name in target_names(generator.target):
-                bound.setdefault(name, []).append(None)
+            bound.update((name, [None]) for name, _ in bindings(generator.target))
     if isinstance(node, DefNode | ast.Lambda):
         for parameter in parameters_of(node.args):
             bound[parameter.name] = [parameter]
     if isinstance(node, DefNode):
-        elsewhere: set[str] = set()
-        for statement in node.body:
-            for name, source in _bindings(statement, elsewhere):
-                bound.setdefault(name, []).append(source)
-        for name in elsewhere:
-            bound.pop(name, None)
+        inside = [pair for statement in node.body for pair in bindings(statement)]
+        elsewhere = {name for name, by in inside if isinstance(by, ast.Global | ast.Nonlocal)}
+        for name, by in inside:
+            if name not in elsewhere:
+                bound.setdefault(name, []).append(by if isinstance(by, Import) else None)
     return bound
-
-
-def _bindings(node: ast.AST, elsewhere: set[str]) -> Iterator[tuple[str, Source]]:
-    """Yield what one node of a function body binds, nested scopes left out."""
-    match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            yield node.name, None
-            return
-        case ast.Lambda():
-            return
-        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            # Only a walrus gets out of a comprehension.
-            walruses = (inner for inner in every(node) if isinstance(inner, ast.NamedExpr))
-            yield from ((walrus.target.id, None) for walrus in walruses)
-            return
-        case ast.Import() | ast.ImportFrom():
-            yield from imports_of(node)
-        case ast.Global() | ast.Nonlocal():
-            elsewhere.update(node.names)
-        case (
-            ast.Name(id=name, ctx=ast.Store())
-            | ast.ExceptHandler(name=str(name))
-            | ast.MatchAs(name=str(name))
-            | ast.MatchStar(name=str(name))
-        ):
-            yield name, None
-        case _:
-            pass
-    for child in ast.iter_child_nodes(node):
-        yield from _bindings(child, elsewhere)
 
 
 def receiver(scope: CodeScope) -> str | None:
