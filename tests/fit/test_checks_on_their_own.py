@@ -13,6 +13,7 @@ from fit_tree import tree_of, world_of
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
+from vllm_mods.fit import overrides
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.imports import import_problems
@@ -774,13 +775,12 @@ def _calls(
         world = world_of({"vllm/a.py": text}, {f"{root}/b.py": own})
     (owner,) = classes_named(world, "Below")
     (override,) = overrides_of(world, owner, frozenset((name,)))
-    answers = override_problems(
-        world, override, "vllm/a.py", 8, lambda _, calls: dict.fromkeys(calls, kind)
-    )
-    return [
-        f"{one.level.value}: {one.message}" if isinstance(one, Problem) else f"? {one.why}"
-        for one in answers
-    ]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(overrides, "receiver_types", lambda _, calls: dict.fromkeys(calls, kind))
+        return [
+            f"{one.level.value}: {one.message}" if isinstance(one, Problem) else f"? {one.why}"
+            for one in override_problems(world, override, "vllm/a.py", 8)
+        ]
 
 
 RUN = "x.run(1, b=2)"

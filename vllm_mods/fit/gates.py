@@ -369,7 +369,7 @@ def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | Non
     """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty."""
     rule = RULES[diagnostic.rule]
     asked = Asked(world, diagnostic)
-    if asked.is_annotation() or asked.is_tolerant():
+    if asked.is_tolerant():
         return None
     if rule.code in _OF_VALUES and asked.is_compiled():
         return None

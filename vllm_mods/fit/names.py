@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.shapes import Import, Value, words
-from vllm_mods.fit.signatures import DefNode, ScopeNode, tests_typing
+from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import World
 
 _GIVEN = frozenset(dir(builtins)) | words(
@@ -93,31 +93,13 @@ def _used(
 
 def _loads(tree: ast.Module) -> dict[tuple[str, str], int]:
     """Return the first line of a scope, named by its dotted chain, that reads a name at run time."""
-    future = any(
-        isinstance(node, ast.ImportFrom)
-        and node.module == "__future__"
-        and any(alias.name == "annotations" for alias in node.names)
-        for node in tree.body
-    )
     loads: dict[tuple[str, str], int] = {}
-    # A node, its scope, and whether annotations are evaluated there: those of local variables never are.
-    stack: list[tuple[ast.AST, str, bool]] = [(tree, "", not future)]
-    while stack:
-        node, scope, evaluated = stack.pop()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load | ast.Del):
-            loads[scope, node.id] = min(node.lineno, loads.get((scope, node.id), node.lineno))
-            continue
-        children = list(ast.iter_child_nodes(node))
-        if isinstance(node, ast.If) and tests_typing(node):
-            children = [*node.orelse]
-        elif isinstance(node, ScopeNode):
-            inner, is_class = f"{scope}.{node.name}".lstrip("."), isinstance(node, ast.ClassDef)
-            stack.extend((child, inner, is_class and not future) for child in node.body)
-            children = [child for child in children if child not in node.body]
-            if future and isinstance(node, DefNode):
-                children = [*node.decorator_list, *node.args.defaults]
-                children += filter(None, node.args.kw_defaults)
-        elif isinstance(node, ast.AnnAssign) and not evaluated:
-            children = [child for child in children if child is not node.annotation]
-        stack.extend((child, scope, evaluated) for child in children)
+    for node, scope in walk(tree, frozenset(range(1, (tree.body[-1].end_lineno or 0) + 1))):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load() | ast.Del()) if not scope.typing_only:
+                loads[scope.name, name] = min(
+                    node.lineno, loads.get((scope.name, name), node.lineno)
+                )
+            case _:
+                pass
     return loads

@@ -171,5 +171,3 @@ def _looks_up(tree: ast.Module) -> bool:
 
 def _is_globals(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and dotted(node.func) == "globals"
-
-

@@ -39,6 +39,8 @@ class CodeScope:
     typing_only: bool = False
     guarded: bool = False
     tolerant: bool = False
+    postponed: bool = False  # nobody evaluates its annotations
+    stating: bool = False  # an annotation
     # In a handler of import errors: the imports that have to fail before it is entered.
     instead_of: tuple[ast.Import | ast.ImportFrom, ...] = ()
 
@@ -66,7 +68,9 @@ class CodeSite(NamedTuple):
 def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
     """Yield the statements and expressions that touch some lines."""
     first, last = (min(lines), max(lines)) if lines else (0, 0)
-    stack: list[tuple[ast.AST, CodeScope]] = [(tree, CodeScope(tree, ""))]
+    stack: list[tuple[ast.AST, CodeScope]] = [
+        (tree, CodeScope(tree, "", postponed=_postpones(tree)))
+    ]
     while stack:
         node, scope = stack.pop()
         if isinstance(node, ast.stmt | ast.expr):
@@ -75,7 +79,20 @@ def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
             if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
                 continue
             yield CodeSite(node, scope)
-        stack.extend(reversed(list(_children(node, scope))))
+        stated = {getattr(node, "annotation", None), getattr(node, "returns", None)}
+        local = isinstance(node, ast.AnnAssign) and isinstance(scope.node, DefNode)
+        unread = scope.typing_only or local or scope.postponed
+        for child, inner in reversed(list(_children(node, scope))):
+            if child in stated:
+                stack.append((child, replace(inner, stating=True, typing_only=unread)))
+            else:
+                stack.append((child, inner))
+
+
+def _postpones(tree: ast.Module) -> bool:
+    """Tell whether a module asks that its annotations are not evaluated."""
+    futures = (n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__")
+    return any(alias.name == "annotations" for node in futures for alias in node.names)
 
 
 def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
@@ -88,7 +105,7 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         inner = _inside(node, scope, "")
         yield from ((child, inner) for child in ast.iter_child_nodes(node))
     elif isinstance(node, ast.If) and tests_typing(node):
-        inner = CodeScope(scope.node, scope.name, scope.parent, typing_only=True)
+        inner = replace(scope, typing_only=True)
         yield from ((child, inner) for child in node.body)
         yield from ((child, scope) for child in node.orelse)
     elif isinstance(node, ast.If) and any(map(asks_for_version, every(node.test))):

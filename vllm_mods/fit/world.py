@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from hashlib import sha256
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -26,6 +26,7 @@ _MODULE_NAMES = words(
     "__name__ __file__ __doc__ __package__ __path__ __spec__ __loader__ __dict__ __all__ "
     "__builtins__ __cached__ __annotations__"
 )
+_REQUIRES = re.compile(rb"^[Rr]equires-[Pp]ython\s*[:=]\s*\"?([^\"\n]+)", re.MULTILINE)
 # How far a chain of re-exports is followed.
 _DEPTH = 12
 
@@ -115,6 +116,18 @@ class World:
                     paths.discard(path) if data is None else paths.add(path)
             self._paths[under] = frozenset(paths)
         return self._paths[under]
+
+    @cached_property
+    def python(self) -> tuple[int, int] | None:
+        """The lowest Python that the tree's metadata allows, ``None`` if it says nothing."""
+        places = ["PKG-INFO", "pyproject.toml"]
+        if self.tree.version is not None:
+            places.insert(0, f"vllm-{self.tree.version}.dist-info/METADATA")
+        for place in places:
+            match = _REQUIRES.search(self.tree.read(place) or b"")
+            if lowest := match and re.search(rb">=?\s*3\.(\d+)", match[1]):
+                return 3, int(lowest[1])
+        return None
 
     @remembered
     def module(self, path: str) -> Module | None:
