@@ -160,9 +160,11 @@ class Asked:
         return any(name.rpartition(".")[2] in {"jit", "kernel"} for name in names)
 
     def is_tolerant(self) -> bool:
-        """Tell whether the code says itself that it may be wrong, or is for type checkers only."""
+        """Tell whether the code says itself that it may be wrong, or is for type checkers only, as annotations are but for their names."""
         scopes = [site.scope for site in self.sites]
-        return any(one.tolerant or one.typing_only or one.stating for one in scopes)
+        is_name = self.diagnostic.rule == "unresolved-reference" and self.around[:1]
+        runs = is_name and isinstance(is_name[0], ast.Name)
+        return any(one.tolerant or one.typing_only or (one.stating and not runs) for one in scopes)
 
 
 def named_member(node: ast.AST) -> str | None:

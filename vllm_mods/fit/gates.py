@@ -383,4 +383,6 @@ def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | Non
     message = f"{asked.text(of_call=rule.code == FindingCode.FIT_CALL)} (ty: {diagnostic.rule})"
     token = (_QUOTED.findall(diagnostic.text) or [""])[-1]
     place = diagnostic.path, diagnostic.line, scope
-    return Problem(asked.code(rule.code), *place, message, (message,), token, level)
+    code = asked.code(rule.code)
+    key = (diagnostic.path, scope, token) if code == FindingCode.FIT_UNDEFINED_NAME else (message,)
+    return Problem(code, *place, message, key, token, level)

@@ -128,12 +128,16 @@ def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> Non
             lineage(after, symbol)
 
 
+# An override is met from both its ends; of a name the first place in a scope is enough.
+_ONCE = {FindingCode.FIT_OVERRIDE, FindingCode.FIT_UNDEFINED_NAME}
+
+
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
-    """Leave one answer per problem: an override is met from both its ends."""
+    """Leave one answer per problem."""
     distinct: dict[tuple[object, ...], Problem] = {}
     for answer in answers:
         if isinstance(answer, Problem):
-            place = () if answer.code == FindingCode.FIT_OVERRIDE else (answer.path, answer.line)
+            place = () if answer.code in _ONCE else (answer.path, answer.line)
             distinct.setdefault((answer.code, *answer.key, *place), answer)
     return tuple(distinct.values())
 
@@ -148,13 +152,18 @@ def _opinion(
     question: Question, at_origin: Question | None, answers: list[Problem | Doubt]
 ) -> list[Problem | Doubt]:
     """Return what the type checker says of lines of which nothing is said yet, one thing of a kind for each."""
-    met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
+    met = {(one.path, one.line, one.level) for one in answers if isinstance(one, Problem)}
     opinions = list(type_problems(question, at_origin)) if question.changes else []
     problems = [one for one in opinions if isinstance(one, Problem)]
     problems.sort(key=lambda problem: problem.level is Level.ERROR)
     last = {(one.path, one.line, one.code): one for one in problems}
     doubts = [one for one in opinions if isinstance(one, Doubt)]
-    return [*doubts, *(one for one in last.values() if (one.path, one.line) not in met)]
+    new = (
+        one
+        for one in last.values()
+        if met.isdisjoint((one.path, one.line, level) for level in (Level.ERROR, one.level))
+    )
+    return [*doubts, *new]
 
 
 def _honour(after: World, problem: Problem) -> Problem:
@@ -198,7 +207,7 @@ def _file(
         return
     answers = list(_look(after, path, tree, lines, at_origin))
     if changed:
-        answers += name_problems(after, path, data, tree)
+        answers += name_problems(after, path, tree)
         answers += duplicate_problems(path, tree, added_lines(before.read(path), data))
     tokens = {answer.token for answer in answers if isinstance(answer, Problem)}
     known = _known(before, path, tokens) if tokens else frozenset()
@@ -245,7 +254,7 @@ def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, t
     words = [token.encode() for token in tokens if token]
     rows = enumerate(data.splitlines(), 1)
     lines = frozenset(number for number, row in rows if any(word in row for word in words))
-    answers = (*_look(before, path, tree, lines), *name_problems(before, path, data, tree))
+    answers = (*_look(before, path, tree, lines), *name_problems(before, path, tree))
     return frozenset((one.code, one.key) for one in answers if isinstance(one, Problem))
 
 

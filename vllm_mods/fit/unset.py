@@ -12,10 +12,10 @@ _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 
 
 def unset(asked: Asked) -> bool | None:
-    """Names that nothing defines are looked for by themselves; here are those that are not set yet."""
+    """Believe what is not set yet in its function, and what our own reading does not find in the module either."""
     names = _QUOTED.findall(asked.diagnostic.text)
     inside = [one for one in asked.around if isinstance(one, DefNode)]
-    if not names or not inside:
+    if not names:
         return None
     if asked.diagnostic.rule == "unresolved-global":
         # a plain assignment makes the global
@@ -23,8 +23,11 @@ def unset(asked: Asked) -> bool | None:
         stored = [n for n in every(asked.tree) if isinstance(n, ast.Name) and n.id == names[0]]
         made = (n for n in stored if isinstance(n.ctx, ast.Store) and n not in more)
         return None if any(made) else True
-    bound = (name for statement in inside[0].body for name, _ in bindings(statement))
-    return names[0] in bound or None
+    bound = (
+        (name for statement in inside[0].body for name, _ in bindings(statement)) if inside else ()
+    )
+    answer = asked.world.lookup(asked.diagnostic.path, names[0])
+    return names[0] in bound or answer.exists is False or None
 
 
 def sometimes_unset(asked: Asked) -> bool | None:
