@@ -1,6 +1,7 @@
 """Whether what code imports, or reads from a module that makes its names when asked, is there."""
 
 import ast
+import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -124,17 +125,12 @@ def _installed(  # noqa: PLR0911 - an answer per place
 
 def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
     """Ask the standard library of this interpreter, which may differ from the target's."""
-    import importlib  # noqa: PLC0415 - rarely needed
-
-    if not _LOUD.isdisjoint((*module.split("."), name)):
+    what = module if name in {None, "*"} else f"{module}.{name}"
+    if not _LOUD.isdisjoint(what.split(".")):
         return True, ""
     try:
-        loaded = importlib.import_module(module)
-        if name is None or name == "*" or hasattr(loaded, name):
-            return True, ""
-        importlib.import_module(f"{module}.{name}")
-    except ImportError:
-        what = module if name is None else f"{module}.{name}"
+        pkgutil.resolve_name(what)
+    except (ImportError, AttributeError):
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return False, f"Python {version} has no {what}"
     return True, ""

@@ -10,7 +10,6 @@ from vllm_mods.fit.shapes import Binding, Import, Module, Value
 from vllm_mods.fit.signatures import bindings, dotted, every, function_of, imports_of, statements
 from vllm_mods.formats import syntax_tree
 
-_IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
 # Words only: a pattern that says where a statement starts takes seven times as long.
 _MAKES_NAMES = re.compile(rb"\b(?:globals?|exec|sys\.modules)\b")
 
@@ -31,15 +30,6 @@ def lazy_names(data: bytes) -> tuple[frozenset[str], bool]:
     tree = syntax_tree.module(data) or ast.Module([], [])
     strings = (node.value for node in every(tree) if isinstance(node, ast.Constant))
     return frozenset(value for value in strings if isinstance(value, str)), _looks_up(tree)
-
-
-def catches_import_errors(node: ast.Try) -> bool:
-    """Tell whether a failing import inside the ``try`` is expected by the code."""
-    types = (handler.type for handler in node.handlers)
-    kinds = (kind for one in types for kind in (one.elts if isinstance(one, ast.Tuple) else [one]))
-    return any(
-        kind is None or (dotted(kind) or "").rpartition(".")[2] in _IMPORT_ERRORS for kind in kinds
-    )
 
 
 class _ModuleReader:

@@ -21,10 +21,10 @@ from vllm_mods.fit.signatures import (
     receiver_of,
     tests_typing,
 )
-from vllm_mods.fit.summary import catches_import_errors
 from vllm_mods.formats import syntax_tree
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_IMPORT_ERRORS = {"", "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
 Source = Parameter | Import | None
 
@@ -131,24 +131,30 @@ def asks_for_version(node: ast.AST) -> bool:
 
 
 def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
-    caught = ast.dump(ast.Tuple(elts=[h.type for h in node.handlers if h.type is not None]))
+    kinds = caught(node)
+    guarded = not kinds.isdisjoint(_IMPORT_ERRORS)
     inner = replace(
         scope,
-        guarded=scope.guarded or catches_import_errors(node),
+        guarded=scope.guarded or guarded,
         # A bare ``except Exception`` is no sign that the code expects to be wrong itself, unless it lets that be.
         tolerant=scope.tolerant
-        or "AttributeError" in caught
-        or "TypeError" in caught
+        or not kinds.isdisjoint(("AttributeError", "TypeError"))
         or any(_lets_be(node, handler) for handler in node.handlers),
         instead_of=(),
     )
     yield from ((child, inner) for child in node.body)
-    fallback = scope
     imports = tuple(n for n in node.body if isinstance(n, ast.Import | ast.ImportFrom))
-    if catches_import_errors(node) and len(imports) == len(node.body):
-        fallback = replace(scope, instead_of=imports)
+    fails = guarded and len(imports) == len(node.body)
+    fallback = replace(scope, instead_of=imports) if fails else scope
     yield from ((child, fallback) for child in node.handlers)
     yield from ((child, scope) for child in (*node.orelse, *node.finalbody))
+
+
+def caught(node: ast.Try) -> set[str]:
+    """Return the last words of what a ``try`` catches, ``""`` for anything."""
+    types = (handler.type for handler in node.handlers)
+    kinds = (kind for one in types for kind in (one.elts if isinstance(one, ast.Tuple) else [one]))
+    return {"" if kind is None else (dotted(kind) or "?").rpartition(".")[2] for kind in kinds}
 
 
 def _lets_be(node: ast.Try, handler: ast.ExceptHandler) -> bool:
