@@ -20,8 +20,7 @@ from vllm_mods.fit.search import (
     python_files,
     subclasses,
 )
-from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.symbols import Lookup, Symbol
+from vllm_mods.fit.shapes import Function, Lookup, Symbol
 from vllm_mods.fit.world import SummaryCache, World, absolute, module_stem
 
 A = "vllm/a.py"

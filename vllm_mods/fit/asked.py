@@ -10,9 +10,8 @@ from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import nearest
 from vllm_mods.fit.search import classes_named, meant_in
-from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.shapes import Class, Symbol
 from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, dotted, receiver_of
-from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree

@@ -19,13 +19,11 @@ from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked
 from vllm_mods.fit.bodies import arities, definition, scope_at
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks
+from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks, sometimes_unset, unset
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
-from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import DefNode, dotted, every
-from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.unset import sometimes_unset, unset
 from vllm_mods.fit.world import World
 
 _OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")

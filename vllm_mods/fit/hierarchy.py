@@ -5,8 +5,7 @@ from functools import cache
 from importlib import import_module
 
 from vllm_mods.fit import checker
-from vllm_mods.fit.shapes import Class, words
-from vllm_mods.fit.symbols import Lineage, Symbol
+from vllm_mods.fit.shapes import Class, Lineage, Symbol, words
 from vllm_mods.fit.world import World, remembered
 
 _TORCH_STUB = checker.stub("torch/nn/modules/module.pyi").decode()

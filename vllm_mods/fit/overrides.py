@@ -12,7 +12,7 @@ from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import class_at, classes_in, definers, subclasses
-from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import (
     DefNode,
     dotted,
@@ -25,7 +25,6 @@ from vllm_mods.fit.signatures import (
     shape_of,
     unbound,
 )
-from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import receiver
 from vllm_mods.fit.world import World
 

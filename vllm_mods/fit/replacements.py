@@ -14,7 +14,7 @@ from vllm_mods.fit.overrides import Override, reaches
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.run_time import Write
 from vllm_mods.fit.search import files_mentioning, is_mentioned, meant_in
-from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import (
     DefNode,
     dotted,
@@ -29,7 +29,6 @@ from vllm_mods.fit.signatures import (
     statements,
     unbound,
 )
-from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope, local_names
 from vllm_mods.fit.world import World
 

@@ -11,9 +11,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.overlay import LaidOut
-from vllm_mods.fit.shapes import Binding, Class, Import, Module, Value, words
+from vllm_mods.fit.shapes import Binding, Class, Import, Lookup, Module, Symbol, Value, words
 from vllm_mods.fit.summary import lazy_names, summarize
-from vllm_mods.fit.symbols import Lookup, Symbol
 
 # Modules that a build makes: a source archive has none of them.
 _BUILT = re.compile(
