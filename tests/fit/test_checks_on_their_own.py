@@ -701,11 +701,12 @@ def test_a_folder_shows_a_tree_with_other_files(tmp_path: Path) -> None:
     assert os.path.islink(f"{folder}/vllm/sub/b.py")
     with open(f"{folder}/beside/d.py", encoding="utf-8") as file:
         assert file.read() == "d"
-    overlay.remove()
+    del overlay
     assert not os.path.exists(folder)
     assert (tmp_path / "vllm/a.py").read_text() == "old"
     tree.root = str(tmp_path / "nothing")
-    assert os.listdir(Overlay(tree).show({})) == []
+    overlay = Overlay(tree)
+    assert os.listdir(overlay.show({})) == []
 
 
 def test_layers_of_files_lie_over_each_other() -> None:

@@ -9,10 +9,10 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import nearest
-from vllm_mods.fit.search import classes_named, meant_in
+from vllm_mods.fit.search import class_at, classes_named, meant_in
 from vllm_mods.fit.shapes import Class, Symbol
-from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, dotted, receiver_of
-from vllm_mods.fit.walk import CodeSite, walk
+from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, dotted
+from vllm_mods.fit.walk import CodeSite, receiver, walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -119,16 +119,11 @@ class Asked:
 
     def _own_class(self, function: str) -> tuple[Symbol, ...]:
         """Return the class around a function; none where a decorator may make no method of it."""
-        nodes = iter(self.around)
-        for node in nodes:
-            if isinstance(node, DefNode) and node.name == function:
-                around = next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
-                if around is None or receiver_of(node) is None:
-                    return ()
-                place = self.diagnostic.path, around.lineno
-                named = classes_named(self.world, around.name)
-                return tuple(one for one in named if (one.path, one.cls.line) == place)
-        return ()
+        scopes = self.sites[0].scope.around() if self.sites else ()
+        methods = (one for one in scopes if getattr(one.node, "name", "") == function)
+        method = next(filter(receiver, methods), None)
+        found = method and class_at(self.world, self.diagnostic.path, method.parent)
+        return (found,) if found else ()
 
     def code(self, of_rule: FindingCode) -> FindingCode:
         """Return the code of a member by what it is missing from: a module, a function, what may be None, ``getattr``."""
