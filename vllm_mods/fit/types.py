@@ -129,10 +129,11 @@ def _without(
         fresh = []
         for diagnostic in several:
             if known[scope := _scope(diagnostic, after)]:
-                known[scope] -= 1
+                # where a name was not defined before, one more use of it is no news
+                known[scope] -= diagnostic.rule != "unresolved-reference"
             else:
                 fresh.append(diagnostic)
-        yield from fresh[len(fresh) - more :]
+        yield from fresh[-more:]
 
 
 def _scope(diagnostic: Diagnostic, world: World) -> str:
