@@ -13,8 +13,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.shapes import Class, Function, Import
-from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.shapes import Class, Function, Import, Symbol
 from vllm_mods.fit.world import SummaryCache, World, absolute
 from vllm_mods.formats import syntax_tree
 from vllm_mods.placing import relocation
