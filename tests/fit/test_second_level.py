@@ -194,6 +194,12 @@ NOES = [
     ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
     ("return 'vllm.prts.Flash'", "fit-string", "there is no module vllm.prts"),
     ("torch.ops.vllm.scaled(c)", "fit-string", "the call fails: missing a required argument: 'by'"),
+    ("direct_register_custom_op('pair', pair)", "fit-string", "its return type is not annotated"),
+    (
+        "direct_register_custom_op(op_name='t', op_func=tabled)",
+        "fit-string",
+        "its parameter by is of type dict[str, int], which operators do not accept",
+    ),
     (
         "c.late.collective_rpc('hok')",
         "fit-string",

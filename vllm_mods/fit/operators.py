@@ -1,12 +1,14 @@
-"""Operators that code registers with torch by name, and the calls of ``torch.ops.vllm.name``."""
+"""Operators that code registers with torch by name: the calls of ``torch.ops.vllm.name``, and the signatures registered."""
 
 import ast
 import re
+from collections.abc import Iterator
 
+from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import files_mentioning, is_mentioned
-from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.signatures import dotted, refusal, shape_of
+from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.signatures import DefNode, dotted, refusal, shape_of
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, remembered
 
@@ -14,10 +16,13 @@ _NAMES = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
 _REGISTER = re.compile(
     rb"direct_register_custom_op\(\s*(?:op_name\s*=\s*)?[\"'](\w+)[\"'],\s*(?:op_func\s*=\s*)?(\w+)\s*[,)]"
 )
+# What ``torch.library.infer_schema`` does not take of a parameter, and how it may be written otherwise.
+_UNFIT = words("dict tuple set frozenset bytes object Callable list")
+_GENERIC = words("dict Dict tuple Tuple set Set Callable Mapping")
 
 
-def operator_misuses(world: World, _: str, site: CodeSite) -> Misuses:
-    """Judge what a site calls of ``torch.ops.vllm``."""
+def operator_misuses(world: World, path: str, site: CodeSite) -> Misuses:
+    """Judge what a site calls of ``torch.ops.vllm``, and what it registers there."""
     match site.node:
         case ast.Attribute(attr=name, value=value) if dotted(value) == "torch.ops.vllm":
             known = _names(world)
@@ -27,8 +32,8 @@ def operator_misuses(world: World, _: str, site: CodeSite) -> Misuses:
             dotted(value) == "torch.ops.vllm"
         ):
             yield from _call(world, name, call)
-        case _:
-            pass
+        case ast.Call() as call if (dotted(call.func) or "").endswith("direct_register_custom_op"):
+            yield from _schema(world, path, call)
 
 
 @remembered
@@ -66,3 +71,52 @@ def _call(world: World, name: str, node: ast.Call) -> Misuses:
     if reasons and None not in reasons:
         where, _ = registered[0]
         yield Misuse(f"torch.ops.vllm.{name} is {where}, but the call {reasons[0]}", name)
+
+
+def _schema(world: World, path: str, node: ast.Call) -> Misuses:
+    """Say of a registered function which parameter torch makes no schema of."""
+    given = [k.value for k in node.keywords if k.arg == "op_func"] + node.args[1:2]
+    name = dotted(given[0]) if given else None
+    symbols = world.resolve(path, name).symbols if name else ()
+    if len(symbols) != 1 or not isinstance(symbols[0].binding, Function):
+        return
+    function = definition(world, symbols[0].path, symbols[0].binding)
+    if function is not None and not function.decorator_list:
+        why = next(_unfit_parameters(function), None)
+        if why is not None:
+            yield Misuse(f"torch registers no operator of {symbols[0].where}: {why}", function.name)
+
+
+def _unfit_parameters(function: DefNode) -> Iterator[str]:
+    arguments = function.args
+    if function.returns is None:
+        yield "its return type is not annotated"
+    if arguments.vararg or arguments.kwarg:
+        yield "it takes * or **"
+    for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if parameter.annotation is None:
+            yield f"its parameter {parameter.arg} has no annotation"
+        elif wrong := next(_foreign_types(parameter.annotation), ""):
+            yield f"its parameter {parameter.arg} is of type {wrong}, which operators do not accept"
+
+
+def _foreign_types(node: ast.expr) -> Iterator[str]:
+    """Yield what in an annotation is a builtin type that no schema has; other names may stand for one that has."""
+    match node:
+        case ast.Constant(value=str(text)):
+            try:
+                yield from _foreign_types(ast.parse(text, mode="eval").body)
+            except SyntaxError:
+                yield text
+        case ast.Subscript(value=value, slice=inner):
+            if (dotted(value) or "").rpartition(".")[2] in _GENERIC:
+                yield ast.unparse(node)
+            else:
+                yield from _foreign_types(inner)
+        case ast.BinOp(left=left, right=right):
+            yield from _foreign_types(left)
+            yield from _foreign_types(right)
+        case ast.Name(id=name) if name in _UNFIT:
+            yield name
+        case _:
+            pass
