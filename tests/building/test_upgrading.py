@@ -132,7 +132,7 @@ def test_mods_that_do_not_fit_are_ported_first(to: str | None, tree: str) -> Non
     plan = Plan("image:x:1", "0.22.0", (*mods, planned("c", Verdict.CONFLICT)), ())
     with pytest.raises(Refused) as caught, upgrading.naming_ports("p", to):
         raise Refused("no", hint="h", plan=plan)
-    assert caught.value.message == "no\npairing p and its lock are unchanged"
+    assert caught.value.message == "pairing p and its lock are unchanged: no"
     assert caught.value.hint == (
         f"vllm-mods port a --to {tree}\n  vllm-mods port c --to {tree}\n  "
         "then run this again; `vllm-mods keep` does it for a whole library"

@@ -77,7 +77,7 @@ def test_each_part_is_found_by_its_end_and_its_text(
         "==0.19.1",
         "LicenseRef-unstated",
     )
-    assert "for you to state in mod.toml: license" in made.out
+    assert "to add in mod.toml: license" in made.out
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_a_release_that_cannot_be_read_fails_its_own_row(
         ((), "give either a pairing or --command"),
         (("desk", "--command", "vllm serve m"), "give either a pairing"),
         (("nothing",), "no pairing named `nothing`"),
-        (("--command", "vllm serve m"), "no tree is named"),
+        (("--command", "vllm serve m"), "no vLLM to check against was named"),
         (("--command", "vllm bench m", "--target", "TREE"), "not start a server: it has"),
         (("--command", "vllm serve 'm", "--target", "TREE"), "bash cannot read"),
         (("--command", " ", "--target", "TREE"), "empty"),

@@ -102,10 +102,10 @@ CASES: list[tuple[str, str, str]] = [
     ),
     (
         "explain aplies",
-        "aplies is not a verdict, exit code, kind of error or code of a finding; the first three are: ",
+        "aplies is not a word of vllm-mods' answers; verdicts, exit codes and kinds of errors: ",
         "vllm-mods explain applies",
     ),
-    ("explain zzzz", "zzzz is not a verdict, ", "docs/reference/errors.md lists all codes"),
+    ("explain zzzz", "zzzz is not a word of vllm-mods' answers", "vllm-mods explain applies"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),
     ("matrix --jobs 0", "Invalid value for '--jobs': 0 is not in the range x>=1.", "vllm-mods matrix --help"),

@@ -92,7 +92,9 @@ def test_metadata_that_cannot_be_had_now_decides_nothing() -> None:
             return super().read(path)
 
     there = Away({"vllm-0.21.0.dist-info/METADATA": METADATA})
-    assert packages.read_packages(there, ["tilelang"]) == packages.Packages({})
+    assert packages.read_packages(there, ["tilelang"]) == packages.Packages(
+        {}, (), "not in the cache"
+    )
 
 
 def test_what_is_in_stays_in_and_the_package_is_named() -> None:

@@ -90,9 +90,9 @@ def test_a_variant_for_other_versions_goes_in_with_a_note_unless_the_range_is_to
     assert (planned.verdict, planned.in_range) == (Verdict.APPLIES, False)
     note = found(planned, "version-range")
     assert note.level is Level.NOTE
-    assert "variant `outside` (<0.1) does not cover this version, but" in note.message
+    assert "variant `outside` (<0.1) is used although its range" in note.message
     unknown = found(one(outside, tree(TEXT, version=None)), "version-range")
-    assert "does not cover this version" in unknown.message
+    assert "does not include this version" in unknown.message
     strict = one(outside, tree(TEXT), strict_version=True)
     assert (strict.verdict, strict.variant, strict.in_range) == (Verdict.UNSUPPORTED, None, False)
     message = found(strict, "no-variant").message
@@ -313,8 +313,8 @@ def test_what_a_variant_is_for_and_what_lies_beside_it_is_noted(known: str | Non
         (
             "version-range",
             (
-                "variant `one` (<0.1) does not cover this version, "
-                "but the source is what the variant was written for"
+                "variant `one` (<0.1) is used although its range does not include this version: "
+                "the code that it changes is the same"
             ),
         ),
     ]

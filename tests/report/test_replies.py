@@ -482,7 +482,7 @@ REMARKS = (
     "note: hunk 1 lands at line 4, +2",
     "note: 0.19.0 to 0.20.0: variant `a`",
     "note: 0.21.0: no variant: gone",
-    "for you to state in mod.toml: summary",
+    "to add in mod.toml: summary",
 )
 MADE_DATA = {
     "folder": "/lib/patches/fast",

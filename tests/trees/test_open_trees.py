@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMS = (
-    "a TREE is a path to the vllm folder, its site root or its environment, pypi:VERSION, "
+    "a TREE is a path to the vllm folder, its parent folder or its environment, pypi:VERSION, "
     "pypi:WHEEL-FILE-NAME, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF"
 )
 OWN = "{0} has its own packages; --with works only for releases, wheels and sdists"
@@ -52,8 +52,8 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: this is another kind of file", "sdist:{0}/x.tar.gz"),
         ("wheel:{0}/none", {}, "wheel:{0}/none: No such file or directory", "ls -la {0}/none"),
         ("wheel:none", {}, "wheel:none: No such file or directory", "ls -la none"),
-        ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the vllm folder or its site root"),
-        ("{0}/none", {}, "{0}/none: no such file or folder", "name the vllm folder or its site root"),
+        ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the vllm folder or its parent folder"),
+        ("{0}/none", {}, "{0}/none: no such file or folder", "name the vllm folder or its parent folder"),
         ("0.19.1", {}, "0.19.1: no such file or folder", "for a release write pypi:0.19.1"),
         (
             ">=0.19",
@@ -66,7 +66,7 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         (
             "{0}",
             {},
-            "{0} has no vLLM: neither {0}/vllm/__init__.py nor {0}/__init__.py (of a folder named vllm) exists",
+            "{0} has no vLLM: it does not contain vllm/ with an __init__.py, and is no such folder itself",
             "python3 -m pip show --files vllm  # 'Location' is the site root",
         ),
     ],

@@ -84,7 +84,7 @@ def test_a_pinned_package_is_looked_for_where_it_would_be() -> None:
 
 def test_of_a_tree_that_cannot_be_read_nothing_is_known() -> None:
     tree = Unreadable({"vllm-1.dist-info/METADATA": b""})
-    assert packages.read_packages(tree, ()) == Packages({})
+    assert packages.read_packages(tree, ())._replace(why="") == Packages({})
     assert packages.read_packages(Listed({}), ()) == Packages({}, [])
 
 

@@ -44,7 +44,8 @@ def is_mod(path: str) -> bool:
         raise UsageError(
             f"{path} is a diff", hint=f"vllm-mods new NAME --from-diff {path} --tree TREE"
         )
-    return os.path.isdir(path) or (os.path.isfile(path) and zipfile.is_zipfile(path))
+    is_zip = path.endswith(".zip") or (os.path.isfile(path) and zipfile.is_zipfile(path))
+    return os.path.isdir(path) or is_zip
 
 
 def import_mod(

@@ -20,6 +20,8 @@ from vllm_mods.running import engine
 from vllm_mods.running.engine import EngineContainer
 from vllm_mods.running.service import LOCK_LABEL, StartOptions, Typed
 
+_OF_MODEL = ("model_folder", "device_memory")
+
 
 class UpStep(NamedTuple):
     """A command on the way, ``lock``, ``build`` or ``run``; whether it is ``needed``, and why in words."""
@@ -55,10 +57,7 @@ def plan_up(
         return UpPlan((lock, UpStep("build", True, "the lock is new"), start))
     locked, _ = on_base.find_lock(library, pairing, options.lock)
     base = locked.lock.base.ref
-    where: dict[str, Any] = {
-        "model_folder": options.model_folder,
-        "device_memory": options.device_memory,
-    }
+    where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
     moved = building.moved_since(library, pairing, output=options.lock, access=access, **where)
     if moved:
         lock = UpStep("lock", True, "; ".join(map(str, moved)))
@@ -119,10 +118,7 @@ def up(
     if planned.running is not None:
         return wait_for(library, pairing, planned.running, progress, access)
     lock, build, _ = (step.needed for step in planned.steps)
-    where: dict[str, Any] = {
-        "model_folder": options.model_folder,
-        "device_memory": options.device_memory,
-    }
+    where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
     if lock:
         at, base = options.lock, planned.base
         building.lock(library, pairing, base=base, output=at, access=access, **where)

@@ -50,7 +50,7 @@ class VllmModsError(Exception):
     ...     vm.open_tree("no-such-folder")
     ... except vm.VllmModsError as error:
     ...     print(error.code, error.exit_code, error.message, error.hint, sep="; ")
-    usage; 2; no-such-folder: no such file or folder; name the vllm folder or its site root
+    usage; 2; no-such-folder: no such file or folder; name the vllm folder or its parent folder
     """
 
     code = "error"

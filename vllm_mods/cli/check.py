@@ -38,7 +38,7 @@ def check_command(*, explain: bool, form: str, **given: Any) -> Reply:
 
     MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). With
     neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
-    mod applies (with --model: and is meant for the model).
+    mod applies and, with --model, is meant for that model.
     """
     result = _check(**given)
     reply = report.check(result, answers.paint, explain=explain)

@@ -139,7 +139,7 @@ def up_command(
     """Lock, build and start a pairing, and wait until it serves.
 
     It does what `lock`, `build` and `run --wait --replace` do, as far as that is needed: a lock that no longer
-    matches is made again on its base, and a container that runs as planned stays. The three steps are printed
+    matches the pairing, its mods or its base is made again, and a container that runs as planned stays. The three steps are printed
     first.
     """
     words = click.get_current_context().obj["arguments"]

@@ -50,9 +50,9 @@ def explain(word: str) -> Reply:
     entry = known.get(word)
     if entry is None:
         near = difflib.get_close_matches(word, known, 1, 0.75)
-        way = f"vllm-mods explain {near[0]}" if near else "docs/reference/errors.md lists all codes"
+        way = f"vllm-mods explain {near[0]}" if near else "vllm-mods explain applies"
         raise UsageError(
-            f"{word} is not a verdict, exit code, kind of error or code of a finding; the first three are: {', '.join(endings)}",
+            f"{word} is not a word of vllm-mods' answers; verdicts, exit codes and kinds of errors: {', '.join(endings)}",
             hint=way,
         )
     lines = [f"{entry.word} ({entry.kind}): {entry.meaning}"]

@@ -58,8 +58,8 @@ def command(
 
     Without --output and --library, the pairing or the mod's manifest is printed. The run.sh of a mod is run in
     a sandbox: on a copy of --tree in bubblewrap, or in a container of --image. Its changes become the mod,
-    which is checked on that vLLM. The script of a folder that
-    `vllm-mods export` wrote is not run. Exit code 1 if the recipe has something
+    which is checked on that vLLM. If `vllm-mods export` wrote the
+    folder, its script is not run. Exit code 1 if the recipe has something
     that a pairing cannot do; 2 if it cannot be read; 3 if the script does not make a mod.
     """
     if terms.fetch and access.offline:

@@ -39,7 +39,7 @@ from vllm_mods.report.reply import Reply
 )
 @option(
     "--strict",
-    "Ignore the locks, and check with a second parser where each hunk goes. Also exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
+    "Compute without the locks, with a second parser that finds where each hunk goes; then exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
 )
 @option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
 @option("--no-cache", "Compute every cell again; do not use or fill the cache.")
@@ -69,8 +69,8 @@ def matrix_command(
     """Check mods against many vLLM releases.
 
     With neither MOD nor --pairing, it checks all mods of your libraries, or the bundled ones if you name no
-    library. With neither --vllm nor --tree, it checks every release in the mods' ranges, rebuilt wheels
-    included, and the newest three after them. Exit code 0 if every mod applies, or is already present, on every
+    library. With neither --vllm nor --tree, it checks every release in the mods' ranges, also those that
+    were built again, and the newest three after the ranges. Exit code 0 if every mod applies, or is already present, on every
     release in its ranges; with --against, if none got worse.
     """
     if relock and (trees or others):

@@ -33,11 +33,7 @@ def syntax_problems(
             why = f"Python {_HERE} accepts it, but LibCST, the second parser, does not: {refusal}"
             yield Doubt(path, "syntax", why)
         if lowest is None:
-            yield Doubt(
-                path,
-                "syntax",
-                "the tree has no Requires-Python, so it is not known for which Python to check",
-            )
+            yield Doubt(path, "syntax", "the tree does not say which Python it needs")
 
 
 def _error(path: str, data: bytes, lowest: tuple[int, int] | None) -> Exception | None:

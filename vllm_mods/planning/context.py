@@ -151,7 +151,7 @@ class PlanContext:
             message = f"variant `{variant.id}` is for {variant.package} {variant.package_version}, but {self.package(variant.package)} has the source that it was written for"
             notes.append(note(FindingCode.VERSION_RANGE, message))
         if not self.is_for_vllm(mod, variant):
-            message = f"variant `{variant.id}` ({variant.vllm}) does not cover this version, but the source is what the variant was written for"
+            message = f"variant `{variant.id}` ({variant.vllm}) is used although its range does not include this version: the code that it changes is the same"
             notes.append(note(FindingCode.VERSION_RANGE, message))
         return notes
 

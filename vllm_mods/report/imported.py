@@ -64,7 +64,7 @@ def _remarks(result: NewMod) -> Iterator[str]:
         span = f"{first.version} to {others[-1].version}" if others else first.version
         answer = f"variant `{first.variant}`" if first.variant else f"no variant: {first.why}"
         yield f"note: {span}: {answer}"
-    yield from (f"for you to state in mod.toml: {line}" for line in result.unknown)
+    yield from (f"to add in mod.toml: {line}" for line in result.unknown)
 
 
 def recipe(result: ImportedRecipe, path: str, file: str | None) -> Reply:

@@ -27,6 +27,11 @@ def unmet(tree: Tree) -> Iterator[Beside]:
     An image's folders are not listed: there it is known of ``MODULES`` alone.
     """
     present = read_packages(tree, MODULES)
+    if present.why:
+        yield _wrong(
+            f"what this vLLM requires could not be read: {present.why}",
+            "pip install --force-reinstall --no-deps vllm",
+        )
     absent = []
     for required in present.wanted:
         version = present.installed.get(canonical(required.name))

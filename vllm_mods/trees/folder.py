@@ -253,7 +253,7 @@ def _is_link(root: str, parts: list[str], place: str, spec: str) -> TreeError:
 
 
 def _no_vllm(path: str) -> UsageError:
-    hint = "name the vllm folder or its site root"
+    hint = "name the vllm folder or its parent folder"
     if not os.path.lexists(path):
         if path[:1].isdigit():
             hint = f"for a release write pypi:{path}"
@@ -267,6 +267,6 @@ def _no_vllm(path: str) -> UsageError:
         return UsageError(f"{path} is a file, not a folder", hint=hint)
     show = "python3 -m pip show --files vllm  # 'Location' is the site root"
     return UsageError(
-        f"{path} has no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py (of a folder named vllm) exists",
+        f"{path} has no vLLM: it does not contain vllm/ with an __init__.py, and is no such folder itself",
         hint=show,
     )

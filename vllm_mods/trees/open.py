@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vllm_mods.trees.archive import ArchiveTree
 
 _FORMS = (
-    "a TREE is a path to the vllm folder, its site root or its environment, pypi:VERSION, "
+    "a TREE is a path to the vllm folder, its parent folder or its environment, pypi:VERSION, "
     "pypi:WHEEL-FILE-NAME, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF"
 )
 

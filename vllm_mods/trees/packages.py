@@ -40,10 +40,11 @@ def markers(python: str, machine: str) -> dict[str, str]:
 
 
 class Packages(NamedTuple):
-    """By canonical name the versions ``installed`` in the site root; what vLLM's METADATA has ``wanted`` of its machine."""
+    """By canonical name the versions ``installed`` in the site root; what vLLM's METADATA has ``wanted``; ``why`` nothing was read."""
 
     installed: Mapping[str, str]
     wanted: Sequence[Requirement] = ()
+    why: str = ""
 
     @property
     def pins(self) -> dict[str, str]:
@@ -59,7 +60,7 @@ class Packages(NamedTuple):
 def read_packages(tree: Tree, names: Collection[str]) -> Packages:
     """Return what a tree knows of the packages of these canonical names: a folder elsewhere may have more.
 
-    Nothing of a tree that cannot be listed, or whose metadata cannot be read.
+    Nothing of a tree that cannot be listed, or whose metadata cannot be read, but ``why``.
     """
     try:
         named = tree_names.dist_infos(tree.folders())
@@ -76,8 +77,8 @@ def read_packages(tree: Tree, names: Collection[str]) -> Packages:
             # of an image the site root is not listed
             if name not in read.installed and (version := _version_of(tree, name, pins.get(name)))
         }
-    except TreeError:
-        return Packages({})
+    except TreeError as error:
+        return Packages({}, why=error.message)
     return read._replace(installed={**read.installed, **beside})
 
 
