@@ -246,15 +246,15 @@ def test_a_folder_that_merely_lies_beside_a_vllm_is_not_of_it(place: Path) -> No
     [
         (lambda mods: vm.plan(mods, vm.open_tree("site-packages")), 1),
         (lambda mods: vm.apply(mods, "site-packages"), 1),
-        (lambda mods: vm.apply((*mods, *vm.Library("library").mods("limit")), "site-packages"), 1),
+        (lambda mods: vm.apply((*mods, *vm.Library("library").mods("limit")), "site-packages"), 2),
         (lambda _: vm.status("site-packages"), 1),
         (lambda _: vm.verify("site-packages"), 1),
-        (lambda _: vm.revert("site-packages"), 1),
+        (lambda _: vm.revert("site-packages"), 2),
     ],
     ids=["plan", "apply", "apply-more", "status", "verify", "revert"],
 )
 @pytest.mark.usefixtures("place")
-def test_a_receipt_is_parsed_once(
+def test_a_receipt_is_parsed_once_and_again_under_the_lock(
     monkeypatch: pytest.MonkeyPatch, call: Callable[[typing.Any], object], parsed: int
 ) -> None:
     mods = vm.Library("library").mods("fast")

@@ -146,7 +146,7 @@ def test_a_matrix_is_made_as_the_caller_wants_it(
     def heard(*_: object) -> None:
         """Hear nothing."""
 
-    terms = {"vllm": ">=0.20", "jobs": 2, "kept": False, "others": OTHERS, "progress": heard}
+    terms = {"jobs": 2, "kept": False, "others": OTHERS, "progress": heard}
     for more in ({}, {"strict": True}, {"jobs": None}):
         with pytest.raises(Enough):
             vm.matrix([one], ["site"], access=there, **{**terms, **more})  # type: ignore[arg-type]

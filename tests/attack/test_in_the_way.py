@@ -7,7 +7,6 @@ import errno
 import os
 import resource
 import subprocess
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
@@ -17,7 +16,7 @@ from small_site import FILES, ONE, PYC, build, snapshot, transition, write
 
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.cli import run
-from vllm_mods.site import journal, site
+from vllm_mods.site import journal
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.transaction import commit, recover
 from vllm_mods.site.transitions import revert_transition
@@ -216,20 +215,6 @@ def test_what_comes_in_the_way_in_the_middle_is_all_that_is_left(
 
 
 # --- limits and disks --------------------------------------------------------------------------
-
-
-def test_a_limit_on_processes_makes_it_slower_and_nothing_else(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def start(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    synced: list[str] = []
-    monkeypatch.setattr(site, "_sync", synced.append)
-    commit(str(root), BOTH)
-    revert(root)
-    assert len(synced) > 4
 
 
 def test_a_limit_on_processes_is_said_wherever_it_is_met(

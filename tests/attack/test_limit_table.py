@@ -224,7 +224,7 @@ class Circle:
 
     reference = "x"
 
-    def entry(self, path: str) -> ImageEntry | None:
+    def look(self, path: str) -> ImageEntry | None:
         number = path.removeprefix("l")
         return (
             ImageEntry(path, LINK, 0o777, 0, 0, 0, target=f"/l{int(number) + 1}")

@@ -107,7 +107,7 @@ def test_what_upstream_deleted_at_the_end_of_a_file_goes_in_where_it_stands_and_
     errors = [one for one in planned.findings if one.level is Level.ERROR]
     assert {one.code for one in errors} == {"fit-import"}
     assert all("TritonExperts" in one.message or "WNA16" in one.message for one in errors)
-    states = hunk_states(planned, open_tree("pypi:0.20.0"))
+    states = hunk_states(deleted, deleted.variants[0], open_tree("pypi:0.20.0"))
     assert [one.state for one in states] == ["placed"]
 
 

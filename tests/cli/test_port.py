@@ -261,7 +261,7 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
     edited = library / "patches/fast/.port-0.20/files/vllm/loader.py"
     line = edited.read_text().splitlines().index("        return os.sep") + 1
     assert "the mod was not changed" in done.out
-    assert done.out.count("the name os is not defined") == 1, done.out
+    assert done.out.count("name `os` used when not defined") == 1, done.out
     assert f"  {edited}:{line}: " in done.out
     assert f"then vllm-mods port fast --continue --library {library}" in done.out
     assert {

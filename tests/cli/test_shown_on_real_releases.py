@@ -91,7 +91,7 @@ def test_an_override_for_0_19_does_not_fit_0_20(
     assert (answer.code, mod["verdict"]) == (1, "unfit")
     (finding,) = [one for one in mod["findings"] if one["code"] == "fit-override"]
     assert "vllm/config/vllm.py:" in finding["message"]
-    assert "passes hf_config=, which it does not take" in finding["message"]
+    assert "fails: got an unexpected keyword argument 'hf_config'" in finding["message"]
 
 
 def test_the_sources_decide_and_not_the_version_string(

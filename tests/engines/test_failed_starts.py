@@ -287,3 +287,34 @@ def test_podman_leaves_what_failed_stopped_and_is_listed_beside_docker(
         assert rows == [["small", "docker"], ["small", "podman"]]
     finally:
         made.remove()
+
+
+def test_up_does_what_is_left_to_do(docker: Host) -> None:
+    (docker.model / "fail").write_text("")
+    words = ["up", NAME, "--engine", "docker", "--gpus", "none", "--model-folder", docker.model]
+
+    def steps(*more: object) -> tuple[list[str], CompletedProcess[str]]:
+        said = docker.tool(*words, *more)
+        rows = [line.split() for line in said.stderr.splitlines()]
+        return [row[1] for row in rows if row[:1] in (["lock"], ["build"], ["run"])], said
+
+    docker.tool.lock().unlink()
+    first, said = steps()
+    assert first == ["yes", "yes", "yes"]
+    assert "patching: its code ran" in said.stdout
+    running = docker.state(".Id")
+    second, said = steps()
+    assert second == ["no", "no", "no"]
+    assert "patching: its code ran" in said.stdout
+    assert docker.state(".Id") == running
+    pairing = docker.tool.library / f"pairings/{NAME}.toml"
+    text = pairing.read_text()
+    pairing.write_text(text.replace(f"--port {docker.port}", f"--port {docker.port + 2}"))
+    try:
+        assert steps()[0] == ["yes", "yes", "yes"]
+        assert f"127.0.0.1:{docker.port + 2}" in docker.tool("ps").stdout
+        assert docker.state(".Id") != running
+        assert steps("--port", docker.port + 3)[0] == ["no", "no", "yes"]
+    finally:
+        pairing.write_text(text)
+        docker.tool("lock", NAME)

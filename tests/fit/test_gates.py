@@ -349,7 +349,10 @@ def test_values_that_are_unpacked(code: str, expected: str) -> None:
     [
         ("def f():\n    print(§x)\n    x = 1", "unresolved-reference", "error error"),
         ("def f():\n    print(§x)\n    import x.y", "unresolved-reference", "error error"),
-        ("def f():\n    print(§x)", "unresolved-reference", "nothing nothing"),
+        ("def f():\n    print(§x)", "unresolved-reference", "error error"),
+        ("def f(a: §x): ...", "unresolved-reference", "error error"),
+        ("def f(a: '§x'): ...", "unresolved-reference", "nothing nothing"),
+        ("from elsewhere import *\n§x", "unresolved-reference", "nothing nothing"),
         ("print(§x)\nx = 1", "unresolved-reference", "nothing nothing"),
         ("def f():\n    global x\n    §x += 1", "unresolved-global", "error error"),
         ("def f():\n    global x\n    §x += 1\nx = 1", "unresolved-global", "nothing nothing"),

@@ -69,10 +69,14 @@ RAISES = 'raise NotImplementedError("call forward")'
     ("base", "line", "wrong"),
     [
         ("Backend", SHAPE, ""),
-        ("Flash", SHAPE, "passes 3 positional arguments where 2 fit"),
+        ("Flash", SHAPE, "fails: too many positional arguments"),
         ("Backend", f"def mha(self, name):\n        {RAISES}", ""),
         ("Backend", f'def mha(self, name):\n        """Not here."""\n        {RAISES}', ""),
-        ("Backend", f"def mha(self, name):\n        print(name)\n        {RAISES}", "passes 2"),
+        (
+            "Backend",
+            f"def mha(self, name):\n        print(name)\n        {RAISES}",
+            "too many positional",
+        ),
         ("Backend", "try:\n        y = envs.VLLM_HOST\n    except Exception:\n        y = 1", ""),
         (
             "Backend",

@@ -35,7 +35,7 @@ def test_a_link_that_cannot_be_removed_leaves_the_file_behind_it_alone(
     folder = overlay.show({"vllm/new.py": b"B = 1\n"})
     assert os.path.islink(f"{folder}/vllm/kept.py")
     monkeypatch.setattr(os, "unlink", refuse_once)
-    overlay.remove()
+    del overlay
     monkeypatch.undo()
     assert refused
     assert stat.S_IMODE(kept.stat().st_mode) == 0o644
@@ -62,7 +62,7 @@ def test_other_files_are_shown_in_place_of_the_first_ones(tmp_path: Path) -> Non
     for more in ({"vllm/pack/__init__.py": b""}, {"beside/d.py": b"4"}, {"top.py": b"5"}):
         assert shown(overlay.show({**more})).keys() == whole.keys() | more.keys()
     assert shown(overlay.show({})) == whole, "no folder stays that would be a package"
-    overlay.remove()
+    del overlay
     assert (tmp_path / "vllm/sub/b.py").read_text() == "old"
 
 
@@ -84,7 +84,6 @@ def test_what_could_not_be_shown_whole_is_shown_anew(
     with pytest.raises(OSError, match="No space"):
         overlay.show({"vllm/a.py": b"2", "vllm/c.py": b"3"})
     assert shown(overlay.show({"vllm/b.py": b"1"})) == {"vllm/a.py": "old", "vllm/b.py": "1"}
-    overlay.remove()
 
 
 def overlay_of(site: Path) -> Overlay:

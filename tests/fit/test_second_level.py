@@ -193,7 +193,7 @@ NOES = [
     ("torch.ops.vllm.fused_ad(c)", "fit-string", "the nearest is fused_add"),
     ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
     ("return 'vllm.prts.Flash'", "fit-string", "there is no module vllm.prts"),
-    ("torch.ops.vllm.scaled(c)", "fit-string", "the call does not pass by, which it needs"),
+    ("torch.ops.vllm.scaled(c)", "fit-string", "the call fails: missing a required argument: 'by'"),
     ("direct_register_custom_op('pair', pair)", "fit-string", "its return type is not annotated"),
     (
         "direct_register_custom_op(op_name='t', op_func=tabled)",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import errno
 import os
 import resource
@@ -20,7 +19,6 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.fit import AtOrigin, checker, fit, types
 from vllm_mods.fit.checker import Diagnostic
-from vllm_mods.fit.hierarchy import TORCH_MODULE
 from vllm_mods.trees.open import open_tree
 
 PICK = "        return Layer(name, self.bits)\n"
@@ -515,14 +513,3 @@ def test_where_ty_is_on_the_path_it_is_taken_from_there(fake: Path) -> None:
     write(fake, "exit 0")
     judge()
     assert checker.program() == str(fake)
-
-
-def test_the_stub_of_a_layer_has_every_member_that_fit_knows_of_one() -> None:
-    tree = ast.parse(checker.stub("torch/nn/modules/module.pyi"))
-    (cls,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    stated = {
-        node.target.id
-        for node in cls.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
-    assert stated == TORCH_MODULE

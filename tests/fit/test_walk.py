@@ -83,6 +83,22 @@ def test_what_the_code_says_of_itself(
 
 
 @pytest.mark.parametrize(
+    ("handler", "catches"),
+    [
+        ("except ImportError", True),
+        ("except (ValueError, x.ModuleNotFoundError)", True),
+        ("except", True),
+        ("except Exception as e", True),
+        ("except ValueError", False),
+        ("except (KeyError, TypeError)", False),
+        ("except made()", False),
+    ],
+)
+def test_a_try_that_expects_an_import_to_fail(handler: str, catches: bool) -> None:  # noqa: FBT001
+    assert _site(f"try:\n    here\n{handler}: pass").scope.guarded is catches
+
+
+@pytest.mark.parametrize(
     ("body", "handler", "instead_of"),
     [
         ("import a", "except ImportError", "import a"),

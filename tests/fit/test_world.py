@@ -20,10 +20,8 @@ from vllm_mods.fit.search import (
     python_files,
     subclasses,
 )
-from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.symbols import Lookup, Symbol
-from vllm_mods.fit.syntax import lowest_python
-from vllm_mods.fit.world import World, absolute, module_stem
+from vllm_mods.fit.shapes import Function, Lookup, Symbol
+from vllm_mods.fit.world import SummaryCache, World, absolute, module_stem
 
 A = "vllm/a.py"
 FILES = {
@@ -536,4 +534,4 @@ def test_the_lowest_python_that_a_tree_allows(
 ) -> None:
     tree = tree_of(files)
     tree.version = "0.19.1"
-    assert lowest_python(tree) == lowest
+    assert World(tree, {}, SummaryCache()).python == lowest

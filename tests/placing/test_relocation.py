@@ -44,7 +44,7 @@ def test_what_is_not_defined_at_the_top_is_only_named(text: str) -> None:
     else:
         assert (code, words) == (
             "scope-gone",
-            "no file of vllm/ defines `f`, but vllm/b.py still uses the name",
+            "no file of vllm/ defines `f`, but vllm/b.py uses the name",
         )
 
 

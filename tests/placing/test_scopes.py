@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def lines_of(found: scopes.Scopes) -> list[tuple[object, ...]]:
-    return [scope[:5] for scope in found.scopes]
+    return [scope[:5] for scope in found.definitions]
 
 
 def differences(files: Iterator[tuple[str, bytes]]) -> tuple[int, list[str]]:
@@ -52,7 +52,7 @@ def dead(source: str) -> list[str]:
 
 
 def test_a_definition_begins_at_its_first_decorator_and_ends_before_comments() -> None:
-    source = b"@(\n a\n)\n# c\n@b\nclass C(\n D,\n):\n  @p\n  async def m(self):\n    pass\n    # end\n\n# x\n"
+    source = b"@a(\n a\n)\n# c\n@b\nclass C(\n D,\n):\n  @p\n  async def m(self):\n    pass\n    # end\n\n# x\n"
     assert read_scopes(source).scopes == (
         Scope("class", "C", 1, 6, 11),
         Scope("def", "C.m", 9, 10, 11),
@@ -117,14 +117,16 @@ def test_both_readers_see_the_same_in_every_file_of_a_release(version: str) -> N
     assert both == len(chosen)
 
 
-def test_lines_end_at_line_feeds_as_they_do_for_a_patch() -> None:
-    found = read_scopes(b"x = 1\ry = 2\r\ndef f():\r    z = 1\n\ndef g():\n    pass\n")
-    assert lines_of(found) == [
-        ("statement", "x =", 1, 1, 1),
-        ("statement", "y =", 1, 1, 1),
-        ("def", "f", 2, 2, 2),
-        ("def", "g", 4, 4, 5),
-    ]
+def test_a_file_with_lines_that_a_patch_does_not_see_is_refused() -> None:
+    with pytest.raises(UnparsableError, match="carriage return"):
+        read_scopes(b"x = 1\ry = 2\r\ndef f():\r    z = 1\n\ndef g():\n    pass\n")
+
+
+def test_a_statement_of_the_module_has_what_it_binds_for_a_name() -> None:
+    source = b"import os.path\nfrom . import (a,\n b)\nif a:\n    x, y = (\n 1, 2)\nz: int\nf(x)\n"
+    found = read_scopes(source)
+    names = ["import os.path", *["from . import"] * 2, "", *["x, y ="] * 2, "z =", ""]
+    assert [found.at(line) for line in range(1, 9)] == names
 
 
 def test_a_form_feed_moves_no_line() -> None:

@@ -47,10 +47,10 @@ def both(x: str, y: str, **more: object) -> MemoryTree:
 def states(
     made: Mod, there: MemoryTree, origin: Origin | None = None
 ) -> list[tuple[str, int | None, str]]:
+    (only,) = made.variants
     if origin is None:
-        hunks = hunk_states(one(made, there), there)
+        hunks = hunk_states(made, only, there)
     else:
-        (only,) = made.variants
         parts = patching.parts_of(made, only, WORKSPACE)
         hunks = carried_parts.states(parts, there, origin(made, only))
     return [(hunk.path, hunk.number, hunk.state) for hunk in hunks]
@@ -167,21 +167,6 @@ def test_a_hunk_that_is_neither_is_absent_and_a_whole_file_has_no_number() -> No
     ]
 
 
-def test_the_hunks_of_a_mod_that_is_in_or_goes_in_are_what_the_plan_says_of_the_whole() -> None:
-    # the merge alone tells that it is in
-    made = mod(variant(diff_of(PATH, OLD, FIXED)))
-    inside = one(made, tree(LATER), origin=came_from(OLD))
-    assert [state.state for state in hunk_states(inside, tree(LATER))] == ["carried"]
-    # one hunk has its place by the other one alone
-    twins = "a()\nb()\nc()\n" + "k()\n" * 5 + "mark()\nl()\n" + "a()\nb()\nc()\n"
-    changed = twins.replace("mark()", "mark(1)")[: -len("b()\nc()\n")] + "b(1)\nc()\n"
-    made = mod(variant(diff_of(PATH, twins, changed, context=1)))
-    there = tree(f"import os\n{twins}")
-    planned = one(made, there)
-    assert planned.verdict is Verdict.MOVED
-    assert {state.state for state in hunk_states(planned, there)} == {"placed"}
-
-
 def test_a_file_that_is_gone_does_not_carry_what_changed_it() -> None:
     made = mod(variant(FIRST, SECOND))
 
@@ -221,11 +206,6 @@ def test_a_change_is_merged_where_it_is_one_of_the_same_file() -> None:
     assert is_carried(gone, None)
     assert not is_carried(edit, None)
     assert not is_carried(gone, b"y\n")
-
-
-def test_without_a_variant_there_are_no_hunks_to_tell_of() -> None:
-    planned = one(mod(variant(TWO, vllm="<0.1")), tree(TEXT), strict_version=True)
-    assert hunk_states(planned, tree(TEXT)) == ()
 
 
 # --- the merge from where a mod was written for -------------------------------

@@ -27,7 +27,7 @@ MOD = mod(variant(diff_of(PATH, BASE, FINAL), overlay=(NEW,)))
 def states(mod_: Mod, files: Mapping[str, str]) -> tuple[Verdict, list[str]]:
     tree = MemoryTree({path: text.encode() for path, text in files.items()}, pristine=True)
     planned = plan([mod_], tree).mods[0]
-    return planned.verdict, [one.state for one in hunk_states(planned, tree)]
+    return planned.verdict, [one.state for one in hunk_states(mod_, mod_.variants[0], tree)]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -150,20 +149,6 @@ def test_what_lies_outside_or_beside_is_put_right_by_what_names_it() -> None:
     )
     made = replace(made, mods=(one._replace(variant=None),))
     assert told(made) == SHOW
-
-
-@pytest.mark.parametrize("spec", [TREE, "wheel:a b.whl", "sdist:x", "git:/x@y", "/site"])
-def test_a_mod_for_a_package_is_looked_at_where_that_is(spec: str) -> None:
-    for_package = PATCHED._replace(package="ext", package_version=">=1")
-    made = plan(Verdict.UNREADABLE, "not-in-tree", spec=spec)
-    (one,) = made.mods
-    mods = (one._replace(mod=one.mod._replace(variants=(PATCHED, for_package))),)
-    where = "SITE_PACKAGES  # an installation that has the package"
-    if not spec.startswith(("git", "/")):
-        where = f"{shlex.quote(spec)} --with ext==VERSION"
-    assert told(replace(made, mods=mods)) == (
-        f"vllm-mods check mod --library /lib --target {where}"
-    )
 
 
 def test_a_file_that_cannot_be_read_or_is_far_away_is_not_held_to_record() -> None:

@@ -453,7 +453,7 @@ def test_conflicting_mods_and_refused_requirements() -> None:
 def test_a_circle_is_reported_whole() -> None:
     a = mod(FOR_OLD, name="a", after=("b",))
     b = mod(FOR_OLD, name="b", requires=("a",))
-    with pytest.raises(UsageError, match="a → b → a"):
+    with pytest.raises(UsageError, match=r"a → b → a|b → a → b"):
         plan([a, b], tree(OLD))
 
 

@@ -61,7 +61,7 @@ def test_after_a_mod_that_nobody_asked_for_asks_for_nothing() -> None:
 
 def test_a_circle_is_named_without_what_only_leads_to_it() -> None:
     mods = (of("a", after=("b",)), of("b", requires=("c",)), of("c", after=("b",)))
-    with pytest.raises(UsageError, match=r"cycle: b → c → b$") as caught:
+    with pytest.raises(UsageError, match=r"cycle: (b → c → b|c → b → c)$") as caught:
         asked(*mods)
     assert caught.value.hint is not None
     assert "`requires` or `after`" in caught.value.hint

@@ -37,7 +37,11 @@ def test_a_file_that_stayed_is_merged_in_its_place() -> None:
     done = port(a="import re\n" + OLD)
     assert (done.path, done.new_path, done.ported.proof) == (PATH, PATH, "file")
     assert done.ported.text == b"import re\n" + NEW.encode()
-    assert (done.before, done.followed, done.carried) == (b"import re\n" + OLD.encode(), (), False)
+    assert (done.before, done.ported.followed, done.carried) == (
+        b"import re\n" + OLD.encode(),
+        (),
+        False,
+    )
     assert port(a=NEW).carried
 
 
@@ -46,9 +50,9 @@ def test_a_file_is_followed_to_the_one_that_defines_what_is_changed() -> None:
     assert (done.path, done.new_path) == (PATH, "vllm/b.py")
     assert done.ported.text == b"# moved\n" + NEW.encode()
     assert done.before == b"# moved\n" + OLD.encode()
-    ((old, new, likeness),) = done.followed
+    ((old, new, likeness),) = done.ported.followed
     assert (old, new, likeness) == (PATH, "vllm/b.py", 1.0)
-    assert done.followed[0].how == "100% alike"
+    assert done.ported.followed[0].how == "100% alike"
 
 
 @pytest.mark.slow
@@ -61,7 +65,7 @@ def test_a_part_of_what_is_changed_is_not_followed_alone() -> None:
     both = OLD + "\n\ndef other():\n    return 1\n"
     change = FileChange(PATH, both.encode(), both.replace("return 1", "return 2").encode())
     done = port(change, {"a": both}, a="def other():\n    return 1\n", b=OLD)
-    assert (done.new_path, done.followed) == (PATH, ())
+    assert (done.new_path, done.ported.followed) == (PATH, ())
     assert problems(done) == [("gone", "the target no longer has it", "load")]
 
 

@@ -6,8 +6,9 @@ import ast
 
 import pytest
 
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding
 from vllm_mods.porting import independence
-from vllm_mods.porting.independence import Skipped
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,12 @@ LEAVES = "    if x:\n        return None\n"
 GOES_ON = "        if y:\n            continue\n"
 
 
-def skipped(exit_: str, before: str, theirs: str, behind: str) -> list[Skipped]:
+def left_out(scope: str, line: int, names: tuple[str, ...]) -> Finding:
+    says = f"line {line} of the mod leaves the function before the target's new code: "
+    return Finding(FindingCode.SKIPS, says + ", ".join(names), scope=scope)
+
+
+def skipped(exit_: str, before: str, theirs: str, behind: str) -> list[Finding]:
     """Return what is said where the mod puts a way out before a line, and the target code before another."""
     texts = []
     for mine, its in ((False, False), (True, False), (False, True), (True, True)):
@@ -152,20 +158,20 @@ def test_a_return_leaves_out_what_outlives_the_function(
     theirs: str, names: tuple[str, ...]
 ) -> None:
     leaves = skipped(LEAVES, "    a = 1\n", theirs, "    return a\n")
-    assert leaves == ([Skipped("f", 3, names)] if names else [])
+    assert leaves == ([left_out("f", 3, names)] if names else [])
     # and nothing that stands before it
     assert skipped(LEAVES, "    return a\n", theirs, "    a = 1\n") == []
 
 
 def test_in_a_loop_a_name_is_left_out_too() -> None:
     assert skipped(GOES_ON, "        b = y\n", "        t = 1\n", "    return a\n") == [
-        Skipped("f", 5, ("t",))
+        left_out("f", 5, ("t",))
     ]
     # behind the loop it goes on
     assert skipped(GOES_ON, "        b = y\n", "    self.t = 1\n", "    return a\n") == []
     raises = GOES_ON.replace("continue", "raise E")
     assert skipped(raises, "        b = y\n", "    self.t = 1\n", "    return a\n") == [
-        Skipped("f", 5, ("self.t",))
+        left_out("f", 5, ("self.t",))
     ]
 
 
@@ -179,7 +185,7 @@ def test_what_was_behind_the_way_out_in_the_base_is_meant() -> None:
     theirs = base.replace("self.t = 1", "self.t = 2\n    self.u = 3")
     ours, merged = (one.replace("    a = 1\n", LEAVES + "    a = 1\n") for one in (base, theirs))
     texts = (one.encode() for one in (base, ours, theirs, merged))
-    assert [*independence.skipped(*texts)] == [Skipped("f", 3, ("self.u",))]
+    assert [*independence.skipped(*texts)] == [left_out("f", 3, ("self.u",))]
 
 
 def test_a_method_is_named_with_its_class() -> None:
@@ -190,4 +196,4 @@ def test_a_method_is_named_with_its_class() -> None:
         one.replace("        a = 1\n", leaves + "        a = 1\n") for one in (base, theirs)
     )
     texts = (one.encode() for one in (base, ours, theirs, merged))
-    assert [*independence.skipped(*texts)] == [Skipped("C.f", 4, ("self.t",))]
+    assert [*independence.skipped(*texts)] == [left_out("C.f", 4, ("self.t",))]

@@ -47,7 +47,7 @@ def test_namesakes_are_told_apart_by_their_decorators_and_their_order() -> None:
     """)
     assert keys(whole) == ["A", "f #1", "f #2", "g"]
     (inner,) = (one for one in whole.inner if one.key == "A")
-    assert keys(inner) == ["x property #1", "x x.setter #1", "y"]
+    assert keys(inner) == ["x @property #1", "x @x.setter #1", "y"]
     assert [one.name for one in inner.inner] == ["x", "x", "y"]
     first, second, third = inner.inner
     assert [(one.start, one.end) for one in (whole, first, second, third)] == [
@@ -55,9 +55,9 @@ def test_namesakes_are_told_apart_by_their_decorators_and_their_order() -> None:
     ]
     assert inner.lines == (
         b"class A:\n",
-        outline.mark("x property #1"),
+        outline.mark("x @property #1"),
         b"\n",
-        outline.mark("x x.setter #1"),
+        outline.mark("x @x.setter #1"),
         b"\n",
         outline.mark("y"),
     )

@@ -7,13 +7,13 @@ import pytest
 from vllm_mods.base import diff3
 from vllm_mods.base.diff3 import Clash
 from vllm_mods.porting import outline, structure
-from vllm_mods.porting.structure import Merged
+from vllm_mods.porting.structure import Ported
 
 F, G = "def f(x):\n    return 1\n", "def g(x):\n    return 1\n"
 NEW = "def n(x):\n    return 5\n"
 
 
-def merged(base: str, ours: str, theirs: str) -> Merged:
+def merged(base: str, ours: str, theirs: str) -> Ported:
     sides = [outline.read(text.encode()) for text in (base, ours, theirs)]
     first, second, third = (one for one in sides if one is not None)
     return structure.merge(first, second, third, diff3.merge)

@@ -6,16 +6,17 @@ import pytest
 
 from vllm_mods.base.diff3 import Clash
 from vllm_mods.porting import statements, text, textual
+from vllm_mods.porting.structure import Ported
 
 BASE = "def f(x):\n    a = 1\n    b = 2\n    return a\n\n\ndef g(x):\n    return x\n"
 OURS = BASE.replace("a = 1", "a = 3")
 
 
-def port(theirs: str, ours: str = OURS, base: str = BASE, *, python: bool = True) -> text.Ported:
+def port(theirs: str, ours: str = OURS, base: str = BASE, *, python: bool = True) -> Ported:
     return text.port(*(one.encode() for one in (base, ours, theirs)), python=python)
 
 
-def problems(done: text.Ported) -> list[tuple[str, str, str | None]]:
+def problems(done: Ported) -> list[tuple[str, str, str | None]]:
     return [(one.code, one.message, one.scope) for one in done.problems]
 
 

@@ -35,7 +35,7 @@ from vllm_mods.matrices.bisect import BisectOutcome, Judged, Point
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.job import Job, PortOutcome
-from vllm_mods.porting.text import Ported
+from vllm_mods.porting.structure import Ported
 from vllm_mods.porting.variant import NewVariant
 from vllm_mods.porting.writing import Unfinished
 from vllm_mods.report import bisect, built, data, port

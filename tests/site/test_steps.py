@@ -24,15 +24,14 @@ def steps(tmp_path: Path) -> Steps:
 
 
 def put(steps: Steps, path: str, mode: int = 0o644) -> None:
-    info = steps.look.file(path)
-    steps.put(path, b"new", info, mode)
+    steps.put(path, b"new", mode)
 
 
 def test_a_step_says_what_was_and_what_will_be(steps: Steps) -> None:
     put(steps, "vllm/a.py")
     put(steps, "vllm/none.py")
-    steps.remove("vllm/b.py", steps.look.file("vllm/b.py"))
-    steps.remove("vllm/gone.py", steps.look.file("vllm/gone.py"))
+    steps.remove("vllm/b.py")
+    steps.remove("vllm/gone.py")
     a, none, b = (op.step for op in steps.ops.values())
     assert (a.before, a.after, a.backup) == (sha(FILES["vllm/a.py"]), sha(b"new"), "0")
     assert (none.before, none.after, none.backup) == (None, sha(b"new"), None)
@@ -81,10 +80,10 @@ def test_a_new_file_is_owned_as_the_nearest_folder_that_is_there(
     for op, folder in ((new, site / "vllm/sub"), (top, site), (other, site)):
         assert op.like is not None
         assert op.like.st_ino == folder.stat().st_ino
-        assert (op.attributes_of, op.mode) == (None, 0o644)
+        assert (op.info, op.mode) == (None, 0o644)
     assert a.like is not None
     assert a.like.st_ino == (site / "vllm/a.py").stat().st_ino
-    assert (a.attributes_of, a.mode) == (f"{site}/vllm/a.py", 0o755)
+    assert (a.info, a.mode) == (a.like, 0o755)
     assert list(steps.made) == ["vllm/sub/deep", "vllm/sub/deep/er", "other"]
 
 
@@ -92,10 +91,8 @@ def test_an_original_with_other_names_is_kept_as_a_copy(steps: Steps, tmp_path: 
     site = tmp_path / "site"
     (tmp_path / "cache").hardlink_to(site / "vllm/a.py")
     for path in ("vllm/a.py", "vllm/b.py"):
-        info = steps.look.file(path)
-        assert info is not None
-        steps.keep(path, info)
-    a, b = steps.ops.values()
+        steps.touch(path, None)
+    a, b = (op for op in steps.ops.values() if not op.removes)
     assert (a.source, a.private) == (f"{site}/vllm/a.py", True)
     assert (b.source, b.private) == (f"{site}/vllm/b.py", False)
     assert a.step.path == ".vllm-mods/originals/vllm/a.py"

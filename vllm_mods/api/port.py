@@ -153,7 +153,9 @@ def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
     """Yield a note for each hunk of the variant that the finished files do not have as it was written."""
     finished = LayeredTree(job.target, cuts)
     planned = planner.plan_alone(job.mod, finished, job.variant)
-    for hunk in planner.hunk_states(planned, finished):
+    if planned.verdict.ok and not planned.verdict.writes:
+        return
+    for hunk in planner.hunk_states(job.mod, job.variant, finished):
         if hunk.state != "carried":
             yield f"{hunk.label} was changed by hand or left out"
 

@@ -124,8 +124,8 @@ def _ask_tree(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
 
 def _default_target(asked: ServeArguments, access: Access) -> str:
     if asked.vllm is None:
-        what = f"pairing `{asked.name}` does not say its vLLM" if asked.name else "no tree is named"
-        raise UsageError(f"{what}: no vLLM to check against was named", hint="--target TREE")
+        what = f"pairing `{asked.name}` does not say its vLLM: " if asked.name else ""
+        raise UsageError(f"{what}no vLLM to check against was named", hint="--target TREE")
     if re.fullmatch(r"\d[\w.+]*", asked.vllm):
         return f"pypi:{asked.vllm}"
     return releases_in(access, asked.vllm, plain=True)[-1]

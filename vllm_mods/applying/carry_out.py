@@ -5,7 +5,6 @@ was interrupted is undone before anything of a tree is read that is to be change
 exactly some mods loses what is not among them in the same transaction.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -62,21 +61,21 @@ def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
         plan, transition = _decide(mods, tree, state, notes, terms)
         changed: tuple[str, ...] = ()
         if transition is not None:
-            outcome = commit(tree, state, transition, terms)
+            outcome = commit(tree, transition, terms)
             changed = outcome.changed
             notes += outcome.notes
     return Applied(tree.root, plan, changed, tuple(notes), templates_of(tree))
 
 
-def commit(
-    tree: FolderTree, state: State, transition: Transition, terms: Terms
-) -> transaction.Outcome:
+def commit(tree: FolderTree, transition: Transition, terms: Terms) -> transaction.Outcome:
     """Carry out a transition of a tree, or only return what it would change."""
-    do = transaction.rehearse
-    if terms.write:
-        do = functools.partial(transaction.commit, source_date_epoch=terms.source_date_epoch)
-    return do(
-        tree.root, transition, workspace=tree.workspace, keep_links=terms.keep_links, known=state
+    return transaction.commit(
+        tree.root,
+        transition,
+        workspace=tree.workspace,
+        source_date_epoch=terms.source_date_epoch,
+        keep_links=terms.keep_links,
+        write=terms.write,
     )
 
 
@@ -117,9 +116,8 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         tree, state = open_tree(target, terms.workspace, recovering=recovering)
         check_finished(tree, state, "sync")
         gone = integrity.undone_in(state)
-        left = state.receipt
+        left = None if state.receipt is None else Ground(tree, state.receipt, gone).left
         if left is not None:
-            left = Ground(tree, left, gone).left if gone.paths else left
             claims.check(tree, left)
         bare = Ground(receipt_tree.pristine(tree, left), None)
         plan = plan_on_ground(mods, bare, tree.workspace, terms).whole
@@ -131,7 +129,7 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         settled = wanted.mods == state.mods and not wanted.changes
         changed: tuple[str, ...] = ()
         if not settled:
-            outcome = commit(tree, state, wanted, terms)
+            outcome = commit(tree, wanted, terms)
             changed, notes = outcome.changed, [*notes, *outcome.notes]
     was = {one.name: one for one in state.mods}
     now = {one.name: one for one in wanted.mods}
@@ -171,14 +169,14 @@ def remove(
             # what an installer has undone is out already, and only `only_edits` puts it in again
             if not only_edits:
                 gone = tuple(name for name in known if name in {*gone, *undone.mods(state.receipt)})
-            left = Ground(tree, state.receipt, undone).left if undone.paths else state.receipt
+            left = Ground(tree, state.receipt, undone).left
             try:
                 discard = discard_edits or only_edits
                 transition = plan_removal(tree, left, gone, discard_edits=discard)
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
             terms = Terms(source_date_epoch=source_date_epoch)
-            outcome = commit(tree, state, transition._replace(undone=undone.paths), terms)
+            outcome = commit(tree, transition._replace(undone=undone.paths), terms)
             changed = outcome.changed
             notes += outcome.notes
         version = tree.version

@@ -6,8 +6,7 @@ import re
 from vllm_mods.base.errors import DiffError, ManifestError, Refused
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
-from vllm_mods.library import packed_mod
-from vllm_mods.planning import patching, planner
+from vllm_mods.planning import applied, patching, planner
 from vllm_mods.trees.folder import FolderTree
 
 _FORMS = {
@@ -57,14 +56,12 @@ def _is_supported(tree: FolderTree, file: ReceiptFile, new_files: set[str]) -> b
 
 def _new_files(tree: FolderTree, current: Receipt, entry: ReceiptMod) -> list[str]:
     """Return the files that a mod makes where there are none; none if it is not as it went in."""
-    path = receipt.kept(entry.name)
-    raw = tree.read(path)
-    if raw is None:
-        return []
     try:
-        mod = packed_mod.unpack(raw, f"{tree.root}/{path}", entry.name)
+        mod = applied.kept_mod(tree, entry.name)
+        if mod is None or mod.digest != entry.digest:
+            return []
         variant = next((one for one in mod.variants if one.id == entry.variant), None)
-        if variant is None or mod.digest != entry.digest:
+        if variant is None:
             return []
         workspace = current.workspace or planner.WORKSPACE
         parts = patching.parts_of(mod, variant, workspace, vouched=True)

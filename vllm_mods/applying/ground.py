@@ -11,8 +11,7 @@ from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Variant, Ve
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.library import packed_mod
-from vllm_mods.planning import planner
+from vllm_mods.planning import applied, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.site import transitions, undone
 from vllm_mods.site.transitions import Transition
@@ -37,6 +36,8 @@ class Ground(NamedTuple):
     def left(self) -> Receipt:
         """What still holds of the receipt."""
         assert self.receipt is not None  # noqa: S101  (nothing is undone without one)
+        if not self.undone.paths:
+            return self.receipt
         rest = receipt.without(self.receipt, self.undone.paths)
         return rest._replace(vllm=self.tree.version)
 
@@ -198,21 +199,19 @@ def staying(tree: Tree, current: Receipt, gone: Collection[str]) -> tuple[Mod, .
 
 def kept_mod(tree: Tree, name: str) -> Mod:
     """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
-    path = receipt.kept(name)
-    raw = tree.read(path)
-    if raw is None:
+    mod = applied.kept_mod(tree, name)
+    if mod is None:
         raise Refused(
-            f"{tree.spec}: {path} is gone, and {name}, which stays applied, needs it; nothing was changed",
+            f"{tree.spec}: {receipt.kept(name)} is gone, and {name}, which stays applied, needs it; nothing was changed",
             hint=f"vllm-mods revert --target {tree.spec}  # removes all mods",
         )
-    return packed_mod.unpack(raw, f"{tree.spec}: {path}", name)
+    return mod
 
 
 def variants_in(tree: Tree, current: Receipt | None) -> Iterator[Variant]:
     """Yield the variants that went into a tree, of the mods that it has kept."""
     for entry in current.mods if current is not None else ():
-        raw = tree.read(receipt.kept(entry.name))
-        mod = packed_mod.unpack(raw, f"{tree.spec}: {entry.name}", entry.name) if raw else None
+        mod = applied.kept_mod(tree, entry.name)
         yield from (one for one in (mod.variants if mod else ()) if one.id == entry.variant)
 
 

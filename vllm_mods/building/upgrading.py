@@ -70,7 +70,7 @@ def naming_ports(name: str, to: str | None) -> Iterator[None]:
             if not one.verdict.ok
         ]
         raise Refused(
-            f"{error.message}\npairing {name} and its lock are unchanged",
+            f"pairing {name} and its lock are unchanged: {error.message}",
             hint="\n  ".join(
                 (*ports, "then run this again; `vllm-mods keep` does it for a whole library")
             ),

@@ -7,7 +7,7 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Misuse, Misuses
 from vllm_mods.fit.search import class_named, classes_in, is_mentioned, subclasses
-from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.shapes import Symbol
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
 

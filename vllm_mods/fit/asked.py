@@ -2,20 +2,17 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import nearest
-from vllm_mods.fit.search import classes_named, meant_in
-from vllm_mods.fit.shapes import Class
-from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, dotted, every, receiver_of
-from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import CodeSite, walk
+from vllm_mods.fit.search import class_at, classes_named, meant_in
+from vllm_mods.fit.shapes import Class, Symbol
+from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, dotted
+from vllm_mods.fit.walk import CodeSite, receiver, walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -31,19 +28,12 @@ SELF = re.compile(r"(?:type\[)?Self@(\w+)\]?")
 # ``X | Y``, ``X & Y``, ``~None`` and what may be anything
 _VAGUE = re.compile(r"[|&~]|\b(?:Unknown|Any|Never|Protocol|TypeVar|Top)\b|^(?:object|type|None)$")
 
-_Placed = ast.expr | ast.stmt | ast.arg | ast.keyword
 
-
-def _holds(node: _Placed, place: tuple[int, int]) -> bool:
+def _holds(node: ast.expr | ast.stmt, place: tuple[int, int]) -> bool:
     start = node.lineno, node.col_offset
     if isinstance(node, ScopeNode):
         start = syntax_tree.first_line(node), 0
     return start <= place < (node.end_lineno or 0, node.end_col_offset or 0)
-
-
-def _width(node: _Placed) -> tuple[int, int]:
-    lines = (node.end_lineno or 0) - node.lineno
-    return lines, 0 if lines else (node.end_col_offset or 0) - node.col_offset
 
 
 @dataclass(frozen=True)
@@ -69,12 +59,17 @@ class Asked:
         return self.world.row(self.diagnostic.path, line)
 
     @cached_property
-    def around(self) -> tuple[ast.AST, ...]:
-        """The nodes around the place, the innermost first."""
+    def sites(self) -> tuple[CodeSite, ...]:
+        """The code around the place, the innermost first."""
         text = self.row(self.diagnostic.line).decode(errors="replace")[: self.diagnostic.column - 1]
         place = self.diagnostic.line, len(text.encode())
-        nodes = (n for n in every(self.tree) if isinstance(n, _Placed))
-        return tuple(sorted((node for node in nodes if _holds(node, place)), key=_width))
+        sites = [*walk(self.tree, frozenset((self.diagnostic.line,)))]
+        return tuple(site for site in reversed(sites) if _holds(site.node, place))
+
+    @property
+    def around(self) -> tuple[ast.expr | ast.stmt, ...]:
+        """The nodes around the place, the innermost first."""
+        return tuple(site.node for site in self.sites)
 
     def text(self, *, of_call: bool) -> str:
         """Return the message: the code, of a call all of it, what ty says, and what there is instead."""
@@ -110,13 +105,10 @@ class Asked:
         name = None if call is None else dotted(call.func)
         if name is None:
             return ()
-        scope = next((site.scope for site in self._sites() if site.node is call), None)
+        scope = next((site.scope for site in self.sites if site.node is call), None)
         world, path = self.world, self.diagnostic.path
         symbols = meant_in(world, path, scope, name) if scope else world.resolve(path, name).symbols
         return tuple(one for one in symbols if isinstance(one.binding, Class))
-
-    def _sites(self) -> Iterator[CodeSite]:
-        return walk(self.tree, frozenset((self.diagnostic.line,)))
 
     def classes(self, kind: str) -> tuple[Symbol, ...]:
         """Return the classes of the tree that a type may name; none for a type of another kind."""
@@ -127,16 +119,11 @@ class Asked:
 
     def _own_class(self, function: str) -> tuple[Symbol, ...]:
         """Return the class around a function; none where a decorator may make no method of it."""
-        nodes = iter(self.around)
-        for node in nodes:
-            if isinstance(node, DefNode) and node.name == function:
-                around = next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
-                if around is None or receiver_of(node) is None:
-                    return ()
-                place = self.diagnostic.path, around.lineno
-                named = classes_named(self.world, around.name)
-                return tuple(one for one in named if (one.path, one.cls.line) == place)
-        return ()
+        scopes = self.sites[0].scope.around() if self.sites else ()
+        methods = (one for one in scopes if getattr(one.node, "name", "") == function)
+        method = next(filter(receiver, methods), None)
+        found = method and class_at(self.world, self.diagnostic.path, method.parent)
+        return (found,) if found else ()
 
     def code(self, of_rule: FindingCode) -> FindingCode:
         """Return the code of a member by what it is missing from: a module, a function, what may be None, ``getattr``."""
@@ -155,13 +142,6 @@ class Asked:
         called = FUNCTION.match(member[1]) or member[1].startswith(COROUTINE)
         return FindingCode.FIT_KIND if called else of_rule
 
-    def is_annotation(self) -> bool:
-        """Tell whether nobody evaluates what is said of."""
-        return any(
-            inner in (getattr(node, "annotation", None), getattr(node, "returns", None))
-            for inner, node in pairwise(self.around)
-        )
-
     def is_let_be(self) -> bool:
         """Tell whether the author has told a type checker to let the call be that the place is in."""
         call = self.call()
@@ -174,8 +154,11 @@ class Asked:
         return any(name.rpartition(".")[2] in {"jit", "kernel"} for name in names)
 
     def is_tolerant(self) -> bool:
-        """Tell whether the code says itself that it may be wrong, or is for type checkers only."""
-        return any(site.scope.tolerant or site.scope.typing_only for site in self._sites())
+        """Tell whether the code says itself that it may be wrong, or is for type checkers only, as annotations are but for their names."""
+        scopes = [site.scope for site in self.sites]
+        is_name = self.diagnostic.rule == "unresolved-reference" and self.around[:1]
+        runs = is_name and isinstance(is_name[0], ast.Name)
+        return any(one.tolerant or one.typing_only or (one.stating and not runs) for one in scopes)
 
 
 def named_member(node: ast.AST) -> str | None:

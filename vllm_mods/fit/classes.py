@@ -6,6 +6,7 @@ from itertools import pairwise
 from vllm_mods.fit.shapes import Class, Function, words
 from vllm_mods.fit.signatures import (
     DefNode,
+    bindings,
     decorator_name,
     dotted,
     every,
@@ -65,10 +66,6 @@ class _ClassReader:
                 case ast.ClassDef():
                     self.nested[node.name] = class_of(node)
                     self.attributes.add(node.name)
-                case ast.Import() | ast.ImportFrom():
-                    self.attributes.update(
-                        (a.asname or a.name).partition(".")[0] for a in node.names
-                    )
                 case ast.AnnAssign():
                     self._field(node)
                 case ast.stmt() if not hasattr(node, "body"):
@@ -77,17 +74,13 @@ class _ClassReader:
                     pass
 
     def _other(self, node: ast.stmt) -> None:
+        names = {name for name, _ in bindings(node)}
+        self.attributes |= names
         for inner in every(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                self.attributes.add(inner.id)
-                if inner.id == "__slots__":
-                    self.attributes.update(
-                        n.value
-                        for n in every(node)
-                        if isinstance(n, ast.Constant) and isinstance(n.value, str)
-                    )
-            elif isinstance(inner, ast.Call) and dotted(inner.func) in {"locals().update", "exec"}:
+            if isinstance(inner, ast.Call) and dotted(inner.func) in {"locals().update", "exec"}:
                 self.dynamic = True
+            elif isinstance(inner, ast.Constant) and "__slots__" in names:
+                self._name(inner)
 
     def _field(self, node: ast.AnnAssign) -> None:
         if not isinstance(node.target, ast.Name):

@@ -33,12 +33,13 @@ class _LoadStep(NamedTuple):
 
 
 class _Stuck(NamedTuple):
-    """An import that fails: where, of what, and through which modules it was come to."""
+    """An import that fails: where, of what, and the files of the cycle, each imported by the one before it."""
 
     path: str
     line: int
     name: str
     module: str
+    cycle: tuple[str, ...]
 
 
 def cycle_problems(
@@ -46,25 +47,28 @@ def cycle_problems(
 ) -> Iterator[Problem]:
     """Judge the imports at the margin of some lines of a file."""
     data = after.read(path) or b""
-    added = [s for s in _steps(data, path) if data.count(b"\n", 0, s.start) + 1 in lines]
-    if not added:
+    rows = {step.start: data.count(b"\n", 0, step.start) + 1 for step in _steps(data, path)}
+    if lines.isdisjoint(rows.values()):
         return
-    ways = _ways(after, {t: s for s in reversed(added) for t in _targets(after, s)}, path)
-    stuck = _Loading(after).load(path) if ways else None
-    if stuck is None or _Loading(before).load(path) is not None:
+    loading = _Loading(after)
+    stuck = loading.load(path)
+    if stuck is None or path not in stuck.cycle or rows[loading.at[path]] not in lines:
         return
-    way, step = min(ways, key=lambda found: stuck.path not in found[0])
+    if _Loading(before).load(path) is not None:
+        return
+    here = stuck.cycle.index(path)
+    way = stuck.cycle[here + 1 :] + stuck.cycle[:here]
     after.consulted.update(way)
     always = all(_Loading(after).load(other) is not None for other in way)
     asked = f"{stuck.path}:{stuck.line} asks {stuck.module} for {stuck.name}"
     yield Problem(
         FindingCode.FIT_IMPORT,
         path,
-        data.count(b"\n", 0, step.start) + 1,
+        rows[loading.at[path]],
         scope="",
         message=f"a cycle of imports, {' -> '.join((path, *way))}: {asked}, which is not defined at that point{'' if always else ' if this file comes first'}",
         key=("cycle", path, way[0]),
-        token=step.module.rpartition(".")[2],
+        token=stuck.module.rpartition(".")[2],
         level=Level.ERROR if always else Level.NOTE,
     )
 
@@ -99,38 +103,6 @@ def _file(world: World, dotted: str) -> str | None:
     root, stem = dotted.partition(".")[0], dotted.replace(".", "/")
     files = world.paths(root) if root in world.roots else frozenset[str]()
     return next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in files), None)
-
-
-def _targets(world: World, step: _LoadStep) -> Iterator[str]:
-    """Yield the files that one import loads, packages around the module left out."""
-    path = _file(world, step.module)
-    if path is not None:
-        yield path
-    if path is None or path.endswith("__init__.py"):
-        below = (_file(world, f"{step.module}.{name}") for name in step.names)
-        yield from (one for one in below if one is not None)
-
-
-def _ways(
-    world: World, starts: dict[str, _LoadStep], goal: str
-) -> list[tuple[tuple[str, ...], _LoadStep]]:
-    """Return the files by which some files import another, each with the step it starts from."""
-    came = dict.fromkeys(starts, "")
-    queue = [start for start in starts if start != goal]
-    ways: list[tuple[tuple[str, ...], _LoadStep]] = []
-    for path in queue:
-        for target in {
-            t for s in _steps(world.glance(path) or b"", path) for t in _targets(world, s)
-        }:
-            if target == goal:
-                way = [path]
-                while came[way[-1]]:
-                    way.append(came[way[-1]])
-                ways.append((tuple(reversed(way)), starts[way[-1]]))
-            elif target not in came:
-                came[target] = path
-                queue.append(target)
-    return ways
 
 
 class _Loading:
@@ -187,7 +159,9 @@ class _Loading:
         # Whether it is there at all, others ask.
         if not word.search(source[self.at[target] :]):
             return None
-        return _Stuck(path, data.count(b"\n", 0, step.start) + 1, name, step.module)
+        loading = [one for one, at in self.at.items() if at >= 0]
+        cycle = tuple(loading[loading.index(target) :])
+        return _Stuck(path, data.count(b"\n", 0, step.start) + 1, name, step.module, cycle)
 
     def _binds(self, target: str | None, name: str) -> bool:
         module = None if target is None else self.world.module(target)

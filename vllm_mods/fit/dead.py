@@ -11,8 +11,7 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, nearest
 from vllm_mods.fit.search import classes_in, files_mentioning, python_files, subclasses
-from vllm_mods.fit.shapes import Class, Function
-from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.world import World, module_stem
 
 # What frameworks call by a name of their own making.

@@ -9,6 +9,8 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.lines import rows
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.signatures import ScopeNode, decorator_name, every
+from vllm_mods.fit.walk import walk
+from vllm_mods.formats import syntax_tree
 
 _COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith)
 # Of FastAPI, argparse, and vLLM's registries of models, parsers and operators.
@@ -22,20 +24,14 @@ _NEAR = 12
 
 def duplicate_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterator[Problem]:
     """Compare each added statement with its siblings that were there before."""
-    stack: list[tuple[ast.AST, str]] = [(tree, "")]
-    while stack:
-        node, scope = stack.pop()
-        if isinstance(node, ScopeNode):
-            scope = f"{scope}.{node.name}".lstrip(".")
-        for block in ("body", "orelse", "finalbody"):
-            body = getattr(node, block, None)
-            if isinstance(body, list):
-                yield from _siblings(path, scope, body, lines)
-                for child in body:
-                    if not isinstance(child, (ScopeNode, *_COMPOUND)):
-                        yield from _entries(path, scope, child, lines)
-                stack.extend((child, scope) for child in body)
-        stack.extend((handler, scope) for handler in getattr(node, "handlers", ()))
+    yield from _siblings(path, "", tree.body, lines)
+    for node, scope in walk(tree, lines):
+        inside = f"{scope.name}.{node.name}" if isinstance(node, ScopeNode) else scope.name
+        if isinstance(node, ast.stmt):
+            for body in syntax_tree.suites(node):
+                yield from _siblings(path, inside.lstrip("."), body, lines)
+        elif isinstance(node, ast.Dict):
+            yield from _entries(path, inside, node, lines)
 
 
 def _siblings(
@@ -63,23 +59,18 @@ def _siblings(
                 alike.setdefault(key, []).append(node)
 
 
-def _entries(path: str, scope: str, node: ast.stmt, lines: frozenset[int]) -> Iterator[Problem]:
+def _entries(path: str, scope: str, table: ast.Dict, lines: frozenset[int]) -> Iterator[Problem]:
     """Find keys that a patch adds to a dictionary which has them: the later entry wins without a word."""
-    if lines.isdisjoint(rows(node)):
-        return
-    for table in every(node):
-        if not isinstance(table, ast.Dict):
+    keys: dict[object, int] = {}
+    for key in table.keys:
+        if not isinstance(key, ast.Constant):
             continue
-        keys: dict[object, int] = {}
-        for key in table.keys:
-            if not isinstance(key, ast.Constant):
-                continue
-            other = keys.setdefault((type(key.value), key.value), key.lineno)
-            if other != key.lineno and not lines.isdisjoint({key.lineno, other}):
-                text = ast.unparse(key)
-                message = f"the patch adds the key {text}, which the same table already has at line {min(other, key.lineno)}"
-                place, same = (path, key.lineno, scope), (scope, text)
-                yield Problem(FindingCode.FIT_DUPLICATE, *place, message, same, text[:20])
+        other = keys.setdefault((type(key.value), key.value), key.lineno)
+        if other != key.lineno and not lines.isdisjoint({key.lineno, other}):
+            text = ast.unparse(key)
+            message = f"the patch adds the key {text}, which the same table already has at line {min(other, key.lineno)}"
+            place, same = (path, key.lineno, scope), (scope, text)
+            yield Problem(FindingCode.FIT_DUPLICATE, *place, message, same, text[:20])
 
 
 def _is_added(node: ast.stmt, lines: frozenset[int]) -> bool:

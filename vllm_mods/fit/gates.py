@@ -19,13 +19,11 @@ from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked
 from vllm_mods.fit.bodies import arities, definition, scope_at
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks
+from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks, sometimes_unset, unset
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
-from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import DefNode, dotted, every
-from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.unset import sometimes_unset, unset
 from vllm_mods.fit.world import World
 
 _OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
@@ -369,7 +367,7 @@ def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | Non
     """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty."""
     rule = RULES[diagnostic.rule]
     asked = Asked(world, diagnostic)
-    if asked.is_annotation() or asked.is_tolerant():
+    if asked.is_tolerant():
         return None
     if rule.code in _OF_VALUES and asked.is_compiled():
         return None
@@ -383,4 +381,6 @@ def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | Non
     message = f"{asked.text(of_call=rule.code == FindingCode.FIT_CALL)} (ty: {diagnostic.rule})"
     token = (_QUOTED.findall(diagnostic.text) or [""])[-1]
     place = diagnostic.path, diagnostic.line, scope
-    return Problem(asked.code(rule.code), *place, message, (message,), token, level)
+    code = asked.code(rule.code)
+    key = (diagnostic.path, scope, token) if code == FindingCode.FIT_UNDEFINED_NAME else (message,)
+    return Problem(code, *place, message, key, token, level)

@@ -1,46 +1,19 @@
 """Bases and attributes of classes, as far as the tree knows them."""
 
-import pkgutil
+import re
 from functools import cache
+from importlib import import_module
 
-from vllm_mods.fit.shapes import Class, words
-from vllm_mods.fit.symbols import Lineage, Symbol
+from vllm_mods.fit import checker
+from vllm_mods.fit.shapes import Class, Lineage, Symbol, words
 from vllm_mods.fit.world import World, remembered
 
-# The public and protected names of torch.nn.Module in torch 2.0 to 2.13 (its class
-# documentation and __init__). Every other attribute is set by somebody: fit looks for who.
-TORCH_MODULE = words(
-    "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda "
-    "double dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter "
-    "get_submodule half ipu load_state_dict modules mtia named_buffers named_children "
-    "named_modules named_parameters parameters register_backward_hook register_buffer "
-    "register_forward_hook register_forward_pre_hook register_full_backward_hook "
-    "register_full_backward_pre_hook register_load_state_dict_post_hook "
-    "register_load_state_dict_pre_hook register_module register_parameter "
-    "register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state "
-    "set_submodule share_memory state_dict to to_empty train training type xpu zero_grad "
-    "_parameters _buffers _modules _non_persistent_buffers_set _backward_hooks "
-    "_backward_pre_hooks _forward_hooks _forward_pre_hooks _state_dict_hooks "
-    "_load_state_dict_pre_hooks _call_impl _wrapped_call_impl _slow_forward _apply _get_name "
-    "_register_load_state_dict_pre_hook _maybe_warn_non_full_backward_hook "
-    "_named_members _register_state_dict_hook _load_from_state_dict _save_to_state_dict "
-    "_compiled_call_impl _is_full_backward_hook _version _get_backward_hooks"
-)
+_TORCH_STUB = checker.stub("torch/nn/modules/module.pyi").decode()
+TORCH_MODULE = frozenset(re.findall(r"^    (?:def )?(\w+)", _TORCH_STUB, re.MULTILINE))
+"""The names of ``torch.nn.Module``. Every other attribute is set by somebody: fit looks for who."""
 _TORCH_MODULES = words("torch.nn.Module torch.nn.modules.Module torch.nn.modules.module.Module")
-# Standard classes whose instances have the attributes of the class and no others.
-_PLAIN = words(
-    "abc.ABC typing.Protocol typing.Generic typing.NamedTuple typing_extensions.Protocol "
-    "typing_extensions.NamedTuple enum.Enum enum.IntEnum enum.StrEnum enum.Flag enum.IntFlag "
-    "collections.OrderedDict collections.defaultdict collections.deque "
-    "collections.abc.Mapping collections.abc.MutableMapping collections.abc.Sequence "
-    "collections.abc.Iterator collections.abc.Iterable collections.abc.Callable "
-    "contextlib.ContextDecorator contextlib.AbstractContextManager "
-    "typing.Sequence typing.Mapping typing.Iterable"
-)
-_BUILTINS = words(
-    "object dict list tuple set frozenset str int float bytes Exception ValueError RuntimeError "
-    "TypeError KeyError AttributeError NotImplementedError BaseException OSError"
-)
+# Standard modules whose classes have instances with the attributes of the class and no others that count.
+_STANDARD = words("abc builtins collections collections.abc contextlib enum typing")
 _ENUM = words("name value _value_ _name_")
 
 
@@ -83,15 +56,14 @@ def _external(symbols: tuple[Symbol, ...], text: str) -> str:
 @cache
 def _standard_names(dotted: str) -> frozenset[str] | None:
     """Return the attributes of a class of the standard library, if these are all there are."""
-    if dotted in _PLAIN and dotted.endswith(".NamedTuple"):
+    place = dotted if "." in dotted else f"builtins.{dotted}"
+    module, _, name = place.replace("typing_extensions.", "typing.").rpartition(".")
+    if name == "NamedTuple":
         return frozenset(dir(tuple)) | words("_asdict _replace _fields _make _field_defaults")
-    if dotted in _BUILTINS:
-        dotted = f"builtins.{dotted}"
-    elif dotted not in _PLAIN:
+    if module not in _STANDARD or name in {"Any", "type"}:
         return None
-    place = dotted.replace("typing_extensions.", "typing.")
-    names = frozenset(dir(pkgutil.resolve_name(place)))
-    return names | _ENUM if dotted.startswith("enum.") else names
+    found = getattr(import_module(module), name, None)
+    return None if found is None else frozenset(dir(found)) | (_ENUM if module == "enum" else set())
 
 
 def attributes(world: World, line: Lineage) -> frozenset[str]:

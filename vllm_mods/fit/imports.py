@@ -1,6 +1,7 @@
 """Whether what code imports, or reads from a module that makes its names when asked, is there."""
 
 import ast
+import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,8 +11,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
 from vllm_mods.fit.search import defines_plainly, files_mentioning, meant_in
 from vllm_mods.fit.shapes import Import, words
-from vllm_mods.fit.signatures import dotted
-from vllm_mods.fit.summary import imports_of
+from vllm_mods.fit.signatures import dotted, imports_of
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, absolute
 
@@ -125,17 +125,12 @@ def _installed(  # noqa: PLR0911 - an answer per place
 
 def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
     """Ask the standard library of this interpreter, which may differ from the target's."""
-    import importlib  # noqa: PLC0415 - rarely needed
-
-    if not _LOUD.isdisjoint((*module.split("."), name)):
+    what = module if name in {None, "*"} else f"{module}.{name}"
+    if not _LOUD.isdisjoint(what.split(".")):
         return True, ""
     try:
-        loaded = importlib.import_module(module)
-        if name is None or name == "*" or hasattr(loaded, name):
-            return True, ""
-        importlib.import_module(f"{module}.{name}")
-    except ImportError:
-        what = module if name is None else f"{module}.{name}"
+        pkgutil.resolve_name(what)
+    except (ImportError, AttributeError):
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return False, f"Python {version} has no {what}"
     return True, ""

@@ -4,7 +4,6 @@ import ast
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, Level
@@ -22,40 +21,21 @@ from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import PYTHON
-from vllm_mods.fit.overrides import (
-    Override,
-    Receivers,
-    changed_methods,
-    override_problems,
-    overrides_of,
-)
+from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
-from vllm_mods.fit.receivers import receiver_types
-from vllm_mods.fit.replacements import Surroundings, owner_name, replacement_problems
+from vllm_mods.fit.replacements import owner_name, replacement_problems
 from vllm_mods.fit.results import result_misuses
 from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class
-from vllm_mods.fit.signatures import every
+from vllm_mods.fit.signatures import every, imports_of
 from vllm_mods.fit.strings import string_misuses
-from vllm_mods.fit.summary import imports_of
-from vllm_mods.fit.syntax import lowest_python, syntax_problems
+from vllm_mods.fit.syntax import syntax_problems
 from vllm_mods.fit.types import MOST_USERS, Question, type_problems
 from vllm_mods.fit.users import users
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
-
-
-def judge(
-    changes: tuple[FileChange, ...], tree: Tree, cache: SummaryCache, origin: AtOrigin | None
-) -> tuple[tuple[Finding, ...], set[str]]:
-    """Run every check. ``origin`` is where the patch was written, if that can be had.
-
-    Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
-    """
-    with _uncollected():
-        return _judge(changes, tree, cache, origin)
 
 
 @contextmanager
@@ -70,17 +50,21 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _judge(
+@_uncollected()
+def judge(
     changes: tuple[FileChange, ...], tree: Tree, cache: SummaryCache, origin: AtOrigin | None
 ) -> tuple[tuple[Finding, ...], set[str]]:
+    """Run every check. ``origin`` is where the patch was written, if that can be had.
+
+    Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
+    """
     before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
-    lowest = lowest_python(tree)
     sound: dict[str, bytes] = {}
     for change in changes:
         if change.after is None:
             continue
-        syntax = list(syntax_problems(change.path, change.before, change.after, lowest))
+        syntax = list(syntax_problems(change.path, change.before, change.after, after.python))
         answers += syntax
         if not any(isinstance(answer, Problem) for answer in syntax):
             sound[change.path] = change.after
@@ -89,23 +73,22 @@ def _judge(
     if len(used) > MOST_USERS:
         why = f"{len(used)} files mention what the patch changes, but the type checker read only {MOST_USERS}"
         answers.append(Doubt(judged[0].path, "use", why))
-    at_origin = None if origin is None else _question_at_origin(origin, cache, lowest)
+    at_origin = None if origin is None else _question_at_origin(origin, cache)
     origin_with = at_origin and at_origin.after
     for path, lines in used.items():
         answers.extend(_file(before, after, path, lines, changed=False, at_origin=origin_with))
-    receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         lines = touched_lines(before.read(path), data)
         answers.extend(_file(before, after, path, lines, changed=True, at_origin=origin_with))
-        answers.extend(_overrides(before, after, path, receivers))
+        answers.extend(_overrides(before, after, path))
         answers.extend(dead_problems(before, after, path, at_origin and at_origin.before))
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
     writes = tuple(w for path, data in sound.items() for w in run_time_writes(path, data))
-    answers.extend(_replacements(before, after, writes, receivers))
-    question = Question(before, after, judged, tuple(used), names, lowest)
-    answers.extend(_opinion(question, at_origin, answers, cache))
+    answers.extend(_replacements(before, after, writes))
+    question = Question(before, after, judged, tuple(used), names)
+    answers.extend(_opinion(question, at_origin, answers))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     problems = [lessen(after, soften(after, problem, writes)) for problem in problems]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
@@ -145,38 +128,42 @@ def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> Non
             lineage(after, symbol)
 
 
+# An override is met from both its ends; of a name the first place in a scope is enough.
+_ONCE = {FindingCode.FIT_OVERRIDE, FindingCode.FIT_UNDEFINED_NAME}
+
+
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
-    """Leave one answer per problem: an override is met from both its ends."""
+    """Leave one answer per problem."""
     distinct: dict[tuple[object, ...], Problem] = {}
     for answer in answers:
         if isinstance(answer, Problem):
-            place = () if answer.code == FindingCode.FIT_OVERRIDE else (answer.path, answer.line)
+            place = () if answer.code in _ONCE else (answer.path, answer.line)
             distinct.setdefault((answer.code, *answer.key, *place), answer)
     return tuple(distinct.values())
 
 
-def _question_at_origin(
-    origin: AtOrigin, cache: SummaryCache, python: tuple[int, int] | None
-) -> Question:
+def _question_at_origin(origin: AtOrigin, cache: SummaryCache) -> Question:
     """Return what the type checker can be asked about the patch where it was written."""
     changes = tuple(change for change in origin.changes if change.path.endswith(".py"))
-    return Question(*_states(origin.tree, changes, cache), changes, (), frozenset(), python)
+    return Question(*_states(origin.tree, changes, cache), changes, (), frozenset())
 
 
 def _opinion(
-    question: Question,
-    at_origin: Question | None,
-    answers: list[Problem | Doubt],
-    cache: SummaryCache,
+    question: Question, at_origin: Question | None, answers: list[Problem | Doubt]
 ) -> list[Problem | Doubt]:
     """Return what the type checker says of lines of which nothing is said yet, one thing of a kind for each."""
-    met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
-    opinions = list(type_problems(question, at_origin, cache.laid_out)) if question.changes else []
+    met = {(one.path, one.line, one.level) for one in answers if isinstance(one, Problem)}
+    opinions = list(type_problems(question, at_origin)) if question.changes else []
     problems = [one for one in opinions if isinstance(one, Problem)]
     problems.sort(key=lambda problem: problem.level is Level.ERROR)
     last = {(one.path, one.line, one.code): one for one in problems}
     doubts = [one for one in opinions if isinstance(one, Doubt)]
-    return [*doubts, *(one for one in last.values() if (one.path, one.line) not in met)]
+    new = (
+        one
+        for one in last.values()
+        if met.isdisjoint((one.path, one.line, level) for level in (Level.ERROR, one.level))
+    )
+    return [*doubts, *new]
 
 
 def _honour(after: World, problem: Problem) -> Problem:
@@ -191,9 +178,7 @@ def _honour(after: World, problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE, message=message)
 
 
-def _replacements(
-    before: World, after: World, writes: tuple[Write, ...], receivers: Receivers
-) -> Iterator[Problem]:
+def _replacements(before: World, after: World, writes: tuple[Write, ...]) -> Iterator[Problem]:
     """Judge what the added lines put in the place of something else."""
     new = [
         write
@@ -203,7 +188,7 @@ def _replacements(
     owned = ((w, one) for w in new for one in w.owners(after) if w.name)
     replaced = frozenset((owner_name(one), w.name or "") for w, one in owned)
     for write in new:
-        yield from replacement_problems(Surroundings(after, replaced, receivers), write)
+        yield from replacement_problems(after, write, replaced)
 
 
 def _file(
@@ -222,7 +207,7 @@ def _file(
         return
     answers = list(_look(after, path, tree, lines, at_origin))
     if changed:
-        answers += name_problems(after, path, data, tree)
+        answers += name_problems(after, path, tree)
         answers += duplicate_problems(path, tree, added_lines(before.read(path), data))
     tokens = {answer.token for answer in answers if isinstance(answer, Problem)}
     known = _known(before, path, tokens) if tokens else frozenset()
@@ -269,13 +254,11 @@ def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, t
     words = [token.encode() for token in tokens if token]
     rows = enumerate(data.splitlines(), 1)
     lines = frozenset(number for number, row in rows if any(word in row for word in words))
-    answers = (*_look(before, path, tree, lines), *name_problems(before, path, data, tree))
+    answers = (*_look(before, path, tree, lines), *name_problems(before, path, tree))
     return frozenset((one.code, one.key) for one in answers if isinstance(one, Problem))
 
 
-def _overrides(
-    before: World, after: World, path: str, receivers: Receivers
-) -> Iterator[Problem | Doubt]:
+def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Doubt]:
     for symbol, changed, narrowed in changed_methods(before, after, path):
         met = [(one, one.method.line) for one in overrides_of(after, symbol, changed)]
         for name in narrowed:
@@ -283,12 +266,12 @@ def _overrides(
             for other in subclasses(after, symbol):
                 met += ((one, line) for one in overrides_of(after, other, frozenset((name,))))
         for override, line in met:
-            for answer in override_problems(after, override, path, line, receivers):
-                if isinstance(answer, Doubt) or not _had(before, answer, override, receivers):
+            for answer in override_problems(after, override, path, line):
+                if isinstance(answer, Doubt) or not _had(before, answer, override):
                     yield answer
 
 
-def _had(before: World, problem: Problem, now: Override, receivers: Receivers) -> bool:
+def _had(before: World, problem: Problem, now: Override) -> bool:
     """Tell whether the same override refused a call before the patch, in whatever file."""
     return any(
         isinstance(answer, Problem)
@@ -296,5 +279,5 @@ def _had(before: World, problem: Problem, now: Override, receivers: Receivers) -
         for _, was in classes_in(before, path)
         if was.cls.name == now.owner.cls.name
         for override in overrides_of(before, was, frozenset((now.method.name,)))
-        for answer in override_problems(before, override, problem.path, problem.line, receivers)
+        for answer in override_problems(before, override, problem.path, problem.line)
     )

@@ -20,8 +20,11 @@ class Overlay:
     """A folder that shows ``vllm`` of a tree, and files in place of some of its own."""
 
     def __init__(self, tree: Tree) -> None:
-        self._written = "" if tree.root is not None else _write_python(tree)
-        self._root = tree.root or self._written
+        self._root = tree.root or self._temporary("vllm-mods-tree-")
+        if tree.root is None:
+            for path in tree.paths("vllm"):
+                if path.endswith(PYTHON):
+                    _write(os.path.join(self._root, path), tree.read(path))
         self._folder = ""
         self._files: dict[str, bytes | None] | None = None  # None where nobody knows
 
@@ -42,18 +45,18 @@ class Overlay:
         self._files = files
         return self._folder
 
-    def remove(self) -> None:
-        """Remove all that is laid out."""
-        for folder in (self._folder, self._written):
-            if folder:
-                shutil.rmtree(folder, ignore_errors=True)
+    def _temporary(self, prefix: str) -> str:
+        """Make a folder that is gone with this, and with the process."""
+        # No `TemporaryDirectory`: before Python 3.11.8, where it may not remove a link, it changes the mode of
+        # the file behind it.
+        folder = tempfile.mkdtemp(prefix=prefix)
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
     def _begin(self) -> None:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-        # No `TemporaryDirectory`: before Python 3.11.8, where it may not remove a link, it changes the mode of
-        # the file behind it.
-        self._folder = tempfile.mkdtemp(prefix="vllm-mods-")
+        self._folder = self._temporary("vllm-mods-")
         self._link("vllm")
 
     def _is_beside_others(self, path: str) -> bool:
@@ -87,11 +90,10 @@ class Overlay:
 
 
 class LaidOut:
-    """Folders that show the last two trees. They are gone with it, and with the process."""
+    """Folders that show the last two trees."""
 
     def __init__(self) -> None:
         self._overlays: list[tuple[Tree, Overlay]] = []
-        weakref.finalize(self, _remove, self._overlays)
 
     def show(self, tree: Tree, *layers: Mapping[str, bytes | None]) -> str:
         """Return a folder with the Python of a tree below these layers of files, until this is asked again.
@@ -107,7 +109,6 @@ class LaidOut:
             if known is tree or (tree.identity and known.identity == tree.identity):
                 return overlay
         self._overlays.append((tree, Overlay(tree)))
-        _remove(self._overlays[:-2])
         del self._overlays[:-2]
         return self._overlays[-1][1]
 
@@ -115,24 +116,6 @@ class LaidOut:
 def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
     """Return the Python of layers of files, each over those before it."""
     return {p: data for layer in layers for p, data in layer.items() if p.endswith(PYTHON)}
-
-
-def _remove(overlays: list[tuple[Tree, Overlay]]) -> None:
-    for _, overlay in overlays:
-        overlay.remove()
-
-
-def _write_python(tree: Tree) -> str:
-    """Write the Python of a tree that is no folder into a temporary one."""
-    folder = tempfile.mkdtemp(prefix="vllm-mods-tree-")
-    try:
-        for path in tree.paths("vllm"):
-            if path.endswith(PYTHON):
-                _write(os.path.join(folder, path), tree.read(path))
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return folder
 
 
 def _write(path: str, data: bytes | None) -> None:

@@ -2,17 +2,17 @@
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import only_raises
+from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.search import class_at, classes_in, definers, files_mentioning, subclasses
-from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.search import class_at, classes_in, definers, subclasses
+from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import (
     DefNode,
     dotted,
@@ -25,10 +25,8 @@ from vllm_mods.fit.signatures import (
     shape_of,
     unbound,
 )
-from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import CodeScope, receiver, walk
-from vllm_mods.fit.world import World, remembered
-from vllm_mods.formats import syntax_tree
+from vllm_mods.fit.walk import receiver
+from vllm_mods.fit.world import World
 
 # Methods that Python calls, each class in its own way.
 _OWN = words("__init__ __new__ __init_subclass__ __post_init__ __class_getitem__")
@@ -45,27 +43,6 @@ class Override(NamedTuple):
     method: Function
     base: Symbol
     overridden: Function
-
-
-@dataclass(frozen=True, eq=False)
-class MethodCall:
-    """A call of the tree, and where it stands: ``use`` is the node around it, or what its result is unpacked into."""
-
-    path: str
-    node: ast.Call
-    scope: CodeScope
-    use: ast.AST | None = None
-
-    @property
-    def receiver(self) -> ast.expr:
-        """What the method is called on. Raises ``TypeError`` if the call is of a plain name."""
-        if not isinstance(self.node.func, ast.Attribute):
-            raise TypeError(f"{ast.unparse(self.node)} is not called on anything")
-        return self.node.func.value
-
-
-Receivers = Callable[[World, tuple[MethodCall, ...]], Mapping[MethodCall, str]]
-"""Tells the types of receivers of calls, as the type checker writes them; none where it says nothing."""
 
 
 def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator[Override]:
@@ -86,12 +63,11 @@ def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator
 
 
 def override_problems(
-    world: World, override: Override, path: str, line: int, receivers: Receivers
+    world: World, override: Override, path: str, line: int
 ) -> Iterator[Problem | Doubt]:
     """Judge one override by the calls that the tree makes.
 
-    ``path`` and ``line`` are the place in a changed file that the answer is about, ``receivers`` tells
-    of what type calls' receivers are.
+    ``path`` and ``line`` are the place in a changed file that the answer is about.
     """
     mine, theirs = override.method, override.overridden
     if is_property(mine) or is_property(theirs):
@@ -110,7 +86,7 @@ def override_problems(
     if refused and opaque is not None:
         yield Doubt(path, "override", f"the method is decorated with {opaque}")
         return
-    kinds = receivers(world, tuple(refused)) if refused else {}
+    kinds = receiver_types(world, tuple(refused))
     unclear = 0
     for call, why in refused.items():
         reached = reaches(world, call, override, kinds.get(call, ""))
@@ -237,31 +213,6 @@ def _only_family(world: World, override: Override) -> bool:
     line = lineage(world, override.base)
     root = [found for found in line.classes if name in found.cls.methods][-1]
     return all(root in lineage(world, found).classes for found in definers(world, name))
-
-
-@remembered
-def calls_of(world: World, method: str, start: bytes = rb"\.") -> tuple[MethodCall, ...]:
-    """Return every call of methods of a name, found by text first; with ``start`` at a word, of functions and classes too."""
-    calls: list[MethodCall] = []
-    called = re.compile(start + rb"%b\s*\(" % re.escape(method.encode()))
-    for path, data in files_mentioning(world, (method,)):
-        tree = syntax_tree.module(data) if called.search(data) else None
-        if tree is None:
-            continue
-        lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))
-        uses: dict[ast.AST, ast.AST] = {}
-        for site in walk(tree, lines):
-            match site.node:
-                case ast.Assign(targets=[ast.Tuple() as into], value=value):
-                    uses[value.value if isinstance(value, ast.Await) else value] = into
-                case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name) as func) as node:
-                    if name == method and (isinstance(func, ast.Attribute) or start != rb"\."):
-                        calls.append(MethodCall(path, node, site.scope, uses.get(node)))
-                case _:
-                    pass
-            for child in ast.iter_child_nodes(site.node):
-                uses.setdefault(child, site.node)
-    return tuple(calls)
 
 
 def changed_methods(

@@ -2,18 +2,19 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.bodies import arities, definition
+from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.overrides import MethodCall, Override, Receivers, calls_of, reaches
+from vllm_mods.fit.overrides import Override, reaches
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.run_time import Write
 from vllm_mods.fit.search import files_mentioning, is_mentioned, meant_in
-from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import (
     DefNode,
     dotted,
@@ -28,7 +29,6 @@ from vllm_mods.fit.signatures import (
     statements,
     unbound,
 )
-from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope, local_names
 from vllm_mods.fit.world import World
 
@@ -60,21 +60,21 @@ class _Taker(NamedTuple):
         )
 
 
-class Surroundings(NamedTuple):
-    """What a write is judged in: functions that are ``replaced`` themselves, by owner and name, call nothing any more."""
+def replacement_problems(
+    world: World, write: Write, replaced: Collection[tuple[str, str]]
+) -> Iterator[Problem]:
+    """Judge what one write puts in the place of a function, method or class.
 
-    world: World
-    replaced: frozenset[tuple[str, str]]
-    receivers: Receivers
-
-
-def replacement_problems(among: Surroundings, write: Write) -> Iterator[Problem]:
-    """Judge what one write puts in the place of a function, method or class."""
+    Functions that are ``replaced`` themselves, by owner and name, call nothing any more.
+    """
     if write.name is None or write.value is None or write.scope.tolerant:
         return
-    owners = write.owners(among.world)
-    new = _new(among.world, write.path, write.scope, write.value)
-    if new is None or len(owners) != 1 or not (why := _why(among, write.name, owners[0], new)):
+    owners = write.owners(world)
+    new = _new(world, write.path, write.scope, write.value)
+    if new is None or len(owners) != 1:
+        return
+    why = _why(world, replaced, write.name, owners[0], new)
+    if not why:
         return
     place, name = (
         (write.path, write.node.lineno, write.scope.name),
@@ -169,10 +169,9 @@ def _plain(world: World, symbols: Sequence[Symbol]) -> _Taker | None:
 
 
 def _why(  # noqa: PLR0911 - an answer per kind of what was there
-    among: Surroundings, name: str, owner: Symbol, new: _Taker
+    world: World, replaced: Collection[tuple[str, str]], name: str, owner: Symbol, new: _Taker
 ) -> str:
     """Say what is wrong with what takes another's place, ``""`` if nothing is known to be."""
-    world = among.world
     old, cls = _old(world, owner, name), isinstance(owner.binding, Class)
     if old is None:
         return _misspelt(world, name, owner) if cls else ""
@@ -190,10 +189,10 @@ def _why(  # noqa: PLR0911 - an answer per kind of what was there
     candidates = {
         call: whys
         for call in calls_of(world, name)
-        if tuple(call.scope.name.split(".")[-2:]) not in among.replaced
+        if tuple(call.scope.name.split(".")[-2:]) not in replaced
         and any(whys := [_broken(call, old, new, bound=bound) for bound in (True, False)])
     }
-    kinds = among.receivers(world, tuple(candidates)) if candidates else {}
+    kinds = receiver_types(world, tuple(candidates))
     override = Override(owner, new.function, owner, old.function)
     for call, (on_instance, on_class) in candidates.items():
         why = on_class if _OF_CLASS.match(kinds.get(call, "")) else on_instance

@@ -6,9 +6,8 @@ from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Misuse, Misuses
 from vllm_mods.fit.search import class_at, classes_in, meant_in, subclasses
-from vllm_mods.fit.shapes import Function
+from vllm_mods.fit.shapes import Function, Symbol
 from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator
-from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
 from vllm_mods.fit.world import World
 

@@ -15,9 +15,8 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import meant_in, subclasses
-from vllm_mods.fit.shapes import Class, words
+from vllm_mods.fit.shapes import Class, Symbol, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, dotted, every
-from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope, local_names, receiver, walk
 from vllm_mods.fit.world import World, module_stem
 from vllm_mods.formats import syntax_tree

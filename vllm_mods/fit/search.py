@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.shapes import Class, Import
-from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.shapes import Class, Import, Symbol
 from vllm_mods.fit.walk import CodeScope, local_names
 from vllm_mods.fit.world import World, remembered
 

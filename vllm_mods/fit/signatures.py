@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from inspect import Parameter
+from inspect import Parameter, Signature
 from typing import NamedTuple
 
-from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.shapes import Function, Import, words
 from vllm_mods.formats import syntax_tree
 
 DefNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = DefNode | ast.ClassDef
 _CONTEXTS = (ast.Load, ast.Store, ast.Del)
-_VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 
 # Decorators that leave the parameters as they are.
 TRANSPARENT = words(
@@ -88,6 +87,54 @@ def statements(
                     yield from statements(getattr(node, name, ()), typing_only=typing_only)
 
 
+def imports_of(
+    node: ast.Import | ast.ImportFrom, *, typing_only: bool = False
+) -> Iterator[tuple[str, Import]]:
+    """Yield each name that an import statement binds, ``*`` included."""
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            bound = alias.asname or alias.name.partition(".")[0]
+            level, module, name = 0, alias.name, None
+        else:
+            bound = alias.asname or alias.name
+            level, module, name = node.level, node.module or "", alias.name
+        whole = name is None and alias.asname is None
+        yield bound, Import(level, module, name, alias.lineno, whole, typing_only)
+
+
+def bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST | Import]]:
+    """Yield each name that some code binds, or takes away, in its own scope, with the node that does, or the import.
+
+    The node of a name that is another scope's is its ``global`` or ``nonlocal``.
+    """
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            yield node.name, node
+            return
+        case ast.Lambda():
+            return
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            # Only a walrus gets out of a comprehension.
+            walruses = (inner for inner in every(node) if isinstance(inner, ast.NamedExpr))
+            yield from ((walrus.target.id, walrus) for walrus in walruses)
+            return
+        case ast.Import() | ast.ImportFrom():
+            yield from imports_of(node)
+        case ast.Global() | ast.Nonlocal():
+            yield from ((name, node) for name in node.names)
+        case (
+            ast.Name(id=name, ctx=ast.Store() | ast.Del())
+            | ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+        ):
+            yield name, node
+        case _:
+            pass
+    for child in ast.iter_child_nodes(node):
+        yield from bindings(child)
+
+
 def is_name(node: ast.expr, name: str) -> bool:
     """Tell whether an expression is this plain name."""
     return isinstance(node, ast.Name) and node.id == name
@@ -156,29 +203,18 @@ def shape_of(node: ast.Call) -> CallShape:
 
 
 def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
-    """Say why a call does not bind, ``None`` if it does or if it can't be told."""
-    positional = [p for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
-    kinds = {p.kind for p in parameters}
-    if shape.positional > len(positional) and Parameter.VAR_POSITIONAL not in kinds:
-        return (
-            f"passes {shape.positional} positional argument{'s' * (shape.positional != 1)} "
-            f"where {len(positional)} fit{'s' * (len(positional) == 1)}"
-        )
-    by_name = {p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}}
-    filled = {p.name for p in positional[: shape.positional]}
-    for keyword in shape.keywords:
-        if keyword in filled and keyword in by_name and not shape.star:
-            return f"passes {keyword}= twice, by position and by name"
-        if keyword not in by_name and Parameter.VAR_KEYWORD not in kinds:
-            return f"passes {keyword}=, which it does not take"
-    if shape.double_star:
-        return None
-    given = filled | set(shape.keywords)
-    for parameter in parameters:
-        optional = parameter.default is ... or parameter.kind in _VARIADIC
-        hidden = shape.star and parameter.kind is not Parameter.KEYWORD_ONLY
-        if not optional and parameter.name not in given and not hidden:
-            return f"does not pass {parameter.name}, which it needs"
+    """Say why a call does not bind, in Python's words; ``None`` if it does or if it can't be told."""
+    if shape.star:  # it may give any of these
+        parameters = [
+            p.replace(default=...) if p.kind <= p.POSITIONAL_OR_KEYWORD else p for p in parameters
+        ]
+    # unchecked: a file that Python refuses may have two of one name
+    signature = Signature(parameters, __validate_parameters__=False)
+    bind = signature.bind_partial if shape.double_star else signature.bind
+    try:
+        bind(*[None] * shape.positional, **dict.fromkeys(shape.keywords))
+    except TypeError as error:
+        return f"fails: {error}"
     return None
 
 

@@ -9,9 +9,8 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import defines_plainly, files_mentioning, is_mentioned, meant_in
-from vllm_mods.fit.shapes import Class, words
+from vllm_mods.fit.shapes import Class, Symbol, words
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
 

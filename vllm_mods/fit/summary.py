@@ -7,10 +7,9 @@ from functools import lru_cache
 
 from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Binding, Import, Module, Value
-from vllm_mods.fit.signatures import dotted, every, function_of, statements
+from vllm_mods.fit.signatures import bindings, dotted, every, function_of, imports_of, statements
 from vllm_mods.formats import syntax_tree
 
-_IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
 # Words only: a pattern that says where a statement starts takes seven times as long.
 _MAKES_NAMES = re.compile(rb"\b(?:globals?|exec|sys\.modules)\b")
 
@@ -33,15 +32,6 @@ def lazy_names(data: bytes) -> tuple[frozenset[str], bool]:
     return frozenset(value for value in strings if isinstance(value, str)), _looks_up(tree)
 
 
-def catches_import_errors(node: ast.Try) -> bool:
-    """Tell whether a failing import inside the ``try`` is expected by the code."""
-    types = (handler.type for handler in node.handlers)
-    kinds = (kind for one in types for kind in (one.elts if isinstance(one, ast.Tuple) else [one]))
-    return any(
-        kind is None or (dotted(kind) or "").rpartition(".")[2] in _IMPORT_ERRORS for kind in kinds
-    )
-
-
 class _ModuleReader:
     """Collects the names of a module body."""
 
@@ -50,8 +40,6 @@ class _ModuleReader:
         self.data = data
         self.names: dict[str, list[Binding]] = {}
         self.stars: list[Import] = []
-        self.exports: set[str] | None = None
-        self.exports_known = True
 
     def module(self) -> Module:
         for node, typing_only in statements(self.node.body):
@@ -60,7 +48,7 @@ class _ModuleReader:
         return Module(
             names={name: tuple(bindings) for name, bindings in self.names.items()},
             stars=tuple(self.stars),
-            exports=frozenset(self.exports) if self.exports and self.exports_known else None,
+            exports=self._exports(),
             lazy="__getattr__" in self.names,
             dynamic=dynamic,
         )
@@ -68,13 +56,7 @@ class _ModuleReader:
     def _bind(self, name: str, binding: Binding) -> None:
         self.names.setdefault(name, []).append(binding)
 
-    def _targets(self, target: ast.expr | None, line: int) -> None:
-        for name in target_names(target):
-            self._bind(name, Value(line=line))
-
-    def _statement(  # noqa: C901, PLR0912 - one kind of statement per branch
-        self, node: ast.AST, *, typing_only: bool
-    ) -> None:
+    def _statement(self, node: ast.AST, *, typing_only: bool) -> None:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._bind(node.name, function_of(node))
@@ -86,62 +68,39 @@ class _ModuleReader:
                         self.stars.append(alias)
                     else:
                         self._bind(name, alias)
-            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-                self._assignment(node, typing_only=typing_only)
-            case ast.If():
-                self._walrus(node.test)
-            case ast.Expr():
-                self._export_call(node.value)
-                self._walrus(node.value)
-            case ast.For() | ast.AsyncFor():
-                self._targets(node.target, node.lineno)
-            case ast.With() | ast.AsyncWith():
-                for item in node.items:
-                    self._targets(item.optional_vars, node.lineno)
             case ast.ExceptHandler(name=str(name)):
-                self._bind(name, Value(line=node.lineno))
-            case ast.stmt():  # ``type X = …``, of a later Python
-                self._targets(getattr(node, "name", None), node.lineno)
+                self._bind(name, Value(node.lineno))
             case _:
-                pass
+                alias_of = dotted(node.value) if isinstance(node, ast.Assign) else None
+                for part in ast.iter_child_nodes(node):
+                    if not isinstance(part, ast.stmt | ast.ExceptHandler | ast.match_case):
+                        line = getattr(node, "lineno", getattr(part, "lineno", 0))
+                        named = alias_of if isinstance(part, ast.Name) else None
+                        for name, _ in bindings(part):
+                            self._bind(name, Value(line, named, typing_only))
 
-    def _walrus(self, node: ast.expr) -> None:
-        for inner in every(node):
-            if isinstance(inner, ast.NamedExpr):
-                self._bind(inner.target.id, Value(line=node.lineno))
-
-    def _assignment(
-        self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, *, typing_only: bool
-    ) -> None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            plain = isinstance(node, ast.Assign) and isinstance(target, ast.Name)
-            alias = dotted(node.value) if plain else None
-            for name in target_names(target):
-                if name == "__all__":
-                    self._export(node.value)
-                self._bind(name, Value(node.lineno, alias, typing_only))
-        if node.value is not None:
-            self._walrus(node.value)
-
-    def _export(self, value: ast.expr | None) -> None:
-        if isinstance(value, ast.BinOp):
-            self._export(value.left)
-            self._export(value.right)
-        elif isinstance(value, ast.List | ast.Tuple | ast.Set):
-            self.exports = self.exports or set()
-            for element in value.elts:
-                if isinstance(element, ast.Constant) and isinstance(element.value, str):
-                    self.exports.add(element.value)
-                else:
-                    self.exports_known = False
-        else:
-            self.exports_known = False
-
-    def _export_call(self, value: ast.expr) -> None:
-        if isinstance(value, ast.Call) and (dotted(value.func) or "").startswith("__all__."):
-            for argument in value.args:
-                self._export(argument)
+    def _exports(self) -> frozenset[str] | None:
+        """Return what ``__all__`` lists; ``None`` where there is none, or only the run knows it."""
+        texts: set[str] = set()
+        for node, _ in statements(self.node.body):
+            match node:
+                case (
+                    ast.Assign(targets=[ast.Name(id="__all__")], value=listed)
+                    | ast.AnnAssign(target=ast.Name(id="__all__"), value=ast.expr() as listed)
+                    | ast.AugAssign(target=ast.Name(id="__all__"), value=listed)
+                    | ast.Expr(ast.Call(ast.Attribute(ast.Name(id="__all__")), args=[listed]))
+                ):
+                    for inner in every(listed):
+                        match inner:
+                            case ast.Constant(value=str(text)):
+                                texts.add(text)
+                            case ast.List() | ast.Tuple() | ast.Set() | ast.BinOp() | ast.Add():
+                                pass
+                            case _:
+                                return None
+                case _:
+                    pass
+        return frozenset(texts) or None
 
     def _globals(self) -> bool:
         """Bind what functions declare global; tell whether names are made at run time."""
@@ -202,29 +161,3 @@ def _looks_up(tree: ast.Module) -> bool:
 
 def _is_globals(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and dotted(node.func) == "globals"
-
-
-def target_names(target: ast.expr | None) -> Iterator[str]:
-    """Yield the plain names that an assignment target binds, if there is one."""
-    if isinstance(target, ast.Name):
-        yield target.id
-    elif isinstance(target, ast.Tuple | ast.List):
-        for element in target.elts:
-            yield from target_names(element)
-    elif isinstance(target, ast.Starred):
-        yield from target_names(target.value)
-
-
-def imports_of(
-    node: ast.Import | ast.ImportFrom, *, typing_only: bool = False
-) -> Iterator[tuple[str, Import]]:
-    """Yield each name that an import statement binds, ``*`` included."""
-    for alias in node.names:
-        if isinstance(node, ast.Import):
-            bound = alias.asname or alias.name.partition(".")[0]
-            level, module, name = 0, alias.name, None
-        else:
-            bound = alias.asname or alias.name
-            level, module, name = node.level, node.module or "", alias.name
-        whole = name is None and alias.asname is None
-        yield bound, Import(level, module, name, alias.lineno, whole, typing_only)

@@ -6,26 +6,11 @@ import warnings
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.tree import Tree
 from vllm_mods.fit.lines import touched_lines
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.formats import concrete_syntax, syntax_tree
 
-_REQUIRES = re.compile(rb"^[Rr]equires-[Pp]ython\s*[:=]\s*\"?([^\"\n]+)", re.MULTILINE)
-
 _HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def lowest_python(tree: Tree) -> tuple[int, int] | None:
-    """Return the lowest Python that the tree's metadata allows, ``None`` if it says nothing."""
-    places = ["PKG-INFO", "pyproject.toml"]
-    if tree.version is not None:
-        places.insert(0, f"vllm-{tree.version}.dist-info/METADATA")
-    for place in places:
-        match = _REQUIRES.search(tree.read(place) or b"")
-        if lowest := match and re.search(rb">=?\s*3\.(\d+)", match[1]):
-            return 3, int(lowest[1])
-    return None
 
 
 def syntax_problems(

@@ -18,7 +18,7 @@ from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, judge
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.overlay import LaidOut, python_of
+from vllm_mods.fit.overlay import python_of
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.syntax import invalid
@@ -40,41 +40,41 @@ class Question(NamedTuple):
     changes: tuple[FileChange, ...]
     users: tuple[str, ...]
     names: frozenset[str]
-    python: tuple[int, int] | None
 
 
-def type_problems(
-    question: Question, at_origin: Question | None, laid_out: LaidOut
-) -> Iterator[Problem | Doubt]:
+def type_problems(question: Question, at_origin: Question | None) -> Iterator[Problem | Doubt]:
     """Yield what is new and counts, what is new and may, as notes, and what the checker could not read.
 
     ``at_origin`` is the same of the tree that the patch was written for. Raises as ``checker.check``.
     """
-    new = _news(question, laid_out)
+    new = _news(question)
     added = {c.path: added_lines(c.before, c.after) for c in question.changes if c.after}
     inside = {one for one in new if one.line in added.get(one.path, ())}
     gated = inside
     if inside and at_origin is not None:
-        known = {
-            key for one in _news(at_origin, laid_out) for key in _likenesses(one, at_origin.after)
-        }
+        known = {key for one in _news(at_origin) for key in _likenesses(one, at_origin.after)}
         gated = {one for one in inside if known.intersection(_likenesses(one, question.after))}
     for diagnostic in new:
         if diagnostic.rule == "invalid-syntax" and diagnostic in inside:
             # for the oldest Python: what stands inside an f-string, `feature_version` does not look at
-            yield invalid(diagnostic.path, diagnostic.line, diagnostic.text, question.python)
+            yield invalid(diagnostic.path, diagnostic.line, diagnostic.text, question.after.python)
         elif diagnostic.rule not in RULES:  # ty reads UTF-8 and nothing else
             yield Doubt(diagnostic.path, "type", diagnostic.text)
         elif problem := judge(question.after, diagnostic, gated=diagnostic in gated):
             yield problem
 
 
-def _news(question: Question, laid_out: LaidOut) -> list[Diagnostic]:
+def _news(question: Question) -> list[Diagnostic]:
     changes = question.changes
     asked = {*(c.path for c in changes if c.after), *question.users[:MOST_USERS]}
 
     def answers(files: Mapping[str, bytes | None], asked: set[str]) -> tuple[Diagnostic, ...]:
-        return _ask(laid_out.show(question.after.tree, replaced(), _plain(files)), asked, question)
+        after = question.after
+        folder = after.cache.laid_out.show(after.tree, replaced(), _plain(files))
+        said = check(folder, asked, RULES, after.python)
+        return tuple(
+            one for one in said if one.rule not in RULES or RULES[one.rule].only in one.text
+        )
 
     now = tuple(_about(answers({c.path: c.after for c in changes}, asked), question))
     # Of what nothing is said now, nothing that was said before is asked.
@@ -107,14 +107,6 @@ def _likenesses(diagnostic: Diagnostic, world: World) -> tuple[tuple[str, ...], 
     return (*about, "text", diagnostic.text), (*about, "line", row)
 
 
-def _ask(folder: str, asked: set[str], question: Question) -> tuple[Diagnostic, ...]:
-    return tuple(
-        one
-        for one in check(folder, asked, RULES, question.python)
-        if one.rule not in RULES or RULES[one.rule].only in one.text
-    )
-
-
 def _plain(files: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
     return {path: data and plain_getattr(data) for path, data in python_of(files).items()}
 
@@ -137,10 +129,11 @@ def _without(
         fresh = []
         for diagnostic in several:
             if known[scope := _scope(diagnostic, after)]:
-                known[scope] -= 1
+                # where a name was not defined before, one more use of it is no news
+                known[scope] -= diagnostic.rule != "unresolved-reference"
             else:
                 fresh.append(diagnostic)
-        yield from fresh[len(fresh) - more :]
+        yield from fresh[-more:]
 
 
 def _scope(diagnostic: Diagnostic, world: World) -> str:

@@ -4,11 +4,12 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import NamedTuple, Self
 
+from vllm_mods.fit.bodies import is_generator
 from vllm_mods.fit.search import WORD, classes_in, files_mentioning
-from vllm_mods.fit.signatures import DefNode, every, statements
-from vllm_mods.fit.summary import target_names
+from vllm_mods.fit.signatures import DefNode, bindings, statements
 from vllm_mods.fit.world import World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
 
@@ -20,23 +21,17 @@ _STAR = re.compile(rb"(\w+) import \*")
 
 
 class _Form(NamedTuple):
-    """How a definition is used. ``placed`` are the parameters that go by place, ``named`` those by name only.
-
-    A parameter that may be left out ends in ``=``.
-    """
+    """How a definition is used: what it is but for its ``parameters``, of which one that may be left out ends in ``=``."""
 
     text: str
-    placed: tuple[str, ...] = ()
-    named: frozenset[str] = frozenset()
+    parameters: frozenset[str] = frozenset()
 
     def covers(self, was: Self) -> bool:
         """Tell whether whatever used the other may use this: it is the same, or takes more."""
-        placed = len(was.placed)
-        more = {*self.placed[placed:], *(self.named - was.named)}
+        more = self.parameters - was.parameters
         return (
             self.text == was.text
-            and self.placed[:placed] == was.placed
-            and self.named >= was.named
+            and self.parameters >= was.parameters
             and all(parameter.endswith("=") for parameter in more)
         )
 
@@ -101,8 +96,10 @@ def _changed(before: World, after: World, path: str) -> Iterator[_Sought]:
     """Yield what was defined in a file and is not, or in another way."""
     old, new = (_parts_of(world, path) for world in (before, after))
     same = {part[:2] for part in old} & {part[:2] for part in new}
-    was_of, now_of = (_definitions(p for p in parts if p[:2] not in same) for parts in (old, new))
-    attributes = {name: one.cls.attributes for name, one in classes_in(after, path)}
+    was_of, now_of = (
+        _definitions(world, path, (part for part in parts if part[:2] not in same))
+        for world, parts in ((before, old), (after, new))
+    )
     stem = module_stem(path)
     if after.glance(path) is None and old:
         yield _Sought(stem, stem)
@@ -111,8 +108,6 @@ def _changed(before: World, after: World, path: str) -> Iterator[_Sought]:
         if len(was) == len(now) and all(one.covers(of) for one, of in zip(now, was, strict=True)):
             continue
         owner, _, last = name.rpartition(".")
-        if not now and not was[0].text and last in attributes.get(owner, ()):
-            continue  # it is stored in a method that stayed, too
         cls = owner.rpartition(".")[2]
         if last in _MAKERS or (cls and " " in was[0].text):
             yield _Sought(cls, stem)
@@ -152,10 +147,8 @@ def _parts(body: Iterable[ast.AST], prefix: str, rows: list[bytes]) -> Iterator[
         yield prefix, b"\n".join(rows[syntax_tree.first_line(node) - 1 : last]), node
 
 
-def _definitions(  # noqa: C901 - one kind of statement per branch
-    parts: Iterable[_Part],
-) -> dict[str, list[_Form]]:
-    """Return each name that is bound, dotted, with how it is used."""
+def _definitions(world: World, path: str, parts: Iterable[_Part]) -> dict[str, list[_Form]]:
+    """Return each name that is bound in some parts of a file, and each attribute of its classes, dotted, with how it is used."""
     forms: dict[str, list[_Form]] = defaultdict(list)
     for prefix, _, node in parts:
         match node:
@@ -164,41 +157,35 @@ def _definitions(  # noqa: C901 - one kind of statement per branch
                 forms[prefix + node.name].append(_Form(" ".join(map(ast.dump, heads))))
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 forms[prefix + node.name].append(_form(node))
-                for inner in every(node) if prefix and node.args.args else ():
-                    match inner:
-                        case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if (
-                            name == node.args.args[0].arg
-                        ):
-                            forms[prefix + inner.attr] = forms[prefix + inner.attr] or [_Form("")]
-                        case _:
-                            pass
-            case ast.Import() | ast.ImportFrom():
-                for alias in node.names:
-                    forms[prefix + (alias.asname or alias.name)].append(_Form(_IMPORTED))
-            case ast.Assign():
-                for name in (n for target in node.targets for n in target_names(target)):
-                    forms[prefix + name].append(_Form(""))
+            case ast.Import() | ast.ImportFrom() | ast.Assign():
+                for name, _ in bindings(node):
+                    forms[prefix + name].append(
+                        _Form("" if isinstance(node, ast.Assign) else _IMPORTED)
+                    )
             case ast.AnnAssign(target=ast.Name(id=name)):
                 # with a space it is a field: the class is called with it
                 default = "" if node.value is None else "="
                 forms[prefix + name].append(_Form(f"{ast.dump(node.annotation)} {default}"))
             case _:
                 pass
+    for owner, symbol in classes_in(world, path):
+        for name in symbol.cls.attributes:
+            forms.setdefault(f"{owner}.{name}", [_Form("")])
     return forms
 
 
 def _form(node: DefNode) -> _Form:
-    arguments = node.args
-    stars = filter(None, (arguments.vararg, arguments.kwarg, node.returns))
-    yields = any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in every(node))
-    text = (type(node).__name__, str(yields), *map(ast.dump, (*node.decorator_list, *stars)))
+    """Describe a function; a parameter that goes by its place has that in front."""
+    args = node.args
+    beside = (args.vararg, args.kwarg, node.returns, *node.decorator_list)
+    text = (type(node).__name__, str(is_generator(node)), *(ast.dump(one) for one in beside if one))
     placed = [
-        f"{len(arguments.posonlyargs) > n}{_parameter(*pair)}"
-        for n, pair in enumerate(syntax_tree.with_defaults(arguments))
+        (f"{n} {n < len(args.posonlyargs)} ", *pair)
+        for n, pair in enumerate(syntax_tree.with_defaults(args))
     ]
-    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    return _Form("".join(text), tuple(placed), frozenset(_parameter(*pair) for pair in named))
-
-
-def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
-    return f"{ast.dump(argument)}{'' if default is None else '='}"
+    named = zip(repeat(""), args.kwonlyargs, args.kw_defaults, strict=False)
+    parameters = (
+        f"{place}{ast.dump(argument)}{'' if default is None else '='}"
+        for place, argument, default in (*placed, *named)
+    )
+    return _Form("".join(text), frozenset(parameters))

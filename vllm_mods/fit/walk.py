@@ -14,16 +14,17 @@ from vllm_mods.fit.shapes import Import
 from vllm_mods.fit.signatures import (
     DefNode,
     ScopeNode,
+    bindings,
     dotted,
     every,
     parameters_of,
     receiver_of,
     tests_typing,
 )
-from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names
 from vllm_mods.formats import syntax_tree
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_IMPORT_ERRORS = {"", "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
 Source = Parameter | Import | None
 
@@ -38,6 +39,8 @@ class CodeScope:
     typing_only: bool = False
     guarded: bool = False
     tolerant: bool = False
+    postponed: bool = False  # nobody evaluates its annotations
+    stating: bool = False  # an annotation
     # In a handler of import errors: the imports that have to fail before it is entered.
     instead_of: tuple[ast.Import | ast.ImportFrom, ...] = ()
 
@@ -65,7 +68,9 @@ class CodeSite(NamedTuple):
 def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
     """Yield the statements and expressions that touch some lines."""
     first, last = (min(lines), max(lines)) if lines else (0, 0)
-    stack: list[tuple[ast.AST, CodeScope]] = [(tree, CodeScope(tree, ""))]
+    stack: list[tuple[ast.AST, CodeScope]] = [
+        (tree, CodeScope(tree, "", postponed=_postpones(tree)))
+    ]
     while stack:
         node, scope = stack.pop()
         if isinstance(node, ast.stmt | ast.expr):
@@ -74,7 +79,20 @@ def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
             if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
                 continue
             yield CodeSite(node, scope)
-        stack.extend(reversed(list(_children(node, scope))))
+        stated = {getattr(node, "annotation", None), getattr(node, "returns", None)}
+        local = isinstance(node, ast.AnnAssign) and isinstance(scope.node, DefNode)
+        unread = scope.typing_only or local or scope.postponed
+        for child, inner in reversed(list(_children(node, scope))):
+            if child in stated:
+                stack.append((child, replace(inner, stating=True, typing_only=unread)))
+            else:
+                stack.append((child, inner))
+
+
+def _postpones(tree: ast.Module) -> bool:
+    """Tell whether a module asks that its annotations are not evaluated."""
+    futures = (n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__")
+    return any(alias.name == "annotations" for node in futures for alias in node.names)
 
 
 def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
@@ -87,7 +105,7 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         inner = _inside(node, scope, "")
         yield from ((child, inner) for child in ast.iter_child_nodes(node))
     elif isinstance(node, ast.If) and tests_typing(node):
-        inner = CodeScope(scope.node, scope.name, scope.parent, typing_only=True)
+        inner = replace(scope, typing_only=True)
         yield from ((child, inner) for child in node.body)
         yield from ((child, scope) for child in node.orelse)
     elif isinstance(node, ast.If) and any(map(asks_for_version, every(node.test))):
@@ -113,24 +131,30 @@ def asks_for_version(node: ast.AST) -> bool:
 
 
 def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
-    caught = ast.dump(ast.Tuple(elts=[h.type for h in node.handlers if h.type is not None]))
+    kinds = caught(node)
+    guarded = not kinds.isdisjoint(_IMPORT_ERRORS)
     inner = replace(
         scope,
-        guarded=scope.guarded or catches_import_errors(node),
+        guarded=scope.guarded or guarded,
         # A bare ``except Exception`` is no sign that the code expects to be wrong itself, unless it lets that be.
         tolerant=scope.tolerant
-        or "AttributeError" in caught
-        or "TypeError" in caught
+        or not kinds.isdisjoint(("AttributeError", "TypeError"))
         or any(_lets_be(node, handler) for handler in node.handlers),
         instead_of=(),
     )
     yield from ((child, inner) for child in node.body)
-    fallback = scope
     imports = tuple(n for n in node.body if isinstance(n, ast.Import | ast.ImportFrom))
-    if catches_import_errors(node) and len(imports) == len(node.body):
-        fallback = replace(scope, instead_of=imports)
+    fails = guarded and len(imports) == len(node.body)
+    fallback = replace(scope, instead_of=imports) if fails else scope
     yield from ((child, fallback) for child in node.handlers)
     yield from ((child, scope) for child in (*node.orelse, *node.finalbody))
+
+
+def caught(node: ast.Try) -> set[str]:
+    """Return the last words of what a ``try`` catches, ``""`` for anything."""
+    types = (handler.type for handler in node.handlers)
+    kinds = (kind for one in types for kind in (one.elts if isinstance(one, ast.Tuple) else [one]))
+    return {"" if kind is None else (dotted(kind) or "?").rpartition(".")[2] for kind in kinds}
 
 
 def _lets_be(node: ast.Try, handler: ast.ExceptHandler) -> bool:
@@ -161,49 +185,17 @@ def local_names(node: ast.AST) -> dict[str, list[Source]]:
     bound: dict[str, list[Source]] = {}
     if isinstance(node, _COMPREHENSIONS):
         for generator in node.generators:
-            for name in target_names(generator.target):
-                bound.setdefault(name, []).append(None)
+            bound.update((name, [None]) for name, _ in bindings(generator.target))
     if isinstance(node, DefNode | ast.Lambda):
         for parameter in parameters_of(node.args):
             bound[parameter.name] = [parameter]
     if isinstance(node, DefNode):
-        elsewhere: set[str] = set()
-        for statement in node.body:
-            for name, source in _bindings(statement, elsewhere):
-                bound.setdefault(name, []).append(source)
-        for name in elsewhere:
-            bound.pop(name, None)
+        inside = [pair for statement in node.body for pair in bindings(statement)]
+        elsewhere = {name for name, by in inside if isinstance(by, ast.Global | ast.Nonlocal)}
+        for name, by in inside:
+            if name not in elsewhere:
+                bound.setdefault(name, []).append(by if isinstance(by, Import) else None)
     return bound
-
-
-def _bindings(node: ast.AST, elsewhere: set[str]) -> Iterator[tuple[str, Source]]:
-    """Yield what one node of a function body binds, nested scopes left out."""
-    match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            yield node.name, None
-            return
-        case ast.Lambda():
-            return
-        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            # Only a walrus gets out of a comprehension.
-            walruses = (inner for inner in every(node) if isinstance(inner, ast.NamedExpr))
-            yield from ((walrus.target.id, None) for walrus in walruses)
-            return
-        case ast.Import() | ast.ImportFrom():
-            yield from imports_of(node)
-        case ast.Global() | ast.Nonlocal():
-            elsewhere.update(node.names)
-        case (
-            ast.Name(id=name, ctx=ast.Store())
-            | ast.ExceptHandler(name=str(name))
-            | ast.MatchAs(name=str(name))
-            | ast.MatchStar(name=str(name))
-        ):
-            yield name, None
-        case _:
-            pass
-    for child in ast.iter_child_nodes(node):
-        yield from _bindings(child, elsewhere)
 
 
 def receiver(scope: CodeScope) -> str | None:

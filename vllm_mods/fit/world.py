@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from hashlib import sha256
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from vllm_mods.base.errors import TreeError
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.overlay import LaidOut
-from vllm_mods.fit.shapes import Binding, Class, Import, Module, Value, words
+from vllm_mods.fit.shapes import Binding, Class, Import, Lookup, Module, Symbol, Value, words
 from vllm_mods.fit.summary import lazy_names, summarize
-from vllm_mods.fit.symbols import Lookup, Symbol
 
 # Modules that a build makes: a source archive has none of them.
 _BUILT = re.compile(
@@ -26,6 +23,7 @@ _MODULE_NAMES = words(
     "__name__ __file__ __doc__ __package__ __path__ __spec__ __loader__ __dict__ __all__ "
     "__builtins__ __cached__ __annotations__"
 )
+_REQUIRES = re.compile(rb"^[Rr]equires-[Pp]ython\s*[:=]\s*\"?([^\"\n]+)", re.MULTILINE)
 # How far a chain of re-exports is followed.
 _DEPTH = 12
 
@@ -43,6 +41,7 @@ class SummaryCache:
 
 _MISSING = Lookup(exists=False)
 _OPAQUE = Lookup(exists=True, symbols=(Symbol(),))
+_CYCLE = Lookup(exists=None, why="the modules import each other")
 
 
 _P = ParamSpec("_P")
@@ -82,8 +81,6 @@ class World:
         self.consulted: set[str] = set()
         self._paths: dict[str, frozenset[str]] = {}
         self._looked: dict[tuple[str, str], Lookup] = {}
-        self._pending: set[tuple[str, str]] = set()
-        self._cuts = 0
         self.answers: dict[object, Any] = {}
 
     # --- files
@@ -116,6 +113,18 @@ class World:
             self._paths[under] = frozenset(paths)
         return self._paths[under]
 
+    @cached_property
+    def python(self) -> tuple[int, int] | None:
+        """The lowest Python that the tree's metadata allows, ``None`` if it says nothing."""
+        places = ["PKG-INFO", "pyproject.toml"]
+        if self.tree.version is not None:
+            places.insert(0, f"vllm-{self.tree.version}.dist-info/METADATA")
+        for place in places:
+            match = _REQUIRES.search(self.tree.read(place) or b"")
+            if lowest := match and re.search(rb">=?\s*3\.(\d+)", match[1]):
+                return 3, int(lowest[1])
+        return None
+
     @remembered
     def module(self, path: str) -> Module | None:
         """Return the summary of a file; ``None`` if there is none or it does not parse."""
@@ -142,7 +151,7 @@ class World:
             )
         stem = dotted.replace(".", "/")
         for path in (f"{stem}.py", f"{stem}/__init__.py"):
-            if self._has(path, root):
+            if path in self.paths(root) or self.files.get(path) is not None:
                 return Lookup(exists=True, symbols=(Symbol(module=path),))
         if any(path.startswith(f"{stem}/") for path in self.paths(root)):
             return Lookup(exists=True, symbols=(Symbol(module=f"{stem}/"),))
@@ -153,34 +162,17 @@ class World:
             return Lookup(exists=None, why=f"{dotted} is generated when vLLM is built")
         return _MISSING
 
-    def _has(self, path: str, root: str) -> bool:
-        if path in self.files:
-            return self.files[path] is not None
-        # A listing of a remote tree is one round trip at most, a read of an absent file may be one
-        # each; a folder's listing looks at every file.
-        if not self.tree.remote and root not in self._paths:
-            with suppress(TreeError):  # a link, say: no listing has it
-                return self.tree.read(path) is not None
-        return path in self.paths(root)
-
     # --- names
 
     def lookup(self, path: str, name: str, depth: int = 0) -> Lookup:
         """Find a module-level name, through re-exports. ``path`` may be a folder (``…/``)."""
+        if depth > _DEPTH:
+            return _CYCLE
         key = (path, name)
-        if key in self._looked:
-            return self._looked[key]
-        if key in self._pending or depth > _DEPTH:
-            self._cuts += 1
-            return Lookup(exists=None, why="the modules import each other")
-        self._pending.add(key)
-        cuts = self._cuts
-        answer = self._lookup(path, name, depth)
-        self._pending.discard(key)
-        # What was found inside a cycle may be less than what is found from outside it.
-        if cuts == self._cuts or not self._pending:
-            self._looked[key] = answer
-        return answer
+        if key not in self._looked:
+            self._looked[key] = _CYCLE  # for whoever asks on the way
+            self._looked[key] = self._lookup(path, name, depth)
+        return self._looked[key]
 
     def _lookup(self, path: str, name: str, depth: int) -> Lookup:
         if path.endswith("/"):

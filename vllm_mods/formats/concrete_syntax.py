@@ -24,7 +24,7 @@ class UnparsableError(Exception):
 
 
 class Place(NamedTuple):
-    """A class, a function, or a named statement of the module: the first fields of a ``Scope``."""
+    """A class or a function: the first fields of a ``Scope``."""
 
     kind: str
     name: str
@@ -77,7 +77,7 @@ def _parse(data: bytes) -> libcst.Module:
         raise UnparsableError(str(error)) from error
 
 
-def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported inside)
+def _read(data: bytes) -> tuple[Place, ...]:
     import libcst  # noqa: PLC0415
     from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
 
@@ -94,30 +94,10 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
             start = places[node.decorators[0] if node.decorators else node].start.line
             head, end = places[node.name].start.line, places[node].end.line
             named.append(Place(kind, inner, start, head, end))
-        elif isinstance(node, libcst.SimpleStatementLine) and not chain:
-            if label := _label(node.body[0]):
-                start, end = places[node].start.line, places[node].end.line
-                named.append(Place("statement", label, start, start, end))
-            return
         elif isinstance(node, libcst.BaseExpression | libcst.BaseSmallStatement):
             return  # no class or function statement can be inside
         for child in node.children:
             visit(child, inner)
-
-    def _label(statement: libcst.CSTNode) -> str:
-        code = module.code_for_node
-        match statement:
-            case libcst.ImportFrom():
-                source = code(statement.module) if statement.module else ""
-                return f"from {'.' * len(statement.relative)}{source} import"
-            case libcst.Import():
-                return f"import {code(statement.names[0].name)}"
-            case libcst.Assign():
-                return f"{code(statement.targets[0].target)} ="
-            case libcst.AnnAssign():
-                return f"{code(statement.target)} ="
-            case _:
-                return ""
 
     visit(module, "")
     # LibCST drops a form feed at the start of a statement: without the round trip to the byte,

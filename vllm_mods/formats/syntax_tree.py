@@ -100,6 +100,17 @@ def suites(node: ast.stmt) -> Iterator[list[ast.stmt]]:
                 yield suite
 
 
+def target_names(target: ast.expr | None) -> Iterator[str]:
+    """Yield the plain names that an assignment target binds, if there is one."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple | ast.List):
+        for element in target.elts:
+            yield from target_names(element)
+    elif isinstance(target, ast.Starred):
+        yield from target_names(target.value)
+
+
 def with_defaults(args: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
     """Return the parameters that may be given by their place, each with its default."""
     plain = [*args.posonlyargs, *args.args]

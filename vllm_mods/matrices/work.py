@@ -211,9 +211,9 @@ def second_reading(planned: ModPlan) -> ModPlan:
 
 
 def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, ...]] | None:
-    """Return kind, name and lines of every scope; None for what the reader cannot read."""
+    """Return kind, name and lines of every class and function; None for what the reader cannot read."""
     try:
-        return [one[:5] for one in read(data).scopes]
+        return [one[:5] for one in read(data).definitions]
     except UnparsableError:
         return None
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
 
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _LONGEST = 72
 LONE_RETURN = re.compile(rb"\r(?!\n)")
 _JOINED = r"^\s*(else|finally)\b"
@@ -39,6 +40,11 @@ class CodeBlock(NamedTuple):
         """Whether its name tells it from its neighbours: a branch's does not."""
         return self.kind != "branch"
 
+    @property
+    def defines(self) -> bool:
+        """Whether it is a class or a function."""
+        return self.kind in {"class", "def"}
+
 
 # Forwards and backwards, and for every variant, the same files are asked.
 @lru_cache(maxsize=32)
@@ -52,11 +58,39 @@ def read_blocks(data: bytes) -> tuple[CodeBlock, ...]:
     return tuple(sorted(blocks, key=lambda block: (block.start, -block.end)))
 
 
-class _BlockReader:
-    """Walks statements, and of expressions only dictionaries."""
+class SourceLines:
+    """The lines of a file in UTF-8, in which ``ast`` counts columns, and how it names a statement."""
 
     def __init__(self, data: bytes) -> None:
         self.lines = syntax_tree.decoded(data).encode().splitlines()
+
+    def name_of(self, node: ast.stmt) -> str:
+        """Return what a statement binds, or imports from, as a name for it; ``""`` for any other."""
+        match node:
+            case ast.ImportFrom():
+                return f"from {'.' * node.level}{node.module or ''} import"
+            case ast.Import():
+                return f"import {node.names[0].name}"
+            case ast.Assign(targets=[target, *_]) | ast.AnnAssign(target=target):
+                return f"{self.text(target)} ="
+            case _:
+                return ""
+
+    def text(self, node: ast.expr | ast.pattern) -> str:
+        """Return the source of a node on one line, a long one by its beginning and a hash."""
+        first, last = node.lineno, node.end_lineno or node.lineno
+        rows = self.lines[first - 1 : last]
+        rows[-1] = rows[-1][: node.end_col_offset]
+        rows[0] = rows[0][node.col_offset :]
+        text = b" ".join(b" ".join(rows).split()).decode()
+        if len(text) <= _LONGEST:
+            return text
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        return f"{text[: _LONGEST - 9]}…{digest}"
+
+
+class _BlockReader(SourceLines):
+    """Walks statements, and of expressions only dictionaries."""
 
     def read(self, body: Sequence[ast.stmt], chain: tuple[str, ...]) -> Iterator[CodeBlock]:
         for node in body:
@@ -69,14 +103,14 @@ class _BlockReader:
                 case ast.If() | ast.For() | ast.AsyncFor() | ast.While():
                     yield from self._branches(node, chain)
                 case ast.With() | ast.AsyncWith():
-                    text = ", ".join(self._text(item.context_expr) for item in node.items)
+                    text = ", ".join(self.text(item.context_expr) for item in node.items)
                     yield from self._suite("with", text, node.lineno, node.body, chain)
                 case ast.Try() | ast.TryStar():
                     yield from self._try(node, chain)
                 case ast.Match():
                     for branch in node.cases:
                         head = branch.pattern.lineno
-                        text = self._text(branch.pattern)
+                        text = self.text(branch.pattern)
                         yield from self._suite("case", text, head, branch.body, chain)
                 case _ if (node.end_lineno or node.lineno) > node.lineno:
                     yield from self._table(node, chain)
@@ -85,26 +119,26 @@ class _BlockReader:
         self, node: ast.If | ast.For | ast.AsyncFor | ast.While, chain: tuple[str, ...]
     ) -> Iterator[CodeBlock]:
         """Yield the branches of a statement; of an ``if`` with its ``elif``, however many these are."""
-        following: ast.If | ast.For | ast.AsyncFor | ast.While | None = node
-        while following is not None:
-            node, following = following, None
+        while True:
             if isinstance(node, ast.For | ast.AsyncFor):
-                word, text = "for", f"{self._text(node.target)} in {self._text(node.iter)}"
+                word, text = "for", f"{self.text(node.target)} in {self.text(node.iter)}"
             else:
                 word = "if" if isinstance(node, ast.If) else "while"
-                text = self._text(node.test)
+                text = self.text(node.test)
             yield from self._suite(word, text, node.lineno, node.body, chain)
-            first = node.orelse[0] if node.orelse else None
-            line = self.lines[first.lineno - 1] if first is not None else b""
-            if isinstance(first, ast.If) and line[first.col_offset :].startswith(b"elif"):
-                following = first
-            elif first is not None:
+            if not node.orelse:
+                return
+            first = node.orelse[0]
+            line = self.lines[first.lineno - 1]
+            if not (isinstance(first, ast.If) and line[first.col_offset :].startswith(b"elif")):
                 yield from self._suite("else", text, self._joined(first), node.orelse, chain)
+                return
+            node = first
 
     def _try(self, node: ast.Try | ast.TryStar, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
         yield from self._suite("try", "", node.lineno, node.body, chain)
         for handler in node.handlers:
-            text = self._text(handler.type) if handler.type else ""
+            text = self.text(handler.type) if handler.type else ""
             yield from self._suite("except", text, handler.lineno, handler.body, chain)
         for word, body in (("else", node.orelse), ("finally", node.finalbody)):
             if body:
@@ -118,32 +152,29 @@ class _BlockReader:
         yield from self.read(body, block.chain)
 
     def _table(self, node: ast.stmt, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
-        value: ast.expr | None = None
         match node:
-            case ast.Assign():
-                name, value = f"{self._text(node.targets[0])} =", node.value
-            case ast.AnnAssign() | ast.AugAssign():
-                name, value = f"{self._text(node.target)} =", node.value
-            case ast.ImportFrom():
-                name = f"from {'.' * node.level}{node.module or ''} import"
+            case ast.AugAssign():
+                name = f"{self.text(node.target)} ="
             case ast.Expr(value=ast.Call() as call):
                 first = call.args[0] if call.args else None
-                text = self._text(first) if isinstance(first, ast.Constant) else ""
-                name = f"{self._text(call.func)}({text})"
-            case ast.Return() if isinstance(node.value, ast.Dict | ast.List | ast.Tuple | ast.Set):
-                name, value = "return", node.value
+                text = self.text(first) if isinstance(first, ast.Constant) else ""
+                name = f"{self.text(call.func)}({text})"
+            case ast.Return(value=ast.Dict() | ast.List() | ast.Tuple() | ast.Set()):
+                name = "return"
             case _:
-                return
+                name = self.name_of(node)
+        if not name:
+            return
         block = self._block("table", name, node.lineno, node, chain)
         yield block
-        yield from self._entries(value, block.chain)
+        yield from self._entries(getattr(node, "value", None), block.chain)
 
     def _entries(self, value: ast.expr | None, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
         if not isinstance(value, ast.Dict):
             return
         for key, entry in zip(value.keys, value.values, strict=True):
             if isinstance(key, ast.Constant) and (entry.end_lineno or 0) > key.lineno:
-                block = self._block("table", f"[{self._text(key)}]", key.lineno, entry, chain)
+                block = self._block("table", f"[{self.text(key)}]", key.lineno, entry, chain)
                 yield block
                 yield from self._entries(entry, block.chain)
 
@@ -160,15 +191,3 @@ class _BlockReader:
             if re.match(_JOINED, self.lines[line - 1].decode()):
                 return line
         return first.lineno
-
-    def _text(self, node: ast.expr | ast.pattern) -> str:
-        """Return the source of a node on one line, a long one by its beginning and a hash."""
-        first, last = node.lineno, node.end_lineno or node.lineno
-        rows = self.lines[first - 1 : last]
-        rows[-1] = rows[-1][: node.end_col_offset]
-        rows[0] = rows[0][node.col_offset :]
-        text = b" ".join(b" ".join(rows).split()).decode()
-        if len(text) <= _LONGEST:
-            return text
-        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-        return f"{text[: _LONGEST - 9]}…{digest}"

@@ -105,7 +105,7 @@ def _telling(chain: Chain) -> Iterator[CodeBlock]:
     """
     in_function = False
     for block in chain:
-        if block.kind in {"class", "def"} or (block.named and not in_function):
+        if block.defines or (block.named and not in_function):
             yield block
         in_function |= block.kind == "def"
 

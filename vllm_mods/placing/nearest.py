@@ -1,7 +1,6 @@
 """The place in a file that is most like a hunk's, and what is different there. Pure."""
 
 import difflib
-import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,9 +9,7 @@ from vllm_mods.formats.diff import Hunk
 from vllm_mods.placing.target import Target, shown
 
 _WIDEST = 70
-_MOST_COMPARED = 20_000
-_LIKE = 0.6
-_LIKELIEST = 8
+_MOST_COMPARED = 5_000
 
 
 class Near(NamedTuple):
@@ -61,15 +58,7 @@ def _alike(wanted: Sequence[bytes], stretch: Sequence[bytes], first: int) -> Nea
     if len(lines) * len(wanted) > _MOST_COMPARED:
         return None
     for want in sorted(wanted, key=len, reverse=True):
-        matcher = difflib.SequenceMatcher(b=shown(want))
-        bounds = []
-        for text in lines:
-            matcher.set_seq1(text)
-            if matcher.real_quick_ratio() >= _LIKE and (bound := matcher.quick_ratio()) >= _LIKE:
-                bounds.append((bound, text))
-        # what letters they share says nearly as much as their order, for a hundredth of the time
-        likely = (text for _, text in heapq.nlargest(_LIKELIEST, bounds))
-        for like in difflib.get_close_matches(shown(want), likely, n=1, cutoff=_LIKE):
+        for like in difflib.get_close_matches(shown(want), lines, n=1):
             line = lines[like]
             return Near(line, _difference(line, like.encode(), want), line)
     return None

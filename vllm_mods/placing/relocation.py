@@ -3,7 +3,6 @@
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
@@ -24,27 +23,19 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     """
     others = _rank(tree, path)
     looked = _likeliest(tree, others)
-    places: list[str] = []
-    named = ""
-    word = re.compile(rb"\b%s\b" % re.escape(name.encode()))
-    for other in looked:
-        line = _defined_at(tree, other, name, top=True)
-        if line is not None:
-            places.append(f"{other}:{line}")
-            if len(places) == 3:
-                break
-        named = named or (other if word.search(_read(tree, other)) else "")
+    lines = {other: _defined_at(tree, other, name, top=True) for other in looked}
+    places = [f"{other}:{line}" for other, line in lines.items() if line is not None]
     if places:
-        return FindingCode.SCOPE_GONE, f"`{name}` is defined in {', '.join(places)}"
+        return FindingCode.SCOPE_GONE, f"`{name}` is defined in {', '.join(places[:3])}"
     top = path.split("/", 1)[0]
     if looked != others:
         likeliest = f"the {len(looked)} likeliest of {len(others)} files"
         return FindingCode.SCOPE_GONE, f"it is not in {likeliest}; no other files were read"
-    if named:
-        return (
-            FindingCode.SCOPE_GONE,
-            f"no file of {top}/ defines `{name}`, but {named} still uses the name",
-        )
+    word = re.compile(rb"\b%s\b" % re.escape(name.encode()))
+    named = next((other for other in looked if word.search(_read(tree, other))), None)
+    if named is not None:
+        why = f"no file of {top}/ defines `{name}`, but {named} uses the name"
+        return FindingCode.SCOPE_GONE, why
     why = f"no file of {top}/ ({len(looked)}) uses the name"
     return FindingCode.SUPERSEDED, f"this version has no code of that name: {why}"
 
@@ -99,7 +90,8 @@ def _likeness(path: str, lost: str) -> float:
     folders, _, file = path.rpartition("/")
     lost_folders, _, lost_file = lost.rpartition("/")
     stem, lost_stem = file.removesuffix(".py"), lost_file.removesuffix(".py")
-    score = _near(folders, lost_folders)
+    shared = len(posixpath.commonprefix([f"{one}/".split("/") for one in (folders, lost_folders)]))
+    score = shared / (1 + abs(folders.count("/") - lost_folders.count("/")) / 4)
     if lost_stem in folders.split("/"):
         score += 4  # a module that became a package
     if stem == lost_stem:
@@ -107,9 +99,3 @@ def _likeness(path: str, lost: str) -> float:
     elif lost_stem in stem or stem in lost_stem:
         score += 1
     return score
-
-
-@lru_cache(maxsize=4096)
-def _near(folders: str, lost: str) -> float:
-    shared = len(posixpath.commonprefix([f"{folders}/".split("/"), f"{lost}/".split("/")]))
-    return shared / (1 + abs(folders.count("/") - lost.count("/")) / 4)

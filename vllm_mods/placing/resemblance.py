@@ -107,16 +107,10 @@ def _share(line: bytes, other: bytes) -> float:
     if not 0.4 < len(line) / (len(other) or 1) < 2.5:
         return 0.0
     mine, theirs = _tokens(line), _tokens(other)
-    share = 2 * len(mine & theirs) / (len(mine) + len(theirs) or 1)
+    share = 2 * (mine & theirs).total() / (mine.total() + theirs.total() or 1)
     return share if share >= _MOSTLY else 0.0
 
 
 @lru_cache(maxsize=8192)
-def _tokens(line: bytes) -> frozenset[tuple[bytes, int]]:
-    """Return the tokens of a line; the second ``x`` of a line is another one than the first."""
-    count: Counter[bytes] = Counter()
-    tokens = []
-    for token in _TOKEN.findall(line):
-        tokens.append((token, count[token]))
-        count[token] += 1
-    return frozenset(tokens)
+def _tokens(line: bytes) -> Counter[bytes]:
+    return Counter(_TOKEN.findall(line))

@@ -119,9 +119,9 @@ def states(
     run(reversed(range(len(parts))), "carried", PatchingStep.take_out)
     for i in carried_parts(parts, origin, tree) if origin is not None else ():
         state_of.update({(i, number): "carried" for number in _numbers(parts[i])})
-    every = all_in(parts, "absent")
     return tuple(
-        one._replace(state=state) for one, state in zip(every, state_of.values(), strict=True)
+        HunkState(patch=parts[i].source, path=parts[i].path, number=number, state=state)
+        for (i, number), state in state_of.items()
     )
 
 
@@ -134,15 +134,6 @@ def without(parts: tuple[Part, ...], taken: Iterable[HunkState]) -> tuple[Part, 
         if wanted:
             left.append(_only(part, wanted))
     return tuple(left)
-
-
-def all_in(parts: tuple[Part, ...], state: str) -> tuple[HunkState, ...]:
-    """Return the hunks and whole files of a variant, each in the same state."""
-    return tuple(
-        HunkState(patch=part.source, path=part.path, number=number, state=state)
-        for part in parts
-        for number in _numbers(part)
-    )
 
 
 def _numbers(part: Part) -> list[int | None]:

@@ -74,10 +74,10 @@ class PlanContext:
                 for part in self.parts(mod, variant)
             )
             locked = self.locks.get(mod.name)
-            known = locked and written.of_variant(locked.written, variant)
+            known = written.of_variant(locked.written if locked else (), variant)
             if not known and variant in self.nearest(mod) and (base := self.origin(mod, variant)):
                 known = written.record(variant, parts, base)
-            self._located[key] = written.attach(parts, known) if known else parts
+            self._located[key] = written.attach(parts, known)
         return self._located[key]
 
     def _shipped(self, path: str) -> bytes | None:

@@ -49,7 +49,8 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
         what, how = f"{other} differs from RECORD", reinstalling(tree, plan.version)
         advice = f"{how}  # {what}" if how.startswith("pip ") else f"{what}: {how}"
     elif mod_plan.verdict is Verdict.UNREADABLE:
-        return _elsewhere(mod_plan, plan) if "not-in-tree" in codes else None
+        where = "--target SITE_PACKAGES  # an installation that has the package"
+        return _command("check", mod_plan, where) if "not-in-tree" in codes else None
     elif mod_plan.verdict is Verdict.PARTIAL:
         advice = reinstalling(tree, plan.version)
     elif codes == {"both-ways"}:
@@ -80,15 +81,6 @@ def _is_edited(tree: Tree, path: str) -> bool:
         return data is not None and tree.is_released(path, data) is False
     except TreeError:
         return False  # the findings say what cannot be read
-
-
-def _elsewhere(mod_plan: ModPlan, plan: Plan) -> str:
-    """Return how to look at a mod where the packages are that it is for."""
-    named = next((each.package for each in mod_plan.mod.variants if each.package), None)
-    where = "--target SITE_PACKAGES  # an installation that has the package"
-    if named and plan.spec.startswith(("pypi:", "wheel:", "sdist:")):
-        where = f"--target {shlex.quote(plan.spec)} --with {named}==VERSION"
-    return _command("check", mod_plan, where)
 
 
 def _base(mod_plan: ModPlan, plan: Plan) -> str | None:

@@ -71,9 +71,8 @@ class Origins:
         nearly: Tree | None = None
         try:
             locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None
-            known = written.of_variant(locked.written, variant) if locked else None
-            if known is not None:
-                parts = written.attach(parts, known)
+            known = written.of_variant(locked.written if locked else (), variant)
+            parts = written.attach(parts, known)
             base = known and known.base
             for version in sorted(self._named(variant), key=lambda one: one != base)[:_MOST]:
                 tree = self._opened(version)

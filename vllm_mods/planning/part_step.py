@@ -13,6 +13,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
 from vllm_mods.formats import diff
 from vllm_mods.placing.answers import BaseKnown, Located, Lost
+from vllm_mods.placing.headers import written_in
 from vllm_mods.placing.target import Target, splice
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -249,7 +250,7 @@ class PatchingStep:
         path = file.path
         if self.reports_absent_package(path):
             return
-        named = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
+        named = dict.fromkeys(name for hunk in file.hunks if (name := written_in(hunk)))
         names = tuple(named)[: limits.EXPLAINED]
         looked = names if self.explain else ()
         results = [relocation.search(self.view, name, path) for name in looked]
@@ -258,11 +259,6 @@ class PatchingStep:
         scope = next(iter(names), None)
         code = FindingCode.SUPERSEDED if gone else FindingCode.FILE_GONE
         self.fail(code, message, path=path, scope=scope)
-
-
-def _named(hunk: diff.Hunk) -> str | None:
-    words = hunk.section.split("(")[0].rstrip(":").split()
-    return words[-1] if len(words) >= 2 and words[-2] in {"class", "def"} else None
 
 
 def _gone(target: Target, scope: str | None) -> str | None:

@@ -6,6 +6,7 @@ no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,30 +80,12 @@ def plan_alone(
     return plan([alone], tree, cache=cache).mods[0]
 
 
-def hunk_states(planned: ModPlan, tree: Tree) -> tuple[HunkState, ...]:
-    """Tell of each hunk of a plan's variant whether the tree carries it; ``()`` without a variant.
-
-    ``tree`` is what the plan was made of, with the changes of the mods before this one.
-    """
-    mod, variant = planned.mod, planned.variant
-    if variant is None:
-        return ()
-    parts = patching.parts_of(mod, variant, WORKSPACE)
-    if planned.verdict.ok or planned.verdict is Verdict.UNFIT:
-        inside = planned.verdict.ok and not planned.verdict.writes
-        whole = carried_parts.all_in(parts, "carried" if inside else "placed")
-        # an optional patch that the plan leaves out, or says nothing of, is looked at by itself
-        optional = {part.source for part in parts if part.optional}
-        states = {one.patch: one.state for one in whole if one.patch not in optional}
-        for patch in planned.optional:
-            if patch.verdict.ok:
-                states[patch.patch] = "placed" if patch.verdict.writes else "carried"
-        left_out = any(one.patch not in states for one in whole)
-        alone = carried_parts.states(parts, tree) if left_out else whole
-        return tuple(one._replace(state=states.get(one.patch, one.state)) for one in alone)
+def hunk_states(mod: Mod, variant: Variant, tree: Tree) -> tuple[HunkState, ...]:
+    """Tell of each hunk of a variant whether a tree carries it."""
     locked = lock_entries.current(mod)
-    known = written.of_variant(locked.written, variant) if locked else None
-    return carried_parts.states(written.attach(parts, known) if known else parts, tree)
+    known = written.of_variant(locked.written if locked else (), variant)
+    parts = patching.parts_of(mod, variant, WORKSPACE)
+    return carried_parts.states(written.attach(parts, known), tree)
 
 
 class _Planner(NamedTuple):
@@ -236,27 +219,26 @@ class _Planner(NamedTuple):
 def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
     """Sort mods so that each follows what it ``requires`` and is ``after``; else as given."""
     names = {mod.name: mod for mod in mods}
+    waits = {
+        mod.name: [name for name in (*mod.requires, *mod.after) if name in names] for mod in mods
+    }
+    try:
+        graphlib.TopologicalSorter(waits).prepare()
+    except graphlib.CycleError as error:
+        raise UsageError(
+            f"mods wait for each other in a cycle: {' → '.join(reversed(error.args[1]))}",
+            hint="remove one `requires` or `after` from their manifests",
+        ) from None
     done: dict[str, Mod] = {}
-    pending: list[str] = []
 
-    def take(mod: Mod) -> None:
-        if mod.name in done:
-            return
-        if mod.name in pending:
-            circle = " → ".join((*pending[pending.index(mod.name) :], mod.name))
-            raise UsageError(
-                f"mods wait for each other in a cycle: {circle}",
-                hint="remove one `requires` or `after` from their manifests",
-            )
-        pending.append(mod.name)
-        for name in (*mod.requires, *mod.after):
-            if name in names:
-                take(names[name])
-        pending.pop()
-        done[mod.name] = mod
+    def take(name: str) -> None:
+        if name not in done:
+            for other in waits[name]:
+                take(other)
+            done[name] = names[name]
 
-    for mod in mods:
-        take(mod)
+    for name in waits:
+        take(name)
     return tuple(done.values())
 
 

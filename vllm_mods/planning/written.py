@@ -104,11 +104,11 @@ def of_variant(written: Sequence[WrittenFor], variant: Variant) -> WrittenFor | 
     return next((place for place in own if place.patches == digest(variant)), None)
 
 
-def attach(parts: tuple[Part, ...], written: WrittenFor) -> tuple[Part, ...]:
-    """Return a variant's parts that know where they were written."""
-    files = {(file.patch, file.path): file for file in written.files}
+def attach(parts: tuple[Part, ...], written: WrittenFor | None) -> tuple[Part, ...]:
+    """Return a variant's parts that know where they were written, if anybody does."""
+    files = {(file.patch, file.path): file for file in (written.files if written else ())}
     chains: dict[tuple[str, str], dict[int, tuple[str, ...]]] = {}
-    for hunk in written.hunks:
+    for hunk in written.hunks if written else ():
         chains.setdefault((hunk.patch, hunk.path), {})[hunk.number] = hunk.chains
     return tuple(
         part

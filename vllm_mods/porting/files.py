@@ -7,8 +7,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding
 from vllm_mods.base.tree import Tree
 from vllm_mods.porting import follow, outline, structure, text
-from vllm_mods.porting.follow import Followed
-from vllm_mods.porting.text import Ported
+from vllm_mods.porting.structure import Ported
 
 
 class FilePort(NamedTuple):
@@ -21,7 +20,6 @@ class FilePort(NamedTuple):
     new_path: str
     before: bytes | None
     ported: Ported
-    followed: tuple[Followed, ...] = ()
 
     @property
     def carried(self) -> bool:
@@ -56,7 +54,8 @@ def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
     if home is None:
         return done
     followed, data = home
-    return _port(change, data, followed.new)._replace(path=path, followed=(followed,))
+    done = _port(change, data, followed.new)
+    return done._replace(ported=done.ported._replace(followed=(followed, *done.ported.followed)))
 
 
 def _port(change: FileChange, data: bytes, path: str) -> FilePort:

@@ -13,11 +13,13 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.shapes import Class, Function, Import
-from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.shapes import Class, Function, Import, Symbol
 from vllm_mods.fit.world import SummaryCache, World, absolute
 from vllm_mods.formats import syntax_tree
 from vllm_mods.placing import relocation
+from vllm_mods.porting import outline
+from vllm_mods.porting.follow import definition, likeness
+from vllm_mods.porting.outline import Outline
 from vllm_mods.porting.repair import Repair
 
 _ALIKE = 0.5
@@ -143,29 +145,12 @@ def _alone(alias: ast.alias, line: bytes) -> bool:
 
 
 def _alike(before: World, old: Symbol, now: World, new: Symbol) -> bool:
-    """Tell whether two definitions have half of their lines in common, their names apart."""
-    if (old.module is None) != (new.module is None):
-        return False
-    mine, its = _text(before, old), _text(now, new)
-    if not mine or not its:
-        return False
-    return len(line_diff.matching(mine, its)) >= _ALIKE * max(len(mine), len(its))
+    """Tell whether two classes or functions have half of their lines in common."""
+    mine, its = _definition(before, old), _definition(now, new)
+    return mine is not None and its is not None and likeness(mine, its) >= _ALIKE
 
 
-def _text(world: World, symbol: Symbol) -> tuple[bytes, ...]:
-    """Return the lines of a definition or a module that say something, with no name of its own."""
-    data = world.read(symbol.module or symbol.path)
-    tree = syntax_tree.module(data) if data is not None else None
-    if tree is None or data is None:
-        return ()
-    lines = line_diff.split(data)
-    if not symbol.module:
-        line = getattr(symbol.binding, "line", 0)
-        nodes = [one for one in ast.walk(tree) if isinstance(one, ast.stmt) and one.lineno == line]
-        if len(nodes) != 1:
-            return ()
-        lines = lines[line - 1 : nodes[0].end_lineno]
-    if isinstance(symbol.binding, Function | Class):
-        word = re.compile(rb"\b%b\b" % re.escape(symbol.binding.name.encode()))
-        lines = tuple(word.sub(b"_", line) for line in lines)
-    return tuple(line.strip() for line in lines if line.strip())
+def _definition(world: World, symbol: Symbol) -> Outline | None:
+    whole = outline.read(world.read(symbol.path) or b"")
+    name = symbol.binding.name if isinstance(symbol.binding, Function | Class) else ""
+    return None if whole is None else definition(whole, name)

@@ -2,17 +2,17 @@
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from vllm_mods.base import line_diff
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding
 from vllm_mods.formats import syntax_tree
-from vllm_mods.porting.outline import within
+from vllm_mods.placing.scopes import read_scopes
 
 Place = tuple[str, ...]
 """What can be bound: ``("self", "a")``, ``("x", "'key'")``; ``*`` is any."""
 
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-_EXIT_WORDS = (b"return", b"raise", b"break", b"continue")
 _LEAVES = (*_EXITS, ast.Yield, ast.YieldFrom, ast.Await)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _NAMED = (*_SCOPES, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
@@ -21,14 +21,6 @@ _QUIET = {"logger", "logging", "warnings", "print", "super()"}
 """Roots of calls that change nothing that a neighbour could see."""
 _Exit = tuple[ast.stmt, list[ast.stmt]]
 """A statement that leaves a function or a loop, and what then does not run."""
-
-
-class Skipped(NamedTuple):
-    """A function that the mod leaves earlier, by ``line``, and what the target has made behind that since."""
-
-    scope: str
-    line: int
-    names: tuple[str, ...]
 
 
 def holds(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
@@ -54,8 +46,8 @@ def lacks(
     return any(_meet(one, other) for one in lost for other in reads)
 
 
-def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[Skipped]:
-    """Yield where the mod's early exit leaves a function before code that the target has added since the base.
+def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[Finding]:
+    """Find where the mod's early exit leaves a function before code that the target has added since the base.
 
     Only effects that outlive the function count: an attribute, an element, a global, a call made for its effect;
     in a loop, a name too.
@@ -72,34 +64,21 @@ def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[
                 if not isinstance(leaf, ast.Return) or len(place) > 1 or place[0].endswith("()")
             }
             if lost:
-                names = sorted(".".join(place) for place in lost)
-                yield Skipped(scope, leaf.lineno, tuple(names))
+                names = ", ".join(sorted(".".join(place) for place in lost))
+                message = f"line {leaf.lineno} of the mod leaves the function before the target's new code: {names}"
+                yield Finding(FindingCode.SKIPS, message, scope=scope)
 
 
 def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit], set[Place]]]:
     """Yield the functions with ways out that another text of the file had not got, these, and what else is new there."""
     texts = [line_diff.split(one) for one in (before, after)]
     added = {n + 1 for _, _, k, m in line_diff.changes(*texts) for n in range(k, m)}
-    leaves = any(word in texts[1][n - 1] for n in added for word in _EXIT_WORDS)
-    module = syntax_tree.module(after) if leaves else None
-    for scope, node in _functions(module):
-        if ways := list(_exits(node.body, added, (), ())):
+    module = syntax_tree.module(after)
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    for node in () if module is None else ast.walk(module):
+        if isinstance(node, functions) and (ways := list(_exits(node.body, added, (), ()))):
             own = [one for one in _walk(node.body) if getattr(one, "lineno", 0) in added]
-            yield scope, ways, _effects(own)
-
-
-def _functions(
-    node: ast.AST | None, scope: str = ""
-) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for child in () if node is None else ast.iter_child_nodes(node):
-        if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
-            continue
-        name = scope
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            name = within(scope, child.name)
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield name, child
-        yield from _functions(child, name)
+            yield read_scopes(after).at(node.lineno), ways, _effects(own)
 
 
 def _effects(nodes: Sequence[ast.AST]) -> set[Place]:
@@ -171,24 +150,20 @@ def _place(node: ast.AST) -> Place:
 
 def _bound(nodes: Iterable[ast.AST]) -> Iterator[Place]:
     for node in nodes:
-        yield from _bound_by(node)
-
-
-def _bound_by(node: ast.AST) -> Iterator[Place]:
-    names: Iterable[str | None] = ()
-    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-        if not isinstance(node.ctx, ast.Load):
-            yield _place(node)
-    elif isinstance(node, ast.alias):
-        names = [(node.asname or node.name).split(".")[0]]
-    elif isinstance(node, ast.MatchMapping):
-        names = [node.rest]
-    elif isinstance(node, ast.Global | ast.Nonlocal):
-        names = node.names
-    elif isinstance(node, _NAMED):
-        outer = (one for one in ast.walk(node) if isinstance(one, ast.Global | ast.Nonlocal))
-        names = [getattr(node, "name", None), *(name for one in outer for name in one.names)]
-    yield from ((name,) for name in names if name)
+        names: Iterable[str | None] = ()
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+            if not isinstance(node.ctx, ast.Load):
+                yield _place(node)
+        elif isinstance(node, ast.alias):
+            names = [(node.asname or node.name).split(".")[0]]
+        elif isinstance(node, ast.MatchMapping):
+            names = [node.rest]
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            names = node.names
+        elif isinstance(node, _NAMED):
+            outer = (one for one in ast.walk(node) if isinstance(one, ast.Global | ast.Nonlocal))
+            names = [getattr(node, "name", None), *(name for one in outer for name in one.names)]
+        yield from ((name,) for name in names if name)
 
 
 def _called(nodes: Iterable[ast.AST]) -> Iterator[tuple[Place, ast.Call]]:

@@ -164,7 +164,7 @@ def _port(
     moved: Mapping[str, str] = MappingProxyType({}),
 ) -> PortOutcome:
     ports = files.port(changes, job.target, base)
-    followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
+    followed = tuple(one for port in ports for one in port.ported.followed)
     origin = job.base_version if base is job.base else base.version or base.spec
     outcome = PortOutcome(job, changes, ports, None, followed, moved=moved, origin=origin)
     brings = bool(job.variant.overlay or job.variant.templates)

@@ -2,12 +2,10 @@
 
 In the lines of whatever holds them, definitions stand as one line each, their mark: so the order of
 definitions is merged like that of lines, and what is in a definition is merged with its namesake's.
-``ast`` reads it: LibCST takes nine times as long, and only lines are needed.
 """
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,8 +13,8 @@ from typing import NamedTuple
 from vllm_mods.base import line_diff
 from vllm_mods.base.diff3 import Lines
 from vllm_mods.formats import syntax_tree
+from vllm_mods.placing.chains import LONE_RETURN, CodeBlock, read_blocks
 
-Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _MARK = b"\1"  # not a zero: git takes a text with one for binary
 
 
@@ -58,13 +56,13 @@ class Outline(NamedTuple):
 
 def read(data: bytes) -> Outline | None:
     """Read a file; None for what is no Python, or not of a version that this Python reads."""
-    module = syntax_tree.module(data)
-    if module is None:
+    if syntax_tree.module(data) is None or _MARK in data:
         return None
-    text = line_diff.split(data)
-    if _MARK in data or b"\x0c" in data or b"\r" in data.replace(b"\r\n", b""):
+    if b"\x0c" in data or LONE_RETURN.search(data):
         return None  # ``ast`` ends a line there, and patches do not
-    return _outline("", module, text, 1, len(text))
+    text = line_diff.split(data)
+    blocks = [block for block in read_blocks(data) if block.defines]
+    return _outline("", blocks, text, 1, len(text))
 
 
 def mark(key: str) -> bytes:
@@ -82,39 +80,34 @@ def within(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def _outline(key: str, node: ast.AST, text: Sequence[bytes], start: int, end: int) -> Outline:
+def _outline(
+    key: str, blocks: Sequence[CodeBlock], text: Sequence[bytes], start: int, end: int
+) -> Outline:
+    """Make the outline of some lines, of which ``blocks`` are the definitions, outer ones first."""
     own: list[bytes] = []
     inner: list[Outline] = []
+    outer: list[CodeBlock] = []
+    for block in blocks:
+        if not outer or block.start > outer[-1].end:
+            outer.append(block)
     at = start
-    nodes = list(_definitions(node))
-    for child, name in zip(nodes, _keys(nodes), strict=True):
-        first = syntax_tree.first_line(child)
-        last = child.end_lineno or first
-        if first < at:
-            continue  # on one line with what is before it
-        own += [*text[at - 1 : first - 1], mark(name)]
-        inner.append(_outline(name, child, text, first, last))
-        at = last + 1
+    for block, name in zip(outer, _keys(outer, text), strict=True):
+        own += [*text[at - 1 : block.start - 1], mark(name)]
+        below = [one for one in blocks if block.start < one.start <= block.end]
+        inner.append(_outline(name, below, text, block.start, block.end))
+        at = block.end + 1
     own += text[at - 1 : end]
     return Outline(key, tuple(own), tuple(inner), start, end)
 
 
-def _keys(nodes: Sequence[Definition]) -> Iterator[str]:
-    names = Counter(one.name for one in nodes)
+def _keys(blocks: Sequence[CodeBlock], text: Sequence[bytes]) -> Iterator[str]:
+    names = Counter(one.name for one in blocks)
     counts: Counter[str] = Counter()
-    for node in nodes:
-        if names[node.name] == 1:
-            yield node.name
+    for one in blocks:
+        if names[one.name] == 1:
+            yield one.name
             continue
-        alike = " ".join((node.name, *(ast.unparse(part) for part in node.decorator_list)))
+        decorators = b" ".join(b"".join(text[one.start - 1 : one.head - 1]).split())
+        alike = f"{one.name} {decorators.decode(errors='replace')}".rstrip()
         counts[alike] += 1
         yield f"{alike} #{counts[alike]}"
-
-
-def _definitions(node: ast.AST) -> Iterator[Definition]:
-    """Yield the definitions directly in a node, those under ``if`` and ``try`` included, in order."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, Definition):
-            yield child
-        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
-            yield from _definitions(child)

@@ -13,6 +13,7 @@ from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.porting import outline
+from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.outline import Outline
 
 Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]
@@ -20,24 +21,31 @@ MARKED = frozenset({FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_AD
 """Codes of the problems that a conflict marker shows."""
 
 
-class Merged(NamedTuple):
-    """A merged outline as stretches, what stands in the way (by the ``scope`` that the mod was written in), and the scopes that the mod changes."""
+class Ported(NamedTuple):
+    """A file ported, or what stands in the way.
 
+    ``text`` is None if there are ``problems``; ``stretches`` are then what was merged and what
+    clashes. ``proof`` is ``file`` where a merge of the whole file gives the same bytes as one by
+    scopes, ``scopes`` where the whole file clashes elsewhere and two merges of the scopes agree, ``statements`` where
+    lines clash and statements do not.
+    ``touched`` are the scopes that the mod changes, ``followed`` those that are elsewhere by now.
+    """
+
+    text: bytes | None
     stretches: list[Lines | Clash]
-    problems: tuple[Finding, ...]
-    touched: tuple[str, ...]
-
-    @property
-    def text(self) -> bytes | None:
-        """The merged bytes, None if there is a problem."""
-        return None if self.problems else diff3.clean(self.stretches)
+    problems: tuple[Finding, ...] = ()
+    touched: tuple[str, ...] = ()
+    proof: str | None = None
+    followed: tuple[Followed, ...] = ()
 
 
-def merge(base: Outline, ours: Outline, theirs: Outline, merge_lines: Merge) -> Merged:
+def merge(base: Outline, ours: Outline, theirs: Outline, merge_lines: Merge) -> Ported:
     """Merge what the mod does (``base`` to ``ours``) with what the target has (``theirs``)."""
     merger = _Merger(merge_lines)
     stretches = merger.outline(base, ours, theirs, "")
-    return Merged(_join(stretches), tuple(merger.problems), tuple(merger.touched))
+    joined = _join(stretches)
+    text = None if merger.problems else diff3.clean(joined)
+    return Ported(text, joined, tuple(merger.problems), tuple(touched(base, ours)))
 
 
 def touched(base: Outline, ours: Outline, scope: str = "") -> list[str]:
@@ -58,15 +66,12 @@ class _Merger:
     def __init__(self, merge_lines: Merge) -> None:
         self.merge_lines = merge_lines
         self.problems: list[Finding] = []
-        self.touched: list[str] = []
 
     def outline(
         self, base: Outline, ours: Outline, theirs: Outline, scope: str
     ) -> list[Lines | Clash]:
         if _same(ours, base):
             return [tuple(theirs.flat())]
-        if base.lines != ours.lines:
-            self.touched.append(scope)
         merged = self.lines(base.lines, ours.lines, theirs.lines)
         if any(isinstance(one, Clash) for one in merged):
             self.problem(FindingCode.CLASH, scope, "the target changed the same lines")

@@ -1,7 +1,6 @@
 """One file ported: two ways to find the place have to give the same bytes."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
@@ -10,24 +9,7 @@ from vllm_mods.base.model import Finding
 from vllm_mods.porting import follow, independence, outline, statements, structure, textual
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.outline import Outline
-
-
-class Ported(NamedTuple):
-    """A file ported, or what stands in the way.
-
-    ``text`` is None if there are ``problems``; ``stretches`` are then what was merged and what
-    clashes. ``proof`` is ``file`` where a merge of the whole file gives the same bytes as one by
-    scopes, ``scopes`` where the whole file clashes elsewhere and two merges of the scopes agree, ``statements`` where
-    lines clash and statements do not.
-    ``touched`` are the scopes that the mod changes, ``followed`` those that are elsewhere by now.
-    """
-
-    text: bytes | None
-    stretches: list[Lines | Clash]
-    problems: tuple[Finding, ...] = ()
-    touched: tuple[str, ...] = ()
-    proof: str | None = None
-    followed: tuple[Followed, ...] = ()
+from vllm_mods.porting.structure import Ported
 
 
 def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
@@ -40,14 +22,7 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
     done = _by_scopes(sides, outlines)
     if done.text is None or done.proof == "statements":
         return done
-    problems = tuple(
-        Finding(
-            FindingCode.SKIPS,
-            f"line {one.line} of the mod leaves the function before the target's new code: {', '.join(one.names)}",
-            scope=one.scope,
-        )
-        for one in independence.skipped(*sides, done.text)
-    )
+    problems = tuple(independence.skipped(*sides, done.text))
     if not problems:
         return done
     whole = line_diff.split(done.text)

@@ -84,6 +84,7 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
     target = job.target.spec  # in another folder too
     target = os.path.abspath(target) if os.path.exists(target) else target
     files: dict[str, bytes] = {}
+    edited: list[tuple[str, bool]] = []
     merged = {cut.path: cut.after for cut in outcome.cuts}
     changes = {one.path: one for one in outcome.changes}
     for port in outcome.files:
@@ -97,6 +98,7 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
             ours = f"{mod.name}, variant {job.variant.id}"
             text = diff3.marked(port.ported.stretches, ours, f"vLLM {outcome.origin}", target)
         if text is not None and port.new_path not in outcome.removed:
+            edited.append((port.new_path, port.before is not None))
             files[f"files/{port.new_path}"] = text
             files |= _unmarked(port, changes[port.path], text)
         if port.before is not None:
@@ -109,12 +111,7 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
         name=job.name,
         vllm=job.vllm,
         target=target,
-        files=tuple(
-            (one.new_path, one.before is not None)
-            for one in outcome.files
-            if (one.ported.text is not None or one.ported.stretches)
-            and one.new_path not in outcome.removed
-        ),
+        files=tuple(edited),
         patches=tuple(name for name in files if name.endswith(".patch") and "/" not in name),
         gone=outcome.removed,
         homes=outcome.homes,

@@ -12,8 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.shapes import Import
-from vllm_mods.fit.signatures import dotted, tests_typing
-from vllm_mods.fit.summary import imports_of
+from vllm_mods.fit.signatures import dotted, imports_of, tests_typing
 from vllm_mods.fit.world import absolute
 from vllm_mods.formats import syntax_tree
 

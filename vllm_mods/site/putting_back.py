@@ -180,9 +180,7 @@ def _put_backup(
 def _unmake(opened: OpenFolders, place: str) -> None:
     try:
         opened.remove_folder(place)
-    except FileNotFoundError:
-        pass
     except OSError as error:
         # Somebody else put a file into it: theirs, so the folder stays.
-        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+        if error.errno not in {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}:
             raise

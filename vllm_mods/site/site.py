@@ -7,8 +7,7 @@ or absolute and inside a workspace.
 import errno
 import os
 import stat
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -22,8 +21,6 @@ from vllm_mods.formats.receipt import STATE, TEMPLATES
 _NO_LINK = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 )
-_SYNCS = 4
-"""How many files are brought to the disk at a time."""
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a file is opened that must not be there yet."""
 
@@ -93,6 +90,20 @@ class Look(NamedTuple):
                 break
         return info, f"{base}/{'/'.join(parts)}"
 
+    def above(self, path: str) -> tuple[str, os.stat_result]:
+        """Return the nearest folder around a path that is there, by its absolute path, and its status."""
+        folder = os.path.dirname(path)
+        while folder not in {"", "/"}:
+            place = self.site.absolute(folder)
+            if place not in self.folders:
+                self.folders[place] = status(place)
+            info = self.folders[place]
+            if info is not None:
+                return place, info
+            folder = os.path.dirname(folder)
+        root = self.site.absolute(folder)
+        return root, os.stat(root)
+
     def missing(self, path: str) -> tuple[str, ...]:
         """Return the folders that have to be made for a file, outermost first."""
         folders: list[str] = []
@@ -160,16 +171,8 @@ def check_writable(
             f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package cache (uv, conda), and --keep-links forbids separating them; nothing was changed",
             hint="without --keep-links this tree gets its own copy; the other names do not change",
         )
-    folder = path
-    while folder not in {"", "/"}:
-        folder = os.path.dirname(folder)
-        place = look.site.absolute(folder)
-        if place not in look.folders:
-            look.folders[place] = status(place)
-        parent = look.folders[place]
-        if parent is not None:  # else it will be made in the one above
-            _check_mode(f"{path}: its folder {place}", place, parent)
-            return
+    place, parent = look.above(path)  # others will be made in it
+    _check_mode(f"{path}: its folder {place}", place, parent)
 
 
 def _check_mode(what: str, place: str, info: os.stat_result) -> None:
@@ -268,49 +271,18 @@ def attributes(path: str) -> list[str]:
         raise
 
 
-def sync(paths: Sequence[str]) -> None:
-    """Bring the content of files, and the entries of folders, to the disk.
-
-    Several at once: the file system then makes one commit of them, where one after the other
-    would wait for a commit each. Not each in a thread of its own: starting one takes as long as
-    a quick disk takes to sync.
-    """
-    failed: list[OSError] = []
-    pending = list(reversed(paths))
-
-    def work() -> None:
-        while pending:
-            try:
-                _sync(pending.pop())
-            except IndexError:  # another thread took the last one
-                return
-            except OSError as error:
-                failed.append(error)
-
-    threads = []
-    for _ in range(min(_SYNCS, len(paths)) - 1):
-        thread = threading.Thread(target=work)
+def sync(paths: Iterable[str]) -> None:
+    """Bring the content of files, and the entries of folders, to the disk."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            thread.start()
-        except RuntimeError:  # a limit on processes, as containers have: then one after the other
-            break
-        threads.append(thread)
-    work()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # "cannot be synced": folders on some network file systems
-            raise
-    finally:
-        os.close(descriptor)
+            os.fsync(descriptor)
+        except OSError as error:
+            # "cannot be synced": folders on some network file systems
+            if error.errno != errno.EINVAL:
+                raise
+        finally:
+            os.close(descriptor)
 
 
 def _take_owner(descriptor: int, path: str, like: os.stat_result, *, required: bool) -> None:

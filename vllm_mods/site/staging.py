@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, obstacles, site
@@ -46,12 +45,11 @@ class _Drafter(Steps):
         for change in self.transition.changes:
             path, expected = change.path, sha256(change.before)
             site.check_target(self.site, path)
-            info = self.look.file(path)
-            current = self.digest(path, info)
+            current = self.digest(path)
             if current != expected:
                 raise _changed(self.site, path, expected, current)
             missing = self.look.missing(path)
-            self.writable(path, info)
+            self.writable(path)
             for folder in missing:
                 if folder.split("/", 1)[0] != receipt.STATE:
                     entry = ReceiptFile(folder, None, None, kind=receipt.FOLDER)
@@ -59,29 +57,9 @@ class _Drafter(Steps):
             if path in self.transition.restored:
                 self.restore(path)
             else:
-                self.change(change, info, current)
+                self.touch(path, change.after, change.mode)
             if path.endswith(".py"):
                 self.compiled(path)
-
-    def change(self, change: FileChange, info: os.stat_result | None, current: str | None) -> None:
-        """Write or delete one file, and keep its original if this is the first touch."""
-        path, data = change.path, change.after
-        known = self.old.get(path)
-        if known is None and info is not None:
-            self.keep(path, info)
-        if data is None:
-            self.remove(path, info)
-            after, mode, size = None, None, None
-        else:
-            after = sha256(data)
-            own_mode = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
-            mode, size = own_mode if change.mode is None else change.mode, len(data)
-            self.put(path, data, info, mode)
-        before = current if known is None else known.before
-        if before is None and after is None:
-            self.net.pop(path, None)
-        else:
-            self.net[path] = ReceiptFile(path, before, after, mode=mode, size=size)
 
     def compiled(self, source: str) -> None:
         """Remove what interpreters made of the source; bring back what they had made before."""
@@ -90,17 +68,13 @@ class _Drafter(Steps):
             for path in [path for path in self.old if bytecode.is_of(path, source)]:
                 self.restore(path)
         for path in bytecode.of(self.look, source):
-            if path in self.ops:
-                continue
-            info = self.look.file(path)
-            if info is None:
+            if path in self.ops or self.info(path) is None:
                 continue
             site.check_writable(path, None, self.look)
             if first:
-                self.keep(path, info)
-                before = self.digest(path, info)
-                self.net[path] = ReceiptFile(path, before, None, kind=receipt.BYTECODE)
-            self.remove(path, info)
+                self.touch(path, None, kind=receipt.BYTECODE)
+            else:
+                self.remove(path)
         self.maybe_gone.add(bytecode.cache(source))
 
     def records(self) -> None:
@@ -135,29 +109,20 @@ class _Drafter(Steps):
         return None
 
     def record(self, owner: str, files: dict[str, tuple[str, int] | None]) -> None:
-        info = self.look.file(owner)
-        current = self.digest(owner, info)
+        current = self.digest(owner)
         known = self.old.get(owner)
         base = self.untouched(owner)
         data = record.edit(base, files)
-        after = sha256(data)
-        throw_away = info is not None and self.transition.discard_edits
+        throw_away = current is not None and self.transition.discard_edits
         if known is not None and current not in {known.before, known.after} and not throw_away:
             raise _changed(self.site, owner, known.after, current)
         if data == base:
             if known is not None:
-                self.writable(owner, info)
+                self.writable(owner)
                 self.restore(owner)
-            return
-        if after == current:
-            return
-        self.writable(owner, info)
-        if known is None and info is not None:
-            self.keep(owner, info)
-        mode = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
-        self.put(owner, data, info, mode)
-        before = current if known is None else known.before
-        self.net[owner] = ReceiptFile(owner, before, after, receipt.RECORD, mode, len(data))
+        elif sha256(data) != current:
+            self.writable(owner)
+            self.touch(owner, data, kind=receipt.RECORD)
 
     def untouched(self, path: str) -> bytes:
         known = self.old.get(path)
@@ -177,13 +142,13 @@ class _Drafter(Steps):
         wanted = {receipt.kept(mod.name) for mod in mods}
         for path in self.below(receipt.MODS):
             if path not in wanted:
-                self.remove(path, self.look.file(path))
+                self.remove(path)
         for name, data in self.transition.sources:
             if (path := receipt.kept(name)) in wanted:
                 self.own(path, data)
         if not mods:
             self.leftovers()
-            self.remove(receipt.RECEIPT, self.look.file(receipt.RECEIPT))
+            self.remove(receipt.RECEIPT)
 
     def leftovers(self) -> None:
         """Check that nothing stays changed when no mod is in, and clear what is ours."""
@@ -192,7 +157,7 @@ class _Drafter(Steps):
             raise ValueError(f"no mod would be applied, but these files would stay changed: {left}")
         for path in self.below(receipt.ORIGINALS):
             if path not in self.ops:
-                self.remove(path, self.look.file(path))
+                self.remove(path)
         self.maybe_gone.add(receipt.TEMPLATES)
 
     def set_aside(self, name: str) -> None:
@@ -200,14 +165,13 @@ class _Drafter(Steps):
         files = list(self.below(receipt.STATE))
         for path in files:
             copy = name + path.removeprefix(receipt.STATE)
-            info = self.look.file(path)
-            step = self.step(copy, None, self.digest(path, info))
-            self.add(Op(step=step, info=None, source=self.site.absolute(path), private=True))
+            step = self.step(copy, self.digest(path))
+            self.add(Op(step, None, source=self.site.absolute(path), private=True))
         wanted = {receipt.original(path) for path, one in self.net.items() if one.before}
         for path in files:
             is_needed = path in wanted or path in self.ops
             if path.startswith(f"{receipt.ORIGINALS}/") and not is_needed:
-                self.remove(path, self.look.file(path))
+                self.remove(path)
 
     def below(self, folder: str) -> Iterator[str]:
         """Yield the files of our own below a folder, which may itself become empty."""
@@ -221,10 +185,8 @@ class _Drafter(Steps):
                 yield path
 
     def own(self, path: str, data: bytes) -> None:
-        info = self.look.file(path)
-        if self.digest(path, info) != sha256(data):
-            self.look.missing(path)
-            self.put(path, data, info, NEW_FILE_MODE)
+        if self.digest(path) != sha256(data):
+            self.put(path, data, NEW_FILE_MODE)
 
     def finish(self) -> Draft:
         gone, notes = self.gone()

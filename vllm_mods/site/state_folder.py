@@ -10,7 +10,7 @@ from vllm_mods.site import journal, obstacles, site
 
 
 class State(NamedTuple):
-    """What an earlier run left in the tree at ``root``: its receipt, and the bytes that this is of.
+    """What an earlier run left in the tree at ``root``.
 
     ``unfinished`` is the work folder of a transaction that was interrupted while it changed the tree:
     until ``recover`` has undone it, that is neither what it was nor what the receipt says.
@@ -19,7 +19,6 @@ class State(NamedTuple):
     root: str
     receipt: Receipt | None
     unfinished: str | None = None
-    data: bytes | None = None
 
     @property
     def mods(self) -> tuple[ReceiptMod, ...]:
@@ -27,11 +26,8 @@ class State(NamedTuple):
         return () if self.receipt is None else self.receipt.mods
 
 
-def read_state(root: str, known: State | None = None) -> State:
-    """Return what lies in a tree. Raises ``Refused`` for a broken receipt.
-
-    ``known`` is what was read before: a receipt of the same bytes is not parsed again.
-    """
+def read_state(root: str) -> State:
+    """Return what lies in a tree. Raises ``Refused`` for a broken receipt."""
     root = os.path.realpath(root)
     place = f"{root}/{receipt.RECEIPT}"
     try:
@@ -42,8 +38,5 @@ def read_state(root: str, known: State | None = None) -> State:
         raise Refused(
             f"{place}: cannot be read: {error.strerror}", hint=obstacles.hint(error, place, root)
         ) from error
-    if known is not None and known.root == root and known.data == data:
-        applied = known.receipt
-    else:
-        applied = None if data is None else receipt.parse(data, f"{root}/{receipt.RECEIPT}")
-    return State(root, applied, unfinished, data)
+    applied = None if data is None else receipt.parse(data, f"{root}/{receipt.RECEIPT}")
+    return State(root, applied, unfinished)

@@ -1,13 +1,14 @@
 """The steps that a draft collects, for each file and folder, with what it takes to undo them."""
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt
+from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import site
 from vllm_mods.site.journal_text import Folder, Journal, Step
 from vllm_mods.site.site import Look, Site
@@ -20,8 +21,8 @@ NEW_FILE_MODE = 0o644
 class Op(NamedTuple):
     """One file to be written (``data``, or the file ``source`` preserved) or, with neither, removed.
 
-    ``like`` is whose owner it gets, and whose mode if ``mode`` is None; ``attributes_of`` whose
-    extended attributes. ``private`` makes ``source`` be copied rather than linked.
+    ``info`` is the file that is there; ``like`` is whose owner ``data`` gets. ``private`` makes ``source`` be
+    copied rather than linked.
     """
 
     step: Step
@@ -31,7 +32,6 @@ class Op(NamedTuple):
     private: bool = False
     like: os.stat_result | None = None
     mode: int | None = None
-    attributes_of: str | None = None
 
     @property
     def removes(self) -> bool:
@@ -68,48 +68,68 @@ class Steps:
         self.ops: dict[str, Op] = {}
         self.made: dict[str, None] = {}
         self.maybe_gone: set[str] = set()
+        self.infos: dict[str, os.stat_result | None] = {}
         self.digests: dict[str, str | None] = {}
-        self.root_info = os.stat(where.root)
 
-    def digest(self, path: str, info: os.stat_result | None) -> str | None:
-        """Return the sha256 of a file that ``look`` has seen, None if it saw none; read once."""
-        if info is None:
+    def info(self, path: str) -> os.stat_result | None:
+        """Return what a file is, None if there is none; looked at once."""
+        if path not in self.infos:
+            self.infos[path] = self.look.file(path)
+        return self.infos[path]
+
+    def digest(self, path: str) -> str | None:
+        """Return the sha256 of a file, None if there is none; read once."""
+        if self.info(path) is None:
             return None
         if path not in self.digests:
             self.digests[path] = site.digest(self.site.absolute(path))
         return self.digests[path]
 
-    def writable(self, path: str, info: os.stat_result | None) -> None:
+    def writable(self, path: str) -> None:
         """Raise ``Refused`` unless the file may be changed, as ``site.check_writable`` does."""
-        site.check_writable(path, info, self.look, keep_links=self.keep_links)
+        site.check_writable(path, self.info(path), self.look, keep_links=self.keep_links)
 
-    def keep(self, path: str, info: os.stat_result) -> None:
-        """Keep the original of a file, under the name that ``receipt.original`` gives it."""
-        original = receipt.original(path)
-        before = self.look.file(original)
-        step = self.step(original, before, self.digest(path, info))
-        self.add(Op(step, before, source=self.site.absolute(path), private=info.st_nlink > 1))
+    def touch(
+        self, path: str, data: bytes | None, mode: int | None = None, kind: str = receipt.FILE
+    ) -> None:
+        """Write or delete a file for mods; without ``mode`` it keeps its own.
 
-    def put(self, path: str, data: bytes, info: os.stat_result | None, mode: int) -> None:
+        Its original is kept at the first touch, and the receipt to come has it.
+        """
+        known = self.old.get(path)
+        info = self.info(path)
+        if known is None and info is not None:
+            original = receipt.original(path)
+            step, place = self.step(original, self.digest(path)), self.site.absolute(path)
+            self.add(Op(step, self.info(original), source=place, private=info.st_nlink > 1))
+        before = self.digest(path) if known is None else known.before
+        if data is not None:
+            own = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
+            mode = own if mode is None else mode
+            self.put(path, data, mode)
+            self.net[path] = ReceiptFile(path, before, sha256(data), kind, mode, len(data))
+            return
+        self.remove(path)
+        if before is None:
+            self.net.pop(path, None)
+        else:
+            self.net[path] = ReceiptFile(path, before, None, kind)
+
+    def put(self, path: str, data: bytes, mode: int) -> None:
         """Add the step that writes a file; the owner stays, or is that of the folder."""
         self.look.missing(path)
-        like = info
-        if like is None:
-            folder = os.path.dirname(path)
-            while (parent := self.look.folders.get(self.site.absolute(folder))) is None and folder:
-                folder = os.path.dirname(folder)
-            like = self.root_info if parent is None else parent
-        step = self.step(path, info, sha256(data))
-        source = None if info is None else self.site.absolute(path)
-        self.add(Op(step, info, data, like=like, mode=mode, attributes_of=source))
+        info = self.info(path)
+        like = self.look.above(path)[1] if info is None else info
+        self.add(Op(self.step(path, sha256(data)), info, data, like=like, mode=mode))
 
-    def remove(self, path: str, info: os.stat_result | None) -> None:
+    def remove(self, path: str) -> None:
         """Add the step that removes a file, if it is there."""
+        info = self.info(path)
         if info is not None:
-            self.add(Op(self.step(path, info, None), info))
+            self.add(Op(self.step(path, None), info))
             self.maybe_gone.update(_parents(path))
 
-    def step(self, path: str, info: os.stat_result | None, after: str | None) -> Step:
+    def step(self, path: str, after: str | None) -> Step:
         """Describe the next step: hashes, and names for the backup and the staged file."""
         folder, name = os.path.split(self.site.absolute(path))
         # 200 bytes of the name: the whole may be as long as a file system allows.
@@ -117,8 +137,8 @@ class Steps:
         n = len(self.ops)
         while os.path.lexists(temp := f"{folder}/.{stem}.vllm-mods{n}"):
             n += 1000
-        backup = None if info is None else str(len(self.ops))
-        return Step(path, self.digest(path, info), after, backup, temp)
+        backup = None if self.info(path) is None else str(len(self.ops))
+        return Step(path, self.digest(path), after, backup, temp)
 
     def add(self, op: Op) -> None:
         """Add a step, and the folders that have to be made for it."""
@@ -134,22 +154,21 @@ class Steps:
         known = self.net.pop(path, None)
         if known is None:
             raise ValueError(f"{path} is in no receipt, so it cannot be restored")
-        info = self.look.file(path)
         if known.before is None:
-            self.remove(path, info)
+            self.remove(path)
             return
         original = receipt.original(path)
-        saved = self.look.file(original)
-        if saved is None or self.digest(original, saved) != known.before:
+        saved = self.info(original)
+        if saved is None or self.digest(original) != known.before:
             what = "missing" if saved is None else "damaged"
             raise Refused(
                 f"{path}: its original {self.site.absolute(original)} is {what}; "
                 "nothing was changed",
                 hint=reinstall(self.old_receipt and self.old_receipt.vllm),
             )
-        step = self.step(path, info, known.before)
-        self.add(Op(step, info, source=self.site.absolute(original), private=saved.st_nlink > 1))
-        self.remove(original, saved)
+        step, place = self.step(path, known.before), self.site.absolute(original)
+        self.add(Op(step, self.info(path), source=place, private=saved.st_nlink > 1))
+        self.remove(original)
 
     def gone(self) -> tuple[tuple[Folder, ...], list[str]]:
         """Return the folders that are ours and will be empty, outer ones first, and notes on those that stay.

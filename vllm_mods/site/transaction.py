@@ -18,7 +18,7 @@ from vllm_mods.site import bytecode, journal, obstacles, putting_back, site
 from vllm_mods.site.open_folders import OpenFolders
 from vllm_mods.site.site import Site
 from vllm_mods.site.staging import draft
-from vllm_mods.site.state_folder import State, read_state
+from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.step_list import Draft, Op
 from vllm_mods.site.transitions import Transition
 
@@ -39,53 +39,36 @@ def commit(
     workspace: str | None = None,
     source_date_epoch: int | None = None,
     keep_links: bool = False,
-    known: State | None = None,
+    write: bool = True,
 ) -> Outcome:
     """Bring the tree at the site root ``root`` from what it is to what ``transition`` says.
 
     ``workspace`` is the absolute folder outside the root that chat templates may go to;
     ``source_date_epoch`` (seconds) the mtime of every file written and folder made, else now.
-    ``keep_links`` refuses hard-linked files, whose other names would keep the old content; ``known``
-    is what the caller read of the tree's state. Folders that stay keep their mtimes.
+    ``keep_links`` refuses hard-linked files, whose other names would keep the old content. Folders that
+    stay keep their mtimes. Without ``write`` nothing is written, and the same is returned and refused.
 
     Raises ``Refused`` if nothing was changed or everything was put back, ``NotRestored`` if not,
     and passes on an interruption after everything was put back.
     """
     root = os.path.realpath(root)
-    lock = _lock(root)
-    notes_of_recovery: list[str] = []
-    try:
-        _recovered(root, lock, notes_of_recovery.append)
-        where, drafted = _drafted(root, transition, workspace, known, keep_links=keep_links)
-        notes = _run(OpenFolders(where, lock), drafted, source_date_epoch) if drafted.ops else ()
-    finally:
-        os.close(lock)
-    return Outcome(changed=_changed(drafted), notes=(*notes_of_recovery, *drafted.notes, *notes))
-
-
-def rehearse(
-    root: str,
-    transition: Transition,
-    *,
-    workspace: str | None = None,
-    keep_links: bool = False,
-    known: State | None = None,
-) -> Outcome:
-    """Return what ``commit`` would, and raise what it would refuse; write nothing."""
-    root = os.path.realpath(root)
-    _where, drafted = _drafted(root, transition, workspace, known, keep_links=keep_links)
-    return Outcome(_changed(drafted), drafted.notes)
+    notes: list[str] = []
+    if not write:
+        _, drafted = _drafted(root, transition, workspace, keep_links=keep_links)
+        return Outcome(_changed(drafted), drafted.notes)
+    with _locked(root) as lock:
+        _recovered(root, lock, notes.append)
+        where, drafted = _drafted(root, transition, workspace, keep_links=keep_links)
+        notes += drafted.notes
+        if drafted.ops:
+            notes += _run(OpenFolders(where, lock), drafted, source_date_epoch)
+    return Outcome(_changed(drafted), tuple(notes))
 
 
 def _drafted(
-    root: str,
-    transition: Transition,
-    workspace: str | None,
-    known: State | None,
-    *,
-    keep_links: bool,
+    root: str, transition: Transition, workspace: str | None, *, keep_links: bool
 ) -> tuple[Site, Draft]:
-    state = read_state(root, known)
+    state = read_state(root)
     applied = state.receipt
     # Plans are made without the lock. Files are compared one by one; this is for all others.
     if state.mods != transition.before:
@@ -123,11 +106,8 @@ def recover(root: str, note: Callable[[str], object] = lambda _said: None) -> bo
             return False
     except OSError as error:
         raise refusal(root, error) from error
-    lock = _lock(root)
-    try:
+    with _locked(root) as lock:
         return _recovered(root, lock, note)
-    finally:
-        os.close(lock)
 
 
 def _recovered(root: str, lock: int, note: Callable[[str], object]) -> bool:
@@ -135,23 +115,27 @@ def _recovered(root: str, lock: int, note: Callable[[str], object]) -> bool:
         return journal.recover(opened, note)
 
 
-def _lock(root: str) -> int:
-    """Lock the site root itself: no lock file that could be left, or would have to be made."""
+@contextlib.contextmanager
+def _locked(root: str) -> Iterator[int]:
+    """Lock the site root itself, and give it opened: no lock file that could be left, or would have to be made."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise refusal(root, error) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        if isinstance(error, BlockingIOError):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
             raise Refused(
                 f"{root}: another vllm-mods is working on this tree; nothing was changed",
                 hint="wait for it to end, then run the command again",
             ) from error
-        raise refusal(root, error, "the folder cannot be locked; nothing was changed") from error
-    return descriptor
+        except OSError as error:
+            why = "the folder cannot be locked; nothing was changed"
+            raise refusal(root, error, why) from error
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class _Interrupted(BaseException):
@@ -287,7 +271,7 @@ def _stage(opened: OpenFolders, op: Op, mtime_ns: int | None) -> None:
     if op.source is not None:
         site.preserve(opened.at(op.source), temp, private=op.private)
     elif op.data is not None and op.like is not None:
-        of = None if op.attributes_of is None else opened.at(op.attributes_of)
+        of = None if op.info is None else _place(opened, op)
         site.write(temp, op.data, op.like, mode=op.mode, mtime_ns=mtime_ns, attributes_of=of)
 
 

@@ -42,8 +42,7 @@ def look(applied: Receipt, tree: Tree) -> Undone:
     installation that is gone.
     """
     records = (one for one in applied.files if one.kind == receipt.RECORD)
-    new = [one for one in records if _is_new(one, applied, tree)]
-    lists = {base: one for one in new if (base := _list_of(tree, one)) is not None}
+    new = {one: _list_of(tree, one) for one in records if _is_new(one, applied, tree)}
     paths, edited = set(), []
     for file in applied.files:
         if file.kind != receipt.FILE or file.path.startswith(f"{receipt.STATE}/"):
@@ -53,13 +52,13 @@ def look(applied: Receipt, tree: Tree) -> Undone:
         except VllmModsError:  # behind a link, say; or in a workspace that is not at hand
             edited += [] if file.path.startswith("/") else [file.path]
             continue
-        if _is_undone(tree, file, data, lists):
+        if _is_undone(tree, file, data, new):
             paths.add(file.path)
         elif sha256(data) != file.after and (data is not None or file.before is not None):
             edited.append(file.path)
     if paths:
         files = [one.path for one in applied.files if one.path in paths]
-        paths.update(one.path for one in new if _lists_any(_list_of(tree, one), files))
+        paths.update(one.path for one, base in new.items() if _lists_any(base, files))
         paths.update(
             one.path
             for one in applied.files
@@ -135,10 +134,10 @@ def _is_new(record_file: ReceiptFile, applied: Receipt, tree: Tree) -> bool:
 
 
 def _is_undone(
-    tree: Tree, file: ReceiptFile, data: bytes | None, new: dict[bytes, ReceiptFile]
+    tree: Tree, file: ReceiptFile, data: bytes | None, new: dict[ReceiptFile, bytes | None]
 ) -> bool:
     digest = sha256(data)
-    owner = next((new[base] for base in new if _lists_any(base, [file.path])), None)
+    owner = next((one for one, base in new.items() if _lists_any(base, [file.path])), None)
     if owner is None:
         return data is not None and digest == file.before != file.after
     if digest != file.after or file.before == file.after:

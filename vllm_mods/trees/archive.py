@@ -164,7 +164,8 @@ class TarArchive(Archive):
         import gzip  # noqa: PLC0415  (most runs meet no sdist)
 
         self._label = label
-        self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the tree)
+        # Unbuffered: a buffered one seeks when it is closed, and fails where a forked process has read on.
+        self._file: BinaryIO = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (lives with the tree)
         weakref.finalize(self, self._file.close)
         with reading(label):
             with gzip.open(file, "rb") as stream:

@@ -1,0 +1,101 @@
+"""The calls of a name that the tree makes, and of what types their receivers are: the type checker says that."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vllm_mods.fit.checker import check, replaced
+from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.walk import CodeScope, walk
+from vllm_mods.fit.world import World, remembered
+from vllm_mods.formats import syntax_tree
+
+# More calls of methods of one name are of a name that is everybody's.
+_MOST = 300
+_REVEALED = re.compile(r"Revealed type: `(.*)`")
+
+
+@dataclass(frozen=True, eq=False)
+class MethodCall:
+    """A call of the tree, and where it stands: ``use`` is the node around it, or what its result is unpacked into."""
+
+    path: str
+    node: ast.Call
+    scope: CodeScope
+    use: ast.AST | None = None
+
+    @property
+    def receiver(self) -> ast.expr:
+        """What the method is called on. Raises ``TypeError`` if the call is of a plain name."""
+        if not isinstance(self.node.func, ast.Attribute):
+            raise TypeError(f"{ast.unparse(self.node)} is not called on anything")
+        return self.node.func.value
+
+
+@remembered
+def calls_of(world: World, method: str, start: bytes = rb"\.") -> tuple[MethodCall, ...]:
+    """Return every call of methods of a name, found by text first; with ``start`` at a word, of functions and classes too."""
+    calls: list[MethodCall] = []
+    called = re.compile(start + rb"%b\s*\(" % re.escape(method.encode()))
+    for path, data in files_mentioning(world, (method,)):
+        tree = syntax_tree.module(data) if called.search(data) else None
+        if tree is None:
+            continue
+        lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))
+        uses: dict[ast.AST, ast.AST] = {}
+        for site in walk(tree, lines):
+            match site.node:
+                case ast.Assign(targets=[ast.Tuple() as into], value=value):
+                    uses[value.value if isinstance(value, ast.Await) else value] = into
+                case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name) as func) as node:
+                    if name == method and (isinstance(func, ast.Attribute) or start != rb"\."):
+                        calls.append(MethodCall(path, node, site.scope, uses.get(node)))
+                case _:
+                    pass
+            for child in ast.iter_child_nodes(site.node):
+                uses.setdefault(child, site.node)
+    return tuple(calls)
+
+
+def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[MethodCall, str]:
+    """Return the types of the receivers of some calls, as the type checker writes them; raises as ``checker.check``.
+
+    It is asked on copies of the files in which they stand in ``reveal_type``.
+    """
+    if not calls:
+        return {}
+    by_file: dict[str, list[MethodCall]] = defaultdict(list)
+    for call in calls[:_MOST]:
+        by_file[call.path].append(call)
+    revealing = {
+        path: _revealing(world.glance(path) or b"", some) for path, some in by_file.items()
+    }
+    folder = world.cache.laid_out.show(world.tree, replaced(), world.files, revealing)
+    diagnostics = check(folder, by_file, (), world.python)
+    types: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for diagnostic in diagnostics:
+        if match := _REVEALED.fullmatch(diagnostic.text):
+            types[diagnostic.path, diagnostic.line].append(match[1])
+    type_of: dict[MethodCall, str] = {}
+    for path, some in by_file.items():
+        for line in {call.receiver.lineno for call in some}:
+            here = [call for call in some if call.receiver.lineno == line]
+            here.sort(key=lambda call: call.receiver.col_offset)
+            if len(types[path, line]) == len(here):
+                type_of.update(zip(here, types[path, line], strict=True))
+    return type_of
+
+
+def _revealing(data: bytes, calls: list[MethodCall]) -> bytes:
+    rows = data.splitlines(keepends=True)
+    places = []
+    for call in calls:
+        value = call.receiver
+        places.append((value.lineno, value.col_offset, b"reveal_type("))
+        places.append((value.end_lineno or 0, value.end_col_offset or 0, b")"))
+    for line, column, text in sorted(places, key=lambda place: place[:2], reverse=True):
+        row = rows[line - 1]
+        rows[line - 1] = row[:column] + text + row[column:]
+    return b"".join(rows)
