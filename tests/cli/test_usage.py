@@ -105,7 +105,7 @@ CASES: list[tuple[str, str, str]] = [
         "aplies is not a word of vllm-mods' answers; verdicts, exit codes and kinds of errors: ",
         "vllm-mods explain applies",
     ),
-    ("explain zzzz", "zzzz is not a word of vllm-mods' answers", "vllm-mods explain applies"),
+    ("explain zzzz", "zzzz is not a word of vllm-mods' answers; verdicts, exit codes and kinds of errors: ", "vllm-mods explain applies"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),
     ("matrix --jobs 0", "Invalid value for '--jobs': 0 is not in the range x>=1.", "vllm-mods matrix --help"),

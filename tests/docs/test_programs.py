@@ -48,13 +48,6 @@ def test_the_bot_answers_for_a_mod_and_a_vllm() -> None:
     assert _run("bot.py", "slow", "site")[0].startswith("there is no mod named `slow`")
 
 
-@pytest.mark.slow
-def test_a_dockerfile_is_written_for_each_vllm_that_takes_the_mod(programs: Path) -> None:
-    assert _run("dockerfiles.py", "fast", "site") == ["wrote Dockerfile.0.19.1"]
-    assert (programs / "Dockerfile.0.19.1").read_text().startswith("FROM vllm/vllm-openai:v0.19.1")
-    assert _run("dockerfiles.py", "stale", "site") == []
-
-
 def test_the_notebook_shows_a_table(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOD", "fast")
     monkeypatch.setenv("TREE", "site")
@@ -73,7 +66,7 @@ def test_the_notebook_shows_a_table(programs: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 def test_a_checker_of_types_finds_nothing_in_them(programs: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary"]
-    for name in ("bot.py", "dockerfiles.py", "notebook.py"):
+    for name in ("bot.py", "notebook.py"):
         done = subprocess.run(
             [*command, name], cwd=programs, capture_output=True, text=True, check=False
         )

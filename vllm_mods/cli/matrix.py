@@ -39,7 +39,7 @@ from vllm_mods.report.reply import Reply
 )
 @option(
     "--strict",
-    "Compute without the locks, with a second parser that finds where each hunk goes; then exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
+    "Compute without the locks, and find the place of each hunk with a second parser. Also exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
 )
 @option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
 @option("--no-cache", "Compute every cell again; do not use or fill the cache.")
