@@ -99,6 +99,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             resource.setrlimit(kind, (bound, bound))
 
     reading, writing = os.pipe()
+    used = usage(job["places"])  # before it can write anything
     try:
         process = subprocess.Popen(
             job["argv"],
@@ -113,7 +114,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         why = f"{job['argv'][0]}: {error.strerror}"
         return {"failure": None, "code": 127, "output": why, "unreached": False, "environ": {}}
     os.close(writing)
-    failure, code, output = watch(job, process.pid, reading)
+    failure, code, output = watch(job, process.pid, reading, used)
     process.returncode = code
     return {
         "failure": failure,
@@ -124,9 +125,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def watch(job: dict[str, Any], child: int, out: int) -> tuple[str | None, int, bytes]:
-    """Wait for a process; return the limit that it went past, its exit code, and the end of what it printed."""
-    used = usage(job["places"])
+def watch(
+    job: dict[str, Any], child: int, out: int, used: tuple[int, int]
+) -> tuple[str | None, int, bytes]:
+    """Wait for a process, before which so much was ``used``; return the limit that it went past, its exit code, and the end of what it printed."""
     end = time.monotonic() + job["seconds"]
     look = time.monotonic()
     sources, tail, printed = [0, out], b"", 0
