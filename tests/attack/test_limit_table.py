@@ -24,13 +24,12 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 from web_site import DRIPS, Site, moved, site
 
-from vllm_mods.api import import_mod
 from vllm_mods.base import limits, line_diff, sessions, untrusted
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Mod, OverlayFile, Variant
 from vllm_mods.building import wheels
 from vllm_mods.checkpoints.sources import open_checkpoint
-from vllm_mods.cli import run
+from vllm_mods.cli import named_files, run
 from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.pairing import Pairing
@@ -252,6 +251,11 @@ def taken_away(folder: Path) -> object:
     return repository.line(older, newer)
 
 
+def recipe_file(folder: Path) -> object:
+    (folder / "x.yaml").write_bytes(b"x" * 99)
+    return named_files.read(str(folder / "x.yaml"), limits.RECIPE)
+
+
 def library_file(folder: Path, name: str) -> object:
     (folder / name).write_bytes(b"x" * 99)
     return reading.read(str(folder / name), str(folder))
@@ -460,7 +464,7 @@ ENOUGH: dict[
         "more than 9 values",
         lambda _: yaml_source.load("a: [" + "1," * 20 + "]"),
     ),
-    "RECIPE": (9, "more than 9 bytes", lambda _: import_mod.recipe_text(b"x" * 99, "x")),
+    "RECIPE": (9, "more than 9 bytes", recipe_file),
     "PYTHON_NESTING": (
         9,
         "nested too deeply",
