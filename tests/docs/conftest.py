@@ -9,8 +9,9 @@ from doc_commands import small_release
 from real_engines import Engine, need, started
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +45,5 @@ def docker(dockerd: Engine, tmp_path: Path) -> Iterator[dict[str, str]]:
     }
     for image in set(dockerd("images", "-q").split()):
         dockerd("rmi", "-f", image)
+    # podman leaves its storage mounted on itself
+    subprocess.run(["umount", "-q", "-l", tmp_path / "podman/overlay"], check=False)
