@@ -10,9 +10,8 @@ from doc_commands import small_release
 from real_engines import Engine, need, started
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
-from pathlib import Path
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")
