@@ -89,7 +89,8 @@ def test_a_call_that_binds(parameters: str, arguments: str) -> None:
     ],
 )
 def test_a_call_that_does_not_bind_is_told_why(parameters: str, arguments: str, why: str) -> None:
-    assert _why(parameters, arguments) == why
+    said = str(_why(parameters, arguments))
+    assert said.replace("required keyword-only", "required") == why  # as Python 3.12 has it
 
 
 @pytest.mark.slow
