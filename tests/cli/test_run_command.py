@@ -55,9 +55,16 @@ class Docker:
         (self.folder / "image.json").write_text(json.dumps([{"Config": {"Labels": labels}}]))
 
     def container(
-        self, *, running: bool = True, log: str = "", lock: str = "", port: str = ""
+        self,
+        *,
+        running: bool = True,
+        log: str = "",
+        lock: str = "",
+        port: str = "",
+        typed: str = "",
     ) -> None:
-        config = {"Labels": {"vllm-mods.run": NAME, "vllm-mods.lock": lock}}
+        labels = {"vllm-mods.run": NAME, "vllm-mods.lock": lock, "vllm-mods.typed": typed}
+        config = {"Labels": labels}
         state = {"Running": running, "StartedAt": "2026-11-23T10:00:00Z"}
         state |= {"Status": "running" if running else "exited", "ExitCode": int(not running)}
         told = {"Name": NAME, "State": state, "RestartCount": 0, "Config": config}
@@ -264,11 +271,20 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     assert (at.out, at.err.splitlines()[-1]) == ("", "run    no   small runs")
     behind = call("up", NAME, "--print", "--port", 9000, "--", "--max-model-len", 8)
     assert behind.out.endswith("--wait --replace -- --max-model-len 8\n")
+    lock = f"sha256:{digest(call)}"
+    docker.container(lock=lock, port="127.0.0.1:9000", typed="run small -- --max-model-len 8")
+    assert not call("up", NAME, "--print", "--port", 9000, "--", "--max-model-len", 8).out
+    assert call("up", NAME, "--print", "--port", 9000).out.endswith("--wait --replace\n")
     with call.lock.open("a") as file:
         file.write("\n")
     assert (
         call("up", NAME, "--print", "--port", 9000).out.splitlines()[0] == "vllm-mods build small"
     )
+    pairing = call.library / f"pairings/{NAME}.toml"
+    text = pairing.read_text().replace(call.base, "other:1")
+    pairing.write_text(text.replace('small.jinja"', 'small.jinja --port 9"'))
+    other = call("up", NAME, "--print", code=3)
+    assert f"it is for {call.base}, while the pairing names other:1" in other.err
     call.lock.unlink()
     said = call("up", NAME, "--print")
     assert "\nlock   yes  " in f"\n{said.err}"

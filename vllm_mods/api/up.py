@@ -1,6 +1,7 @@
 """From a pairing's name to a server that answers: what is not there or has moved is locked and built, then it starts."""
 
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,10 +16,11 @@ from vllm_mods.api.run import (
     run,
     wait_for,
 )
+from vllm_mods.base.errors import Refused
 from vllm_mods.library.catalog import Library
 from vllm_mods.running import engine
 from vllm_mods.running.engine import EngineContainer
-from vllm_mods.running.service import LOCK_LABEL, StartOptions, Typed
+from vllm_mods.running.service import LOCK_LABEL, TYPED_LABEL, StartOptions, Typed
 
 _OF_MODEL = ("model_folder", "device_memory")
 
@@ -32,10 +34,9 @@ class UpStep(NamedTuple):
 
 
 class UpPlan(NamedTuple):
-    """The steps to a server that answers; ``base`` is what its lock is of, ``running`` the container that serves already."""
+    """The steps to a server that answers; ``running`` is the container that is it already."""
 
     steps: tuple[UpStep, UpStep, UpStep]
-    base: str | None = None
     running: StartedContainer | None = None
 
 
@@ -56,13 +57,18 @@ def plan_up(
         lock = UpStep("lock", True, f"{at} does not exist")
         return UpPlan((lock, UpStep("build", True, "the lock is new"), start))
     locked, _ = on_base.find_lock(library, pairing, options.lock)
-    base = locked.lock.base.ref
+    named, base = library.pairing(pairing).base, locked.lock.base.ref
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
     moved = building.moved_since(library, pairing, output=options.lock, access=access, **where)
+    if moved and base != named:
+        raise Refused(
+            f"{at} is to be made again, and it is for {base}, while the pairing names {named}",
+            hint=f"vllm-mods lock {pairing} --base {base}, or vllm-mods lock {pairing}",
+        )
     if moved:
         lock = UpStep("lock", True, "; ".join(map(str, moved)))
-        return UpPlan((lock, UpStep("build", True, "the lock is new"), start), base)
-    lock = UpStep("lock", False, f"{at} holds")
+        return UpPlan((lock, UpStep("build", True, "the lock is new"), start))
+    lock = UpStep("lock", False, f"{at} holds, on {base}")
     served = plan_service(library, pairing, options, arguments, note=access.note)
     check_single(pairing, served.service)
     image = served.service.image
@@ -72,25 +78,25 @@ def plan_up(
         if (engine.labels(name, image) or {}).get(LOCK_LABEL) == served.lock
     ]
     if not holders:
-        return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), start), base)
+        return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), start))
     build = UpStep("build", False, f"{holders[0]} has {image}")
     name, running = served.service.name, None
     for old in engine.containers(holders[0]):
         if old.name == name and _is_as_planned(old, served):
             running = StartedContainer(served.service, old.program, name)
     is_up = f"{name} {'runs' if running else 'does not run as planned'}"
-    return UpPlan((lock, build, UpStep("run", running is None, is_up)), base, running)
+    return UpPlan((lock, build, UpStep("run", running is None, is_up)), running)
 
 
 def _is_as_planned(old: EngineContainer, served: ServedPairing) -> bool:
     """Tell whether a container runs the image of the lock, with the port and the arguments that are planned."""
     planned = served.service
-    behind = old.command[len(old.command) - len(planned.arguments) :]
+    _, _, behind = f"{old.labels.get(TYPED_LABEL, '')} ".partition(" -- ")
     return (
         old.state == "running"
         and old.labels.get(LOCK_LABEL) == served.lock
         and planned.published.rpartition(":")[0] in old.ports
-        and behind == planned.arguments
+        and shlex.split(behind) == [*planned.arguments]
     )
 
 
@@ -109,9 +115,8 @@ def up(
 ) -> StartedContainer:
     """Lock and build a pairing where that is not done or something has moved, start it, and wait until it serves.
 
-    Arguments are those of ``run``; ``announce`` is told the steps before the first one. A container that runs the
-    image already is waited for, any other of ``run`` that has its name is replaced.
-    Raises as ``lock``, ``build`` and ``run``; what was done before stays.
+    Arguments are those of ``run``; ``announce`` is told the steps first. A container that runs as planned is waited
+    for, any other of ``run`` by its name is replaced. Raises as these three; what was done before stays.
     """
     planned = plan_up(library, pairing, arguments, options, program=program, access=access)
     announce(planned.steps)
@@ -120,8 +125,7 @@ def up(
     lock, build, _ = (step.needed for step in planned.steps)
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
     if lock:
-        at, base = options.lock, planned.base
-        building.lock(library, pairing, base=base, output=at, access=access, **where)
+        building.lock(library, pairing, output=options.lock, access=access, **where)
     if build:
         building.build(library, pairing, lock=options.lock, access=access, **where)
     return run(

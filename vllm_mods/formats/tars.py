@@ -23,8 +23,7 @@ class Info(tarfile.TarInfo):
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         """Read what follows a header. Raises ``ReadError`` for sizes that no tar has.
 
-        ``tarfile`` has this method overridden by whoever reads members otherwise; from Python 3.14 on, its reader
-        no longer calls ``frombuf``.
+        ``tarfile`` has it overridden for other members; since Python 3.14 its reader does not call ``frombuf``.
         """
         if self.size < 0:
             raise tarfile.ReadError(f"{self.name!r} has {self.size} bytes")
