@@ -244,16 +244,21 @@ def test_what_cannot_be_compared(
     assert error("main..HEAD")[1] == forms
 
 
+def branched(cloned: Path, place: Path) -> Path:
+    """Make a clone whose branch `work` parted at v0.20.0, by one commit."""
+    git(place.parent, "clone", "-q", str(cloned), place.name)
+    git(place, "checkout", "-qb", "work", "v0.20.0")
+    (place / "vllm/a.py").write_text("A = 3\n")
+    git(place, "commit", "-qam", "Three")
+    return place
+
+
 @pytest.mark.slow
 def test_a_revision_that_parted(
     against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A branch is held against where it began, not against what is newer elsewhere."""
-    git(tmp_path, "clone", "-q", str(cloned), "mine")
-    mine = tmp_path / "mine"
-    git(mine, "checkout", "-qb", "work", "v0.20.0")
-    (mine / "vllm/a.py").write_text("A = 3\n")
-    git(mine, "commit", "-qam", "Three")
+    mine = branched(cloned, tmp_path / "mine")
     monkeypatch.chdir(mine)
     answer = against("main..work", "broken", "untouched", "--json")
     assert {name: one["effect"] for name, one in affected(answer).items()} == {"untouched": "worse"}
@@ -326,11 +331,7 @@ def test_a_pull_request_as_ci_has_it(
     against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two commits deep, without tags: which version it is nobody knows, and every mod counts as meant for it."""
-    git(tmp_path, "clone", "-q", str(cloned), "whole")
-    whole = tmp_path / "whole"
-    git(whole, "checkout", "-qb", "work", "v0.20.0")
-    (whole / "vllm/a.py").write_text("A = 3\n")
-    git(whole, "commit", "-qam", "Three")
+    whole = branched(cloned, tmp_path / "whole")
     git(whole, "checkout", "-q", "main")
     git(whole, "merge", "-q", "--no-edit", "work")
     git(tmp_path, "clone", "-q", "--no-tags", "--depth", "2", f"file://{whole}", "shallow")

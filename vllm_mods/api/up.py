@@ -72,20 +72,20 @@ def plan_up(
     served = plan_service(library, pairing, options, arguments, note=access.note)
     check_single(pairing, served.service)
     image = served.service.image
-    holders = [
-        name
-        for name in engine.installed(program)
-        if (engine.labels(name, image) or {}).get(LOCK_LABEL) == served.lock
-    ]
-    if not holders:
+    holders = (
+        one
+        for one in engine.installed(program)
+        if (engine.labels(one, image) or {}).get(LOCK_LABEL) == served.lock
+    )
+    if (holder := next(holders, None)) is None:
         return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), start))
-    build = UpStep("build", False, f"{holders[0]} has {image}")
+    build = UpStep("build", False, f"{holder} has {image}")
     name, running = served.service.name, None
-    for old in engine.containers(holders[0]):
+    for old in engine.containers(holder):
         if old.name == name and _is_as_planned(old, served):
             running = StartedContainer(served.service, old.program, name)
-    is_up = f"{name} {'runs' if running else 'does not run as planned'}"
-    return UpPlan((lock, build, UpStep("run", running is None, is_up)), running)
+    state = f"{name} {'runs' if running else 'does not run as planned'}"
+    return UpPlan((lock, build, UpStep("run", running is None, state)), running)
 
 
 def _is_as_planned(old: EngineContainer, served: ServedPairing) -> bool:

@@ -43,8 +43,8 @@ def command(
 
     With neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Mods that are
     already applied do not change. Nothing is changed (exit code 3) if a mod does not apply, or if the project's
-    vllm-mods.toml (see `add`) does not allow it. --dry-run ends with the exit code of the real run. If SOURCE_DATE_EPOCH is set, it becomes the
-    modification time of every file written.
+    vllm-mods.toml (see `add`) does not allow it. --dry-run ends with the exit code of the real run. If
+    SOURCE_DATE_EPOCH is set, it becomes the modification time of every file written.
     """
     chosen = choose(library, mods, pairing, target=target)
     announced = functools.partial(announce, chosen=chosen)

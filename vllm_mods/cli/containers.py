@@ -54,7 +54,7 @@ starting = options.grouped(
     ),
 )
 """How a container is started: options of ``run``, ``up`` and ``export``."""
-_engine = options.all_of(
+_engine_options = options.all_of(
     option(
         "--engine",
         "The engine to use [the one that has the image].",
@@ -69,7 +69,7 @@ _engine = options.all_of(
 @options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @starting
-@_engine
+@_engine_options
 @option("--print", "Print the command line; start nothing.", "only_print")
 @option("--replace", "Remove a container of this name first, if run started it.")
 @option("--wait", "Wait until it serves, then report whether the mods' code ran.")
@@ -121,7 +121,7 @@ def _tell(started: StartedContainer) -> int:
 @options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @starting
-@_engine
+@_engine_options
 @option("--print", "Print the steps and their commands; do nothing.", "only_print")
 @options.library
 @options.network
@@ -139,8 +139,8 @@ def up_command(
     """Lock, build and start a pairing, and wait until it serves.
 
     It does what `lock`, `build` and `run --wait --replace` do, as far as that is needed: a lock that no longer
-    matches the pairing, its mods or its base is made again, and a container that runs as planned stays. The three steps are printed
-    first.
+    matches the pairing, its mods or its base is made again, and a container that runs as planned stays. The
+    three steps are printed first.
     """
     words = click.get_current_context().obj["arguments"]
     typed = Typed(("run", *(word for word in words[1:] if word != "--print")))
