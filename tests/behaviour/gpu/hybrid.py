@@ -25,16 +25,16 @@ HERE = Path(__file__).resolve().parent.parent
 MEAN, LARGEST = 0.15, 0.6
 
 
-def engine(site: str, model: Path, result: Path) -> str:
+def engine(site: str, model: Path, result: Path, *options: str, **environ: str) -> str:
     """Run one model in one vLLM; return everything it said."""
     paths = [site, *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
-        [sys.executable, str(HERE / "hybrid_engine.py"), str(model), str(result)],
+        [sys.executable, str(HERE / "hybrid_engine.py"), str(model), str(result), *options],
         capture_output=True,
         text=True,
         check=False,
         timeout=400,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"} | environ,
     )
     said = done.stdout + done.stderr
     result.with_suffix(".log").write_text(said)
