@@ -70,7 +70,6 @@ def test_no_block_is_silently_not_run() -> None:
         "docs/guides/dgx-spark.md",
         "docs/guides/dockerfile.md",
         "docs/guides/images.md",
-        "docs/guides/keeping.md",
     }
 
 
