@@ -68,7 +68,6 @@ def test_no_block_is_silently_not_run() -> None:
     assert left.keys() == {
         "README.md",
         "docs/guides/dgx-spark.md",
-        "docs/guides/dockerfile.md",
         "docs/guides/images.md",
     }
 
