@@ -97,13 +97,7 @@ def choose(
     """
     paths = [name for name in names if name.startswith(_PLACES) or name.endswith(_PATCHES)]
     if paths and target is not None:
-        folder, patches, name = paths[0].rstrip("/").rpartition("/patches/")
-        hint = f"vllm-mods check {shlex.quote(paths[0])}  # then `vllm-mods new` makes a mod of a patch, --library DIR names a library"
-        if patches and os.path.isdir(paths[0]):
-            hint = f"vllm-mods apply {shlex.quote(name)} --library {shlex.quote(folder)}"
-        raise UsageError(
-            f"{paths[0]} is a path; only a mod named by its library can be applied", hint=hint
-        )
+        raise _refuse_path(paths[0])
     names = [name for name in names if name not in paths]
     paired = None if pairing is None else library.pairing(pairing)
     if pairing is not None and target is not None:
@@ -123,6 +117,22 @@ def choose(
 
         mods += [mod for path in paths for mod in mod_path.load(path, library)]
     return Chosen(tuple(mods), paired)
+
+
+def _refuse_path(path: str) -> UsageError:
+    folder, patches, name = path.rstrip("/").rpartition("/patches/")
+    if path.endswith(_PATCHES):
+        from vllm_mods.library import mod_path  # noqa: PLC0415  (where one is named)
+
+        name, file = mod_path.name_of(path), shlex.quote(path)
+        return UsageError(
+            f"{path} is a patch alone; `apply` takes the name of a mod, so make a mod of it first",
+            hint=f"vllm-mods new {name} --from-diff {file} --tree auto --library mods  # then vllm-mods apply {name} --library mods",
+        )
+    hint = f"move it to LIBRARY/patches/{name}, then name it as {name} with --library LIBRARY"
+    if patches:
+        hint = f"vllm-mods apply {shlex.quote(name)} --library {shlex.quote(folder)}"
+    return UsageError(f"{path} is a path; `apply` takes the name of a mod", hint=hint)
 
 
 def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:

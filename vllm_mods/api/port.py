@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Mod, Variant
+from vllm_mods.base.model import FileChange, Mod, ModPlan, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import reading
 from vllm_mods.library import writing as library_writing
@@ -28,13 +28,15 @@ class PortResult(NamedTuple):
     """What became of a port.
 
     ``wrote`` are the paths of the files that were written; ``unfinished`` is what is left to a person, laid
-    out as git does it; ``notes`` are what one should know.
+    out as git does it; ``notes`` are what one should know. ``enough`` is the plan of a variant that gives the same
+    result there, so that no new one was written.
     """
 
     outcome: PortOutcome
     wrote: tuple[str, ...] = ()
     unfinished: Unfinished | None = None
     notes: tuple[str, ...] = ()
+    enough: ModPlan | None = None
 
     @property
     def ok(self) -> bool:
@@ -72,6 +74,8 @@ def port(
     (True, 'applies', ['x.patch', 'mod.toml'])
     """
     access = access or Access()
+    places = () if output is None else (os.path.join(output, "patches"), output)
+    empty = [place for place in places if not os.path.lexists(place)]
     copy = _own_copy(library, mod, output)
     try:
         target = access.open(to, others=others or {})
@@ -105,8 +109,9 @@ def port(
         outcome = porting.run(job, lambda: variants.between(access.releases, source, target))
         result = PortResult(outcome)
         if outcome.fits and outcome.new is not None:
-            notes = _needless(job, outcome.new)
-            result = PortResult(outcome, _write(job, outcome.new), notes=notes)
+            enough = _enough(job, outcome.new)
+            wrote = _write(job, outcome.new) if enough is None else ()
+            result = PortResult(outcome, wrote, enough=enough)
         return result._replace(unfinished=writing.lay_out(outcome))
     finally:
         if output is not None:
@@ -114,6 +119,8 @@ def port(
             files = library.files(library.load(mod))
             if set(reading.paths_below(copy.directory)) == files.keys():
                 shutil.rmtree(copy.directory)
+                for folder in empty:
+                    os.rmdir(folder)
 
 
 def continue_port(
@@ -170,7 +177,7 @@ def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfi
 def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
     if variant.replace or not variant.patches:
         raise UsageError(
-            f"variant `{variant.id}` of {mod.name} is not made of patches; `port` can only port patches",
+            f"variant `{variant.id}` of {mod.name} is not made of patches alone, and `port` can port nothing else",
             hint=f"vllm-mods check {mod.name} --target {tree.spec}",
         )
 
@@ -202,9 +209,7 @@ def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
     return tuple(os.path.join(job.mod.directory, name) for name in sorted(files))
 
 
-def _needless(job: Job, new: NewVariant) -> tuple[str, ...]:
+def _enough(job: Job, new: NewVariant) -> ModPlan | None:
+    """Return what the mod does in the target without a new variant, if that is the same."""
     before = planner.plan_alone(job.mod, job.target)
-    if before.variant is None or before.changes != new.planned.changes:
-        return ()
-    text = f"variant `{before.variant.id}` also applies there ({before.verdict}) and gives the same bytes"
-    return (f"{text}: the new one is not needed",)
+    return before if before.verdict.writes and before.changes == new.planned.changes else None

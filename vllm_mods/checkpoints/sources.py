@@ -180,7 +180,7 @@ class _HubModel:
         asked = f"{self._hub}/api/models/{model}/revision/{quote(revision, safe='')}"
         page = self._http.page(asked, "application/json")
         if page is None:
-            raise TreeError(
+            raise UsageError(
                 f"{model}: the Hub has no such model at {revision}, or it needs a login",
                 hint=_FOLDER,
             )

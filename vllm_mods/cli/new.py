@@ -68,23 +68,29 @@ def command(
     """Make a mod from a diff, from two trees, or from what a command does.
 
     A diff may have paths from anywhere: the file is found in the tree by the end of its path and by its text.
-    Of two trees, changed text becomes a patch with section headers, and new files an overlay. A command runs on
+    With two trees, what was changed becomes a patch, and new files become an overlay. A command runs on
     a copy of a tree, or in a container of an image, with a copy of the current folder and nothing else of this
     machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
     Whatever you have to add by hand is listed.
     """
-    if sum((diff_file is not None, trees is not None, record)) != 1 or bool(argv) is not record:
+    if bool(argv) is not record:
         raise UsageError(
-            "give exactly one of --from-diff, --from-trees and --record with a command",
-            hint="vllm-mods new --help",
+            "--record needs a command to run, and a command needs --record",
+            hint=f"vllm-mods new {name} --record --tree TREE -- COMMAND",
+        )
+    if sum((diff_file is not None, trees is not None, record)) != 1:
+        raise UsageError(
+            "a mod is made of one thing: --from-diff FILE, --from-trees OLD NEW, or --record -- COMMAND",
+            hint=f"vllm-mods new {name} --from-diff FILE --tree auto",
         )
     if image is not None and (base is not None or not record):
         raise UsageError("--image replaces --tree, and needs --record", hint="--record --image REF")
     spec = f"image:{image}" if image else trees[0] if trees else base
     if not spec:
+        way = "--record --tree TREE -- COMMAND" if record else f"--from-diff {diff_file} --tree auto"
         raise UsageError(
-            "no vLLM was named for the diff or the command",
-            hint="--tree TREE; for a diff, --tree auto finds the release",
+            f"--tree is missing: the vLLM that the {'command is run' if record else 'diff was made'} on",
+            hint=f"vllm-mods new {name} {way}",
         )
     diff = None if diff_file is None else named_files.read(diff_file)
     diff_name = "stdin" if diff_file == "-" else diff_file or ""

@@ -119,13 +119,16 @@ def _open_local(name: str) -> Base:
     if os.path.exists(name):
         raise UsageError(f"{name} is a file or a folder, not an image name", hint=f"oci:{name}")
     openers: tuple[Callable[..., Base], ...] = (docker.open_image, storage.StoredImage)
-    lines = ""
+    errors: list[VllmModsError] = []
     for opened in openers:
         try:
             return opened(name, reference=name)
         except VllmModsError as error:
-            lines += f"\n  {error.message}"
-    raise TreeError(
+            errors.append(error)
+    lines = "".join(f"\n  {error.message}" for error in errors)
+    # an engine that answered has not got it
+    kind = UsageError if any(isinstance(error, UsageError) for error in errors) else TreeError
+    raise kind(
         f"{name}: no engine on this machine has this image{lines}",
         hint=f"docker pull {name}, or read it from its registry: registry:{name} (as a TREE, image:registry:{name})",
     )

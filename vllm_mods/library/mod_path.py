@@ -30,11 +30,12 @@ def load(path: str, library: Library) -> tuple[Mod, ...]:
 def _of_patch(path: str, place: str) -> Mod:
     data = reading.read(place, None)
     if data is None:
-        raise UsageError(f"{path}: no such file or folder", hint="vllm-mods list")
-    name = re.sub(r"[^a-z0-9]+", "-", os.path.basename(path).rpartition(".")[0].lower()).strip("-")
-    name = name if name[:1].isalpha() else f"patch-{name}".strip("-")
+        raise UsageError(
+            f"{path}: no such file or folder",
+            hint=f"the path starts from {os.getcwd()}; `vllm-mods list` shows the mods that need no path",
+        )
     return Mod(
-        name,
+        name_of(path),
         version="0",
         summary="A patch without a mod.toml",
         license="LicenseRef-unknown",
@@ -42,3 +43,9 @@ def _of_patch(path: str, place: str) -> Mod:
         digest=sha256(data),
         variants=(Variant("patch", ">=0", patches=(PatchFile(path, data),)),),
     )
+
+
+def name_of(path: str) -> str:
+    """Return the name of a mod for a patch: that of its file, as far as a mod can have it."""
+    name = re.sub(r"[^a-z0-9]+", "-", os.path.basename(path).rpartition(".")[0].lower()).strip("-")
+    return name if name[:1].isalpha() else f"patch-{name}".strip("-")

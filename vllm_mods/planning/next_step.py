@@ -63,15 +63,16 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
 
 def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
     """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name; "" for a patch that no port would help."""
-    place, name = os.path.split(mod_plan.mod.directory)
-    if not name:
+    place, folder = os.path.split(mod_plan.mod.directory)
+    if not folder:
         patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
         gone = any(found.code == FindingCode.FILE_GONE for found in mod_plan.findings)
         if gone or mod_plan.verdict in {Verdict.UNFIT, Verdict.UNREADABLE}:
             return ""
-        return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # VERSION is the release it was made for; then `port` it"
+        name = mod_plan.mod.name
+        return f"vllm-mods new {name} --from-diff {patch} --tree auto --library mods  # a mod knows its places; then vllm-mods check {name} --library mods"
     if os.path.basename(place) != "patches":
-        return f"move it to LIBRARY/patches/{name}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"
+        return f"move it to LIBRARY/patches/{folder}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"
     return None
 
 

@@ -61,8 +61,9 @@ def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
         lines = [head, *(f"    {line}" for line in changed(planned_mod))]
         lines += _reasons(planned_mod, paint)
         if explain:
-            lines += [f"    proof: {planned_mod.proof}"] if planned_mod.proof else []
-            lines += [f"    not examined: {what}: {why}" for what, why in planned_mod.unexamined]
+            how = "with" if planned_mod.proof == "types" else "without"
+            lines += [f"    checked {how} a type checker"] if planned_mod.proof else []
+            lines += [f"    not checked: {what}, since {why}" for what, why in planned_mod.unexamined]
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 

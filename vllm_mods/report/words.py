@@ -84,7 +84,7 @@ def findings() -> Iterator[Explained]:
         for code, meaning in group.codes.items():
             next_step = group.next.get(code, group.next_step)
             yield Explained(
-                code, f"finding of {group.commands}", meaning, group.page, next_step or None
+                code, f"finding of {group.commands}", meaning, "", next_step or None
             )
 
 

@@ -253,7 +253,7 @@ def _is_link(root: str, parts: list[str], place: str, spec: str) -> TreeError:
 
 
 def _no_vllm(path: str) -> UsageError:
-    hint = "name the vllm folder or its parent folder"
+    hint = "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"
     if not os.path.lexists(path):
         if path[:1].isdigit():
             hint = f"for a release write pypi:{path}"
@@ -265,8 +265,7 @@ def _no_vllm(path: str) -> UsageError:
             if path.endswith(ending):
                 hint = f"{kind}:{path}"
         return UsageError(f"{path} is a file, not a folder", hint=hint)
-    show = "python3 -m pip show --files vllm  # 'Location' is the site root"
     return UsageError(
-        f"{path} has no vLLM: it does not contain vllm/ with an __init__.py, and is no such folder itself",
-        hint=show,
+        f"{path} contains no vLLM: there is no vllm/__init__.py in it",
+        hint="name the folder that contains vllm/, such as site-packages, or its virtual environment",
     )
