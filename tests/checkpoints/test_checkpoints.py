@@ -201,7 +201,7 @@ def test_what_the_hub_does_not_have_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings_of_none(tmp_path, monkeypatch)
-    with site({}) as (url, _), pytest.raises(TreeError) as caught:
+    with site({}) as (url, _), pytest.raises(UsageError) as caught:
         open_checkpoint("org/model", "v9", environ={"HF_ENDPOINT": url})
     assert caught.value.message == (
         "org/model: the Hub has no such model at v9, or it needs a login"

@@ -28,9 +28,16 @@ WHOSE_LOG = (
     "no log was named: give either --container or --log",
     "docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
 )
+NO_TREE = (
+    "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
+)
 ONE_OF_NEW = (
-    "give exactly one of --from-diff, --from-trees and --record with a command",
-    "vllm-mods new --help",
+    "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+    "vllm-mods new x --from-diff FILE --tree auto",
+)
+RECORD = (
+    "--record needs a command to run, and a command needs --record",
+    "vllm-mods new x --record --tree TREE -- COMMAND",
 )
 IMAGE_OF_NEW = ("--image replaces --tree, and needs --record", "--record --image REF")
 ONE_OF_PORT = ("give exactly one of --to, --continue and --abort", "vllm-mods port fast --to TREE")
@@ -52,16 +59,18 @@ CASES: list[tuple[str, str, str]] = [
     ("evidence fast", *WHOSE_LOG),
     ("evidence fast --log x --container y", *WHOSE_LOG),
     ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la none"),
-    ("new x", *ONE_OF_NEW),
-    ("new x --from-diff it.yaml --record -- true", *ONE_OF_NEW),
-    ("new x --record", *ONE_OF_NEW),
-    ("new x --from-diff it.yaml -- true", *ONE_OF_NEW),
+    ("new x", NO_TREE, "vllm-mods new x --from-diff FILE --tree auto"),
+    ("new x --tree site", *ONE_OF_NEW),
+    ("new x --from-diff it.yaml --record --tree site -- true", *ONE_OF_NEW),
+    ("new x --record", *RECORD),
+    ("new x --from-diff it.yaml -- true", *RECORD),
+    ("new x --record -- true a", NO_TREE, "vllm-mods new x --record --tree TREE -- true a"),
     ("new x --from-diff it.yaml --image y", *IMAGE_OF_NEW),
     ("new x --record --image y --tree site -- true", *IMAGE_OF_NEW),
     (
         "new x --from-diff it.yaml",
-        "no vLLM was named for the diff or the command",
-        "--tree TREE; for a diff, --tree auto finds the release",
+        NO_TREE,
+        "vllm-mods new x --from-diff it.yaml --tree auto",
     ),
     ("port fast", *ONE_OF_PORT),
     ("port fast --continue --abort", *ONE_OF_PORT),
@@ -102,10 +111,10 @@ CASES: list[tuple[str, str, str]] = [
     ),
     (
         "explain aplies",
-        "aplies is not a word of vllm-mods' answers; verdicts, exit codes and kinds of errors: ",
+        "`aplies` cannot be explained; these can: ",
         "vllm-mods explain applies",
     ),
-    ("explain zzzz", "zzzz is not a word of vllm-mods' answers; verdicts, exit codes and kinds of errors: ", "vllm-mods explain applies"),
+    ("explain zzzz", "`zzzz` cannot be explained; these can: ", "vllm-mods explain applies"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),
     ("matrix --jobs 0", "Invalid value for '--jobs': 0 is not in the range x>=1.", "vllm-mods matrix --help"),

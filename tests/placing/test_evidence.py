@@ -411,6 +411,8 @@ def test_in_a_file_without_scopes_only_a_single_place_will_do() -> None:
     assert "unique-only" not in codes(planned)
     twice = one(mod(variant(patch)), MemoryTree({path: b"b\nc\nd\nb\nc\nd\n"}))
     assert "places, and nothing tells them apart: line 1, line 4" in error(twice).message
+    stated = one(mod(variant(patch)), MemoryTree({path: b"0\nb\nc\nd\nb\nc\nd\n"}))
+    assert "apart: line 2, the stated one, line 5" in error(stated).message
 
 
 def test_what_is_most_alike_is_that_of_the_longest_line_whatever_its_bytes() -> None:

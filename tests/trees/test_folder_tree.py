@@ -63,7 +63,7 @@ def test_two_possible_site_roots_are_not_guessed_at(site: Path) -> None:
         (lambda path: path.touch(), "v-1.whl", "is a file", "wheel:"),
         (lambda path: path.touch(), "v-1.tar.gz", "is a file", "sdist:"),
         (lambda path: path.touch(), "notes.txt", "is a file", "parent folder"),
-        (lambda path: path.mkdir(), "empty", "has no vLLM", "pip show"),
+        (lambda path: path.mkdir(), "empty", "has no vLLM", "site-packages"),
     ],
 )
 def test_what_is_no_tree_is_said_with_the_way_on(

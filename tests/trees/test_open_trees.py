@@ -15,6 +15,7 @@ from small_site import row
 
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import pairing_lock
+from vllm_mods.images.open import open_base
 from vllm_mods.trees import git as revisions
 from vllm_mods.trees import git_process
 from vllm_mods.trees.folder import FolderTree, find_site_root, read_in_workspace
@@ -52,8 +53,8 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: this is another kind of file", "sdist:{0}/x.tar.gz"),
         ("wheel:{0}/none", {}, "wheel:{0}/none: No such file or directory", "ls -la {0}/none"),
         ("wheel:none", {}, "wheel:none: No such file or directory", "ls -la none"),
-        ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the vllm folder or its parent folder"),
-        ("{0}/none", {}, "{0}/none: no such file or folder", "name the vllm folder or its parent folder"),
+        ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"),
+        ("{0}/none", {}, "{0}/none: no such file or folder", "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"),
         ("0.19.1", {}, "0.19.1: no such file or folder", "for a release write pypi:0.19.1"),
         (
             ">=0.19",
@@ -66,8 +67,8 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         (
             "{0}",
             {},
-            "{0} has no vLLM: it does not contain vllm/ with an __init__.py, and is no such folder itself",
-            "python3 -m pip show --files vllm  # 'Location' is the site root",
+            "{0} has no vLLM: it has no vllm/__init__.py",
+            "name the folder that contains vllm/, such as site-packages, or its virtual environment",
         ),
     ],
 )  # fmt: skip
@@ -356,8 +357,8 @@ def test_an_image_for_another_platform_is_closed_again(tmp_path: Path) -> None:
     place = Image([layer(dict(VLLM))]).layout(tmp_path / "l")
     cache = str(tmp_path / "cache")
     with pytest.raises(UsageError, match=r"it is for linux/\w+, not linux/s390x"):
-        open_image(f"oci:{place}", spec="x", platform="linux/s390x", cache_dir=cache)
-    tree = open_image(f"oci:{place}", spec="x", named=f"/{SITE}/vllm", cache_dir=cache)
+        open_image(open_base(f"oci:{place}", cache_dir=cache), "x", platform="linux/s390x")
+    tree = open_image(open_base(f"oci:{place}", cache_dir=cache), "x", named=f"/{SITE}/vllm")
     assert (tree.spec, tree.site_root) == ("x", SITE)
 
 

@@ -51,8 +51,8 @@ def new(
     """
     if tree is None or sum((diff is not None, edited is not None, bool(record))) != 1:
         raise UsageError(
-            "a mod is made from a tree and exactly one of: a diff, an edited tree, a command",
-            hint="vllm-mods new --help",
+            "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+            hint=f"vllm-mods new {name} --from-diff FILE --tree auto",
         )
     opened = as_tree(tree)
     wanted = Wanted(name, summary, license, vllm)

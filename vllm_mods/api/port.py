@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Mod, ModPlan, Variant
+from vllm_mods.base.model import FileChange, Mod, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import reading
 from vllm_mods.library import writing as library_writing
@@ -28,7 +28,7 @@ class PortResult(NamedTuple):
     """What became of a port.
 
     ``wrote`` are the paths of the files that were written; ``unfinished`` is what is left to a person, laid
-    out as git does it; ``notes`` are what one should know. ``enough`` is the plan of a variant that gives the same
+    out as git does it; ``notes`` are what one should know. ``enough`` says which variant gives the same
     result there, so that no new one was written.
     """
 
@@ -36,7 +36,7 @@ class PortResult(NamedTuple):
     wrote: tuple[str, ...] = ()
     unfinished: Unfinished | None = None
     notes: tuple[str, ...] = ()
-    enough: ModPlan | None = None
+    enough: str = ""
 
     @property
     def ok(self) -> bool:
@@ -74,8 +74,7 @@ def port(
     (True, 'applies', ['x.patch', 'mod.toml'])
     """
     access = access or Access()
-    places = () if output is None else (os.path.join(output, "patches"), output)
-    empty = [place for place in places if not os.path.lexists(place)]
+    made = [one for one in (f"{output}/patches", f"{output}") if not os.path.lexists(one)]
     copy = _own_copy(library, mod, output)
     try:
         target = access.open(to, others=others or {})
@@ -110,7 +109,7 @@ def port(
         result = PortResult(outcome)
         if outcome.fits and outcome.new is not None:
             enough = _enough(job, outcome.new)
-            wrote = _write(job, outcome.new) if enough is None else ()
+            wrote = () if enough else _write(job, outcome.new)
             result = PortResult(outcome, wrote, enough=enough)
         return result._replace(unfinished=writing.lay_out(outcome))
     finally:
@@ -119,7 +118,7 @@ def port(
             files = library.files(library.load(mod))
             if set(reading.paths_below(copy.directory)) == files.keys():
                 shutil.rmtree(copy.directory)
-                for folder in empty:
+                for folder in made:
                     os.rmdir(folder)
 
 
@@ -209,7 +208,11 @@ def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
     return tuple(os.path.join(job.mod.directory, name) for name in sorted(files))
 
 
-def _enough(job: Job, new: NewVariant) -> ModPlan | None:
-    """Return what the mod does in the target without a new variant, if that is the same."""
+def _enough(job: Job, new: NewVariant) -> str:
+    """Say which variant does the same in the target without a new one; ``""`` where none does."""
     before = planner.plan_alone(job.mod, job.target)
-    return before if before.verdict.writes and before.changes == new.planned.changes else None
+    own = before.variant
+    if own is None or before.changes != new.planned.changes:
+        return ""
+    wide = f"; widen its range in mod.toml ({own.vllm}) to include {job.target_version}"
+    return f"variant `{own.id}` applies there as it is ({before.verdict}), with the same result{'' if before.in_range else wide}"

@@ -188,6 +188,16 @@ def refusing_to_write(place: str) -> Iterator[None]:
 
 
 @contextmanager
+def reading(place: str, what: str = "", *, hint: str | None = None) -> Iterator[None]:
+    """Make a ``TreeError`` of a place that cannot be read, as ``what`` calls it."""
+    try:
+        yield
+    except OSError as error:
+        hint = hint or f"namei -l {place}  # shows who may read it"
+        raise TreeError(f"{what or place}: {error.strerror}", hint=hint) from error
+
+
+@contextmanager
 def refusing() -> Iterator[None]:
     """Make a refusal, with nothing changed, of a tree that cannot be read."""
     try:

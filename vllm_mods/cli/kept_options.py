@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import click
 
 _KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock"
-_OF_ITSELF = "--output --variant"
-"""Kept where the hint has the command of the call again."""
+_OF_ITSELF = "--output --variant"  # for the command of the call alone
 _COMMAND = re.compile(
     r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
 )

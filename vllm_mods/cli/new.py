@@ -1,5 +1,6 @@
 """``vllm-mods new``."""
 
+import shlex
 from typing import Any
 
 import click
@@ -78,19 +79,15 @@ def command(
             "--record needs a command to run, and a command needs --record",
             hint=f"vllm-mods new {name} --record --tree TREE -- COMMAND",
         )
-    if sum((diff_file is not None, trees is not None, record)) != 1:
-        raise UsageError(
-            "a mod is made of one thing: --from-diff FILE, --from-trees OLD NEW, or --record -- COMMAND",
-            hint=f"vllm-mods new {name} --from-diff FILE --tree auto",
-        )
     if image is not None and (base is not None or not record):
         raise UsageError("--image replaces --tree, and needs --record", hint="--record --image REF")
     spec = f"image:{image}" if image else trees[0] if trees else base
     if not spec:
-        way = "--record --tree TREE -- COMMAND" if record else f"--from-diff {diff_file} --tree auto"
         raise UsageError(
-            f"--tree is missing: the vLLM that the {'command is run' if record else 'diff was made'} on",
-            hint=f"vllm-mods new {name} {way}",
+            "no --tree was named: the vLLM that the diff was made on, or that the command is to run on",
+            hint=f"vllm-mods new {name} --record --tree TREE -- {shlex.join(argv)}"
+            if record
+            else f"vllm-mods new {name} --from-diff {diff_file or 'FILE'} --tree auto",
         )
     diff = None if diff_file is None else named_files.read(diff_file)
     diff_name = "stdin" if diff_file == "-" else diff_file or ""

@@ -126,8 +126,8 @@ def _open_local(name: str) -> Base:
         except VllmModsError as error:
             errors.append(error)
     lines = "".join(f"\n  {error.message}" for error in errors)
-    # an engine that answered has not got it
-    kind = UsageError if any(isinstance(error, UsageError) for error in errors) else TreeError
+    # an engine that does not respond may have it
+    kind = UsageError if all(isinstance(error, UsageError) for error in errors) else TreeError
     raise kind(
         f"{name}: no engine on this machine has this image{lines}",
         hint=f"docker pull {name}, or read it from its registry: registry:{name} (as a TREE, image:registry:{name})",

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
@@ -32,10 +33,10 @@ def _of_patch(path: str, place: str) -> Mod:
     if data is None:
         raise UsageError(
             f"{path}: no such file or folder",
-            hint=f"the path starts from {os.getcwd()}; `vllm-mods list` shows the mods that need no path",
+            hint=f"ls -la {os.path.dirname(place)}  # `vllm-mods list` shows the mods that have a name",
         )
     return Mod(
-        name_of(path),
+        _name(path),
         version="0",
         summary="A patch without a mod.toml",
         license="LicenseRef-unknown",
@@ -45,7 +46,19 @@ def _of_patch(path: str, place: str) -> Mod:
     )
 
 
-def name_of(path: str) -> str:
-    """Return the name of a mod for a patch: that of its file, as far as a mod can have it."""
-    name = re.sub(r"[^a-z0-9]+", "-", os.path.basename(path).rpartition(".")[0].lower()).strip("-")
+def naming(path: str) -> str:
+    """Return how a patch alone, or a folder, comes to be a mod that every command takes by its name."""
+    place, name = os.path.split(os.path.normpath(path))
+    library, patches = os.path.split(place)
+    if not os.path.isdir(os.path.expanduser(path)):
+        name = _name(path)
+        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree auto --library mods  # then name {name}, with --library mods"
+    if patches == "patches":
+        return f"vllm-mods apply {name} --library {shlex.quote(library or '.')}"
+    return f"move it to LIBRARY/patches/{name}, then name {name}, with --library LIBRARY"
+
+
+def _name(path: str) -> str:
+    stem = os.path.splitext(os.path.basename(path))[0].lower()
+    name = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")
     return name if name[:1].isalpha() else f"patch-{name}".strip("-")

@@ -74,7 +74,9 @@ def is_of(data: bytes, where: str, tree: Tree, *, alone: bool = True) -> bool:
     expecting = [part for part in _parts(data, where) if any(hunk.old for hunk in part.file.hunks)]
     if not expecting:
         why = "it adds only new files, so the release cannot be found from it"
-        raise DiffError(where, 1, why, hint="name the release that it was made on: --tree pypi:VERSION")
+        raise DiffError(
+            where, 1, why, hint="name the release that it was made on: --tree pypi:VERSION"
+        )
     paths = sorted(tree.paths("vllm"))
     return all(
         any(
@@ -159,17 +161,13 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
             hint="write the full path into the diff",
         )
     if not candidates:
-        raise Refused(
-            f"{at}: {tree.spec} has no such file",
-            hint=_ON_WHICH,
-        )
+        raise Refused(f"{at}: {tree.spec} has no such file", hint=_ON_WHICH)
     hunks = part.file.hunks
     is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
     if is_in or not any(all(b"".join(one.old) in text for one in hunks) for text in texts.values()):
         also = " (or the change is already applied)" if is_in else ""
         raise Refused(
-            f"{at}: the text that it changes is not in {named} of {tree.spec}{also}",
-            hint=_ON_WHICH,
+            f"{at}: the text that it changes is not in {named} of {tree.spec}{also}", hint=_ON_WHICH
         )
     has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
     none = "its changes have no context lines"

@@ -8,6 +8,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
+from vllm_mods.library import mod_path
 from vllm_mods.library.mod_folder import data_root
 
 _INDEX_LINE = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
@@ -63,17 +64,13 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
 
 def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
     """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name; "" for a patch that no port would help."""
-    place, folder = os.path.split(mod_plan.mod.directory)
-    if not folder:
-        patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
+    place = mod_plan.mod.directory
+    if not place:
         gone = any(found.code == FindingCode.FILE_GONE for found in mod_plan.findings)
         if gone or mod_plan.verdict in {Verdict.UNFIT, Verdict.UNREADABLE}:
             return ""
-        name = mod_plan.mod.name
-        return f"vllm-mods new {name} --from-diff {patch} --tree auto --library mods  # a mod knows its places; then vllm-mods check {name} --library mods"
-    if os.path.basename(place) != "patches":
-        return f"move it to LIBRARY/patches/{folder}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"
-    return None
+        return mod_path.naming(mod_plan.mod.variants[0].patches[0].source)
+    return mod_path.naming(place) if os.path.basename(os.path.dirname(place)) != "patches" else None
 
 
 def _is_edited(tree: Tree, path: str) -> bool:

@@ -63,7 +63,9 @@ def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
         if explain:
             how = "with" if planned_mod.proof == "types" else "without"
             lines += [f"    checked {how} a type checker"] if planned_mod.proof else []
-            lines += [f"    not checked: {what}, since {why}" for what, why in planned_mod.unexamined]
+            lines += [
+                f"    not checked: {what}, since {why}" for what, why in planned_mod.unexamined
+            ]
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 
