@@ -417,7 +417,7 @@ def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
         open_checkpoint(str(tmp_path))
     path = tmp_path / "a.safetensors"
     assert caught.value.message == f"{path}: not a regular file"
-    assert caught.value.hint == f"ls -laL {path}"
+    assert caught.value.hint == f"namei -l {path}  # shows who may read it"
 
 
 def test_all_tensors_of_a_model_have_a_limit(

@@ -58,13 +58,13 @@ PARSERS = (
 CASES: list[tuple[str, str, str]] = [
     ("evidence fast", *WHOSE_LOG),
     ("evidence fast --log x --container y", *WHOSE_LOG),
-    ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la none"),
+    ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la "),
     ("new x", NO_TREE, "vllm-mods new x --from-diff FILE --tree auto"),
     ("new x --tree site", *ONE_OF_NEW),
     ("new x --from-diff it.yaml --record --tree site -- true", *ONE_OF_NEW),
     ("new x --record", *RECORD),
     ("new x --from-diff it.yaml -- true", *RECORD),
-    ("new x --record -- true a", NO_TREE, "vllm-mods new x --record --tree TREE -- true a"),
+    ("new x --record -- true a", NO_TREE, "vllm-mods new x --record --tree TREE -- COMMAND"),
     ("new x --from-diff it.yaml --image y", *IMAGE_OF_NEW),
     ("new x --record --image y --tree site -- true", *IMAGE_OF_NEW),
     (

@@ -115,17 +115,17 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
         ),
         (
             [diff("x.py", "x.py", "C = 1\nD = 2\n", "C = 1\nD = 3\n")],
-            "x.diff:1: x.py: its text is not in vllm/sub/x.py, vllm/x.py",
+            "x.diff:1: x.py: the text that it changes is not in vllm/sub/x.py, vllm/x.py of memory",
             "--tree auto looks for the release that the diff was made on",
         ),
         (
             [diff("vllm/x.py", "vllm/x.py", NEW, OLD)],
-            "x.diff:1: vllm/x.py: its text is not in vllm/x.py (or the change is already applied)",
+            "x.diff:1: vllm/x.py: the text that it changes is not in vllm/x.py of memory (or the change is already applied)",
             "--tree auto looks for the release that the diff was made on",
         ),
         (
             [diff("sub/y.py", "z.py", OTHER.replace("B4 = 4", "B4 = 5"), OTHER)],
-            "x.diff:1: sub/y.py: its text is not in vllm/sub/y.py (or the change is already applied)",
+            "x.diff:1: sub/y.py: the text that it changes is not in vllm/sub/y.py of memory (or the change is already applied)",
             "--tree auto looks for the release that the diff was made on",
         ),
         (

@@ -215,4 +215,4 @@ def _enough(job: Job, new: NewVariant) -> str:
     if own is None or before.changes != new.planned.changes:
         return ""
     wide = f"; widen its range in mod.toml ({own.vllm}) to include {job.target_version}"
-    return f"variant `{own.id}` applies there as it is ({before.verdict}), with the same result{'' if before.in_range else wide}"
+    return f"variant `{own.id}` applies there unchanged ({before.verdict}), with the same result{'' if before.in_range else wide}"

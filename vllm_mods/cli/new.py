@@ -1,6 +1,5 @@
 """``vllm-mods new``."""
 
-import shlex
 from typing import Any
 
 import click
@@ -74,21 +73,18 @@ def command(
     machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
     Whatever you have to add by hand is listed.
     """
+    making = f"vllm-mods new {name} --from-diff {diff_file or 'FILE'} --tree auto"
+    if record or argv:
+        making = f"vllm-mods new {name} --record --tree TREE -- COMMAND"
     if bool(argv) is not record:
-        raise UsageError(
-            "--record needs a command to run, and a command needs --record",
-            hint=f"vllm-mods new {name} --record --tree TREE -- COMMAND",
-        )
+        why = "--record needs a command to run, and a command needs --record"
+        raise UsageError(why, hint=making)
     if image is not None and (base is not None or not record):
         raise UsageError("--image replaces --tree, and needs --record", hint="--record --image REF")
     spec = f"image:{image}" if image else trees[0] if trees else base
     if not spec:
-        raise UsageError(
-            "no --tree was named: the vLLM that the diff was made on, or that the command is to run on",
-            hint=f"vllm-mods new {name} --record --tree TREE -- {shlex.join(argv)}"
-            if record
-            else f"vllm-mods new {name} --from-diff {diff_file or 'FILE'} --tree auto",
-        )
+        why = "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
+        raise UsageError(why, hint=making)
     diff = None if diff_file is None else named_files.read(diff_file)
     diff_name = "stdin" if diff_file == "-" else diff_file or ""
     if spec == "auto" and diff is not None:

@@ -18,13 +18,11 @@ def open_layout(text: str, how: Opening) -> Base:
     path, tag = _split(text)
     index = os.path.join(path, "index.json")
     if not os.path.lexists(index):
-        is_file = os.path.isfile(path)
-        raise UsageError(
-            f"{how.reference}: {path} is not an OCI layout: it has no index.json",
-            hint=f"skopeo copy docker-archive:{path} oci:FOLDER"
-            if is_file
-            else f"name a folder that has one; `skopeo copy docker://NAME oci:{path}` makes one",
-        )
+        hint = f"name a folder that has one; `skopeo copy docker://NAME oci:{path}` makes one"
+        if os.path.isfile(path):
+            hint = f"skopeo copy docker-archive:{path} oci:FOLDER"
+        why = f"{how.reference}: {path} is not an OCI layout: it has no index.json"
+        raise UsageError(why, hint=hint)
     with reading(index), open(index, "rb") as file:
         data = limits.bounded(file, limits.DOCUMENT, index)
     image = oci.choose_named(oci.parse(data, index), tag, how)

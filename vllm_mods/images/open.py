@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from vllm_mods.base.cache import Cache, cache_folder
-from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
+from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.images import engine_command, layout, storage
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import (
@@ -47,7 +47,7 @@ def open_base(
             raise UsageError("no image given", hint=FORMS)
         return _open_local(reference)
     if not name:
-        raise UsageError(f"{reference}: nothing follows the colon", hint=FORMS)
+        raise UsageError(f"{reference} needs a name after the colon", hint=FORMS)
     if kind in {"docker", "container"}:
         from vllm_mods.images import docker  # noqa: PLC0415  (docker's library: 160 ms)
 
@@ -119,16 +119,13 @@ def _open_local(name: str) -> Base:
     if os.path.exists(name):
         raise UsageError(f"{name} is a file or a folder, not an image name", hint=f"oci:{name}")
     openers: tuple[Callable[..., Base], ...] = (docker.open_image, storage.StoredImage)
-    errors: list[VllmModsError] = []
+    lines = ""
     for opened in openers:
         try:
             return opened(name, reference=name)
         except VllmModsError as error:
-            errors.append(error)
-    lines = "".join(f"\n  {error.message}" for error in errors)
-    # an engine that does not respond may have it
-    kind = UsageError if all(isinstance(error, UsageError) for error in errors) else TreeError
-    raise kind(
+            lines += f"\n  {error.message}"
+    raise UsageError(
         f"{name}: no engine on this machine has this image{lines}",
         hint=f"docker pull {name}, or read it from its registry: registry:{name} (as a TREE, image:registry:{name})",
     )

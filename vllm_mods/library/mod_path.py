@@ -59,6 +59,5 @@ def naming(path: str) -> str:
 
 
 def _name(path: str) -> str:
-    stem = os.path.splitext(os.path.basename(path))[0].lower()
-    name = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")
+    name = re.sub(r"[^a-z0-9]+", "-", os.path.basename(path).rpartition(".")[0].lower()).strip("-")
     return name if name[:1].isalpha() else f"patch-{name}".strip("-")

@@ -53,7 +53,7 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
             if tree.read(path) is not None:
                 raise Refused(
                     f"{where}:{part.line}: {part.new} is new, but {tree.spec} already has {path}",
-                    hint=_ON_WHICH,
+                    hint="--tree TREE names one without it",
                 )
             after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
             file_changes.append(FileChange(path=path, before=None, after=after))

@@ -42,6 +42,8 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
         packages = shlex.join(mod_plan.variant.python)
         advice = f"pip install {packages}  # in the environment of that vLLM, then try again"
+    elif "conflicting-mod" in codes:
+        advice = "name one of the two mods alone"
     elif _TOGETHER & codes or "two-variants" in codes:
         advice = _command("show", mod_plan)
     elif mod_plan.verdict is Verdict.UNFIT:

@@ -91,8 +91,11 @@ def _reasons(planned: ModPlan, paint: Paint) -> list[str]:
 
 def meaning(planned: ModPlan) -> str:
     """Say what a verdict means."""
-    if any(found.code == FindingCode.UNDECLARED for found in planned.findings):
+    codes = {found.code for found in planned.findings}
+    if FindingCode.UNDECLARED in codes:
         return "it changes files that its mod.toml does not declare"
+    if FindingCode.CONFLICTING_MOD in codes:
+        return "it cannot be combined with another mod"
     whole = planned.verdict is Verdict.APPLIES and not planned.hunks
     return "it only adds new files" if whole else MEANING[planned.verdict]
 

@@ -127,12 +127,7 @@ class ImageTree(Tree):
 
 
 def open_image(
-    base: Base,
-    spec: str,
-    workspace: str | None = None,
-    *,
-    platform: str | None = None,
-    named: str | None = None,
+    base: Base, spec: str, workspace: str | None, *, platform: str | None, named: str | None
 ) -> ImageTree:
     """Open the vLLM in an image, which is closed with it; the parameters are those of ``open_tree`` and ``find_site_root``.
 

@@ -86,7 +86,7 @@ def open_tree(
             raise UsageError(why, hint=_FORMS)
         return FolderTree(find_site_root(spec), spec=spec, workspace=workspace)
     if not rest:
-        raise UsageError(f"{spec}: nothing follows the colon", hint=_FORMS)
+        raise UsageError(f"{spec} needs a name after the colon", hint=_FORMS)
     if kind == "image":
         from vllm_mods.images.open import open_base  # noqa: PLC0415  (the engines' libraries)
         from vllm_mods.trees.image import open_image  # noqa: PLC0415
