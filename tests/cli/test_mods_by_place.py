@@ -51,7 +51,7 @@ def test_a_patch_that_does_not_fit_leads_to_a_mod_that_can_be_ported(
     answer = call("check", "my fix.patch", "--target", site)
     assert answer.code == 1
     assert "hunk 1 of my fix.patch" in answer.out
-    assert "vllm-mods new NAME --from-diff 'my fix.patch' --tree pypi:VERSION" in answer.err
+    assert "vllm-mods new my-fix --from-diff 'my fix.patch' --tree auto" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,7 @@ def test_a_change_that_stands_twice_gets_more_context(
     [
         ((), "no --tree was named"),
         (("--from-diff", "x.diff"), "no --tree was named"),
+        (("--tree", "{base}"), "a mod is made of a tree and one of these: a diff,"),
         (("--from-diff", "none.diff", "--tree", "{base}"), "none.diff cannot be read"),
         (("--from-trees", "{base}", "{base}"), "nothing differs from"),
     ],

@@ -69,7 +69,7 @@ def test_a_diff_of_new_files_alone_tells_no_release(call: Call, shelf: Path) -> 
 
 
 def test_without_a_tree_the_word_is_named(call: Call, shelf: Path) -> None:
-    (shelf / "fix.diff").write_bytes(b"")
+    (shelf / "fix.diff").write_bytes(diff_of("vllm/loader.py", LOADER, FAST))
     answer = call("new", "fix", "--from-diff", "fix.diff")
     assert answer.code == 2
     assert "vllm-mods new fix --from-diff fix.diff --tree auto" in answer.err

@@ -70,8 +70,8 @@ def port(
     Raises ``UsageError`` for a variant that there is not, ``Refused`` where a file to be written is there already.
 
     >>> done = vm.port(vm.Library("library"), "fast", "newer", base="site-packages")
-    >>> done.ok, done.outcome.new.planned.verdict.value, [Path(path).name for path in done.wrote]
-    (True, 'applies', ['x.patch', 'mod.toml'])
+    >>> done.ok, done.wrote, done.enough.partition(",")[0]
+    (True, (), 'variant `a` applies there unchanged (moved)')
     """
     access = access or Access()
     made = [one for one in (f"{output}/patches", f"{output}") if not os.path.lexists(one)]
