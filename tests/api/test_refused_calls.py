@@ -226,7 +226,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda place: port.port(plain(place, 'overlay = [{ source = "x.patch", path = "vllm/new.py" }]\n'), "plain", "site"),
-        "variant `a` of plain is not made of patches; `port` can only port patches",
+        "variant `a` of plain is not made of patches alone, and `port` can port nothing else",
         "vllm-mods check plain --target site",
     ),
     (
@@ -235,7 +235,7 @@ REFUSALS: Refusing = [
             "plain",
             "site",
         ),
-        "variant `a` of plain is not made of patches; `port` can only port patches",
+        "variant `a` of plain is not made of patches alone, and `port` can port nothing else",
         "vllm-mods check plain --target site",
     ),
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.building import inspection
 from vllm_mods.cli import run
 from vllm_mods.formats import pairing_lock
+from vllm_mods.images.open import open_base
 from vllm_mods.trees.image import open_image
 
 if TYPE_CHECKING:
@@ -43,9 +44,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
 
 
 def seen(place: str, tmp_path: Path) -> inspection.Inspection:
-    tree = open_image(
-        place.removeprefix("oci:oci:"), spec="image:it", cache_dir=str(tmp_path / "cache")
-    )
+    base = open_base(place.removeprefix("oci:oci:"), cache_dir=str(tmp_path / "cache"))
+    tree = open_image(base, "image:it", None, platform=None, named=None)
     return inspection.inspect(tree)
 
 

@@ -201,7 +201,7 @@ def test_what_the_hub_does_not_have_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings_of_none(tmp_path, monkeypatch)
-    with site({}) as (url, _), pytest.raises(TreeError) as caught:
+    with site({}) as (url, _), pytest.raises(UsageError) as caught:
         open_checkpoint("org/model", "v9", environ={"HF_ENDPOINT": url})
     assert caught.value.message == (
         "org/model: the Hub has no such model at v9, or it needs a login"
@@ -417,7 +417,7 @@ def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
         open_checkpoint(str(tmp_path))
     path = tmp_path / "a.safetensors"
     assert caught.value.message == f"{path}: not a regular file"
-    assert caught.value.hint == f"ls -laL {path}"
+    assert caught.value.hint == f"namei -l {path}  # shows who may read it"
 
 
 def test_all_tensors_of_a_model_have_a_limit(

@@ -49,10 +49,8 @@ def build_of(clone: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("index")
-def test_check_matrix_and_port_read_a_build_of_a_clone(
-    call: Call, library: Path, clone: Path
-) -> None:
+@pytest.mark.usefixtures("index", "library")
+def test_check_matrix_and_port_read_a_build_of_a_clone(call: Call, clone: Path) -> None:
     name = build_of(clone)
     tree = f"pypi:{name}"
     checked = call("check", "fast", "--target", tree, "--commits", clone, "--json")
@@ -64,8 +62,7 @@ def test_check_matrix_and_port_read_a_build_of_a_clone(
     base = f"git:{clone}@HEAD~1"
     done = call("port", "fast", "--from", base, "--to", tree, "--commits", clone)
     assert done.code == 0, done.out
-    assert f'vllm = "=={name}"' in (library / "patches/fast/mod.toml").read_text()
-    assert call("check", "fast", "--target", tree, "--commits", clone, "--strict-version").code == 0
+    assert "nothing was written: variant `a` applies there unchanged (moved)" in done.out
 
 
 @pytest.mark.slow

@@ -61,13 +61,12 @@ def test_the_code_of_every_finding_is_explained() -> None:
         for code, meaning in group.codes.items():
             entry = entries[code]
             assert (entry.meaning, entry.kind) == (meaning, f"finding of {group.commands}")
-            assert (ROOT / entry.follows).is_file()
+            assert (ROOT / group.page).is_file()
 
 
-def test_a_code_is_printed_with_its_page_and_its_next_step(call: Call) -> None:
+def test_a_code_is_printed_with_its_next_step(call: Call) -> None:
     assert call("explain", "json-key-unused").out == (
         "json-key-unused (finding of serve-check): vLLM accepts the object and ignores the key.\n"
-        "  docs/serve-check.md\n"
     )
     assert call("explain", "stale-lock").err == "\nhint: vllm-mods matrix MOD --update-lock\n"
     assert call("explain", "offset").err == ""

@@ -31,6 +31,9 @@ from vllm_mods.cli.kept_options import keep
         ("vllm-mods list", "new x -- --library a", "vllm-mods list"),
         ("vllm-mods run p -- --host h  # x", "run p --library a", "vllm-mods run p --library a -- --host h  # x"),
         ("vllm-mods build p", "run p --lock l --wait", "vllm-mods build p --lock l"),
+        ("vllm-mods port x --from TREE", "port x --to t --output o", "vllm-mods port x --from TREE --to t --output o"),
+        ("vllm-mods port x --abort", "port x --variant a --output o", "vllm-mods port x --abort --output o"),
+        ("vllm-mods export x", "port x --output o", "vllm-mods export x"),
     ],
 )  # fmt: skip
 def test_a_command_in_a_hint_has_the_options_of_the_call(

@@ -92,5 +92,5 @@ def test_what_is_written_is_what_would_be_printed(matrix: Call, tmp_path: Path) 
 
 def test_a_file_that_cannot_be_written_is_said(matrix: Call, tmp_path: Path) -> None:
     answer = matrix("--format", "html", "--output", tmp_path / "nowhere/page.html")
-    assert answer.code == 2
+    assert answer.code == 3
     assert "nowhere/page.html cannot be written: No such file or directory" in answer.err

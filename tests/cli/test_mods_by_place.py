@@ -51,7 +51,7 @@ def test_a_patch_that_does_not_fit_leads_to_a_mod_that_can_be_ported(
     answer = call("check", "my fix.patch", "--target", site)
     assert answer.code == 1
     assert "hunk 1 of my fix.patch" in answer.out
-    assert "vllm-mods new NAME --from-diff 'my fix.patch' --tree pypi:VERSION" in answer.err
+    assert "vllm-mods new my-fix --from-diff 'my fix.patch' --tree auto" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,13 @@ def test_what_goes_into_a_vllm_has_a_name(call: Call, site: Path, here: Path) ->
     (here / "mine.patch").write_bytes(CHANGE)
     answer = call("apply", "mine.patch", "--target", site)
     assert answer.code == 2
-    assert "mine.patch is a path; only a mod named by its library can be applied" in answer.err
-    assert "vllm-mods check mine.patch" in answer.err
+    assert "mine.patch is a path; `apply` takes the name of a mod" in answer.err
+    assert (
+        "hint: vllm-mods new mine --from-diff mine.patch --tree auto --library mods" in answer.err
+    )
+    (here / "elsewhere/mine").mkdir(parents=True)
+    answer = call("apply", "./elsewhere/mine", "--target", site)
+    assert "hint: move it to LIBRARY/patches/mine, then name mine" in answer.err
 
 
 def test_a_folder_in_a_library_is_applied_by_the_command_that_the_hint_names(

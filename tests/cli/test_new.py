@@ -116,8 +116,10 @@ def test_what_cannot_be_placed_is_refused(
     refused(named("a/vllm/none.py", "b/vllm/none.py"), "has no such file")
     refused(named('"a/vllm/loader.py', "b/vllm/loader.py"), "has no closing quote", 2)
     refused(named("a/loader.py", "b/loader.py").decode().encode("utf-16"), "UTF-16", 2)
-    refused(named("a/loader.py", "b/loader.py", FAST, LOADER), "its text is not in")
-    refused(named("loader.py", "loader.py", "A = 1\n", "A = 3\n"), "its text is not in")
+    refused(named("a/loader.py", "b/loader.py", FAST, LOADER), "the text that it changes is not in")
+    refused(
+        named("loader.py", "loader.py", "A = 1\n", "A = 3\n"), "the text that it changes is not in"
+    )
     refused(b"--- /dev/null\n+++ b/odd.py\n@@ -0,0 +1 @@\n+X = 1\n", "the diff does not say where")
     refused(b"--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ -1,2 +1,2 @@\n-A = 1\n+A = 2\n", "x.diff:3:", 2)
     refused(b"no diff\n", "this file contains no diff", 2)
@@ -166,10 +168,10 @@ def test_a_change_that_stands_twice_gets_more_context(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give exactly one of --from-diff, --from-trees and --record with a command"),
-        (("--from-diff", "x.diff"), "no vLLM was named for the diff"),
+        ((), "no --tree was named"),
+        (("--tree", "{base}"), "a mod is made of a tree and one of these: a diff,"),
         (("--from-diff", "none.diff", "--tree", "{base}"), "none.diff cannot be read"),
-        (("--from-trees", "{base}", "{base}"), "nothing was changed"),
+        (("--from-trees", "{base}", "{base}"), "nothing differs from"),
     ],
 )
 def test_a_wrong_call_says_what_is_wrong(

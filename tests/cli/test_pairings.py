@@ -276,7 +276,6 @@ def test_what_is_no_recipe_is_refused(call: Call, tmp_path: Path) -> None:
         (["--mod", "mods/fast=nothing"], "there is no mod named `nothing`"),
         (["--output", "a", "--library", "b"], "--output and --library both"),
         (["--library", "/nowhere"], "the library /nowhere is not a folder"),
-        (["--output", "/nowhere/x"], "/nowhere/x cannot be written"),
         (["--name", "A b"], "'A b' cannot be the name of a pairing"),
     ],
 )
@@ -285,6 +284,12 @@ def test_a_wrong_call_is_refused(call: Call, sound: Path, arguments: list[str], 
     assert answer.code == 2
     assert says in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_a_place_that_cannot_be_written_is_refused(call: Call, sound: Path) -> None:
+    answer = call("import", sound, "--output", "/nowhere/x")
+    assert answer.code == 3
+    assert "/nowhere/x cannot be written: No such file or directory" in answer.err
 
 
 def test_a_pairing_is_written_as_a_recipe(call: Call, paired: Path, tmp_path: Path) -> None:

@@ -38,8 +38,9 @@ def base(tmp_path: Path) -> Path:
 
 
 NEWER = LOADER.replace("import os\n", "import os\nimport sys\n").replace(
-    "class Saver", "class Other:\n    pass\n\n\nclass Saver"
+    "\n\n\nclass Saver", "\n\n    def more(self):\n        return None\n\n\nclass Saver"
 )
+"""The old patch does not go in: a line of its context is another one."""
 
 
 @pytest.mark.slow
@@ -64,11 +65,23 @@ def test_a_clean_port_is_a_new_variant_that_goes_in(
 
 
 @pytest.mark.slow
-def test_a_variant_that_does_as_well_is_named(call: Call, base: Path, tmp_path: Path) -> None:
-    target = write_tree(tmp_path / "target", "0.20.0", loader="# newer\n" + LOADER)
+@pytest.mark.parametrize("version", ["0.18.0", "0.20.0"])
+def test_a_variant_that_is_not_needed_is_not_written(
+    call: Call, base: Path, library: Path, tmp_path: Path, version: str
+) -> None:
+    target = write_tree(tmp_path / "target", version, loader="# newer\n" + LOADER)
+    before = (library / "patches/fast/mod.toml").read_bytes()
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 0
-    assert "variant `a` also applies there (moved) and gives the same bytes" in done.out
+    said = "nothing was written: variant `a` applies there unchanged (moved), with the same result"
+    assert said in done.out
+    assert ("to include 0.18.0" in done.out) is (version == "0.18.0")
+    assert (library / "patches/fast/mod.toml").read_bytes() == before
+    output = tmp_path / "out"
+    answer = call("port", "fast", "--from", base, "--to", target, "--output", output, "--json")
+    assert (answer.code, answer.json["variant"], answer.json["wrote"]) == (0, None, None)
+    assert f"nothing was written: {answer.json['enough']}\n" in done.out
+    assert not output.exists()
 
 
 @pytest.mark.slow

@@ -335,9 +335,9 @@ def test_packages_beside_vllm(record: Callable[..., Answer], site: Path, tmp_pat
 
 def test_what_it_needs(call: Call, site: Path, mine: Path) -> None:
     for arguments, says in (
-        (["--record", "--tree", site], "give exactly one"),
-        (["--tree", site, "--", "true"], "give exactly one"),
-        (["--record", "--", "true"], "no vLLM was named"),
+        (["--record", "--tree", site], "--record needs a command"),
+        (["--tree", site, "--", "true"], "--record needs a command"),
+        (["--record", "--", "true"], "no --tree was named"),
     ):
         answer = call("new", "x", *arguments)
         assert (answer.code, says in answer.err) == (2, True), answer.err

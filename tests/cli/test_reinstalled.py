@@ -305,6 +305,12 @@ def test_only_edits_are_discarded_of_all_mods(call: Call, site: Path) -> None:
     refused = call("revert", "fast", "--target", site)
     assert refused.code == 3
     assert "vllm-mods revert --only-edits" in refused.err
+    put_back = call("revert", "--only-edits", "--target", site, "--json")
+    assert (put_back.code, put_back.json["changed"]) == (0, ["vllm/loader.py"])
+    (site / "vllm/loader.py").chmod(0o600)
+    put_back = call("revert", "--only-edits", "--target", site, "--json")
+    assert put_back.json["changed"] == ["vllm/loader.py"]
+    assert "nothing to do" in call("revert", "--only-edits", "--target", site).out
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_a_diff_of_no_release_makes_no_mod(call: Call, shelf: Path) -> None:
     changed = text.replace('"weights"', '"fast"', 1)
     answer = made(call, shelf, diff_of("vllm/loader.py", text, changed))
     assert answer.code == 3
-    assert "none of the releases from pypi:0.19.0 to pypi:0.20.0 has each hunk" in answer.err
+    assert "no release from pypi:0.19.0 to pypi:0.20.0 has the text of each hunk" in answer.err
     assert not (shelf / "patches").exists()
 
 
@@ -69,7 +69,18 @@ def test_a_diff_of_new_files_alone_tells_no_release(call: Call, shelf: Path) -> 
 
 
 def test_without_a_tree_the_word_is_named(call: Call, shelf: Path) -> None:
-    (shelf / "fix.diff").write_bytes(b"")
+    (shelf / "fix.diff").write_bytes(diff_of("vllm/loader.py", LOADER, FAST))
     answer = call("new", "fix", "--from-diff", "fix.diff")
     assert answer.code == 2
-    assert "--tree auto finds the release" in answer.err
+    assert "vllm-mods new fix --from-diff fix.diff --tree auto" in answer.err
+
+
+def test_releases_with_a_twin_of_the_hunk_are_named(call: Call, shelf: Path) -> None:
+    twins = "def f():\n    x = 1\n\n\ndef g():\n    x = 1\n"
+    files = FILES | {"vllm/loader.py": twins.encode()}
+    (shelf / "vllm-0.18.0.tar.gz").write_bytes(make_sdist(files, version="0.18.0"))
+    patch = b"--- a/vllm/loader.py\n+++ b/vllm/loader.py\n@@ -6 +6 @@\n-    x = 1\n+    x = 2\n"
+    answer = made(call, shelf, patch)
+    assert answer.code == 3
+    assert "each hunk matches at its stated line in pypi:0.18.0, but at other lines" in answer.err
+    assert "hint: --tree pypi:0.18.0, if the diff was made on that release" in answer.err

@@ -28,9 +28,15 @@ WHOSE_LOG = (
     "no log was named: give either --container or --log",
     "docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
 )
-ONE_OF_NEW = (
-    "give exactly one of --from-diff, --from-trees and --record with a command",
-    "vllm-mods new --help",
+NO_TREE = (
+    "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
+)
+NO_PLACE = (
+    "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"
+)
+RECORD = (
+    "--record needs a command to run, and a command needs --record",
+    "vllm-mods new x --record --tree TREE -- COMMAND",
 )
 IMAGE_OF_NEW = ("--image replaces --tree, and needs --record", "--record --image REF")
 ONE_OF_PORT = ("give exactly one of --to, --continue and --abort", "vllm-mods port fast --to TREE")
@@ -51,17 +57,18 @@ PARSERS = (
 CASES: list[tuple[str, str, str]] = [
     ("evidence fast", *WHOSE_LOG),
     ("evidence fast --log x --container y", *WHOSE_LOG),
-    ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la none"),
-    ("new x", *ONE_OF_NEW),
-    ("new x --from-diff it.yaml --record -- true", *ONE_OF_NEW),
-    ("new x --record", *ONE_OF_NEW),
-    ("new x --from-diff it.yaml -- true", *ONE_OF_NEW),
+    ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la {here}"),
+    ("new x", NO_TREE, "vllm-mods new x --from-diff FILE --tree auto"),
+    ("new x --tree site", "site: no such file or folder", NO_PLACE),
+    ("new x --record", *RECORD),
+    ("new x --from-diff it.yaml -- true", *RECORD),
+    ("new x --record -- true a", NO_TREE, "vllm-mods new x --record --tree TREE -- COMMAND"),
     ("new x --from-diff it.yaml --image y", *IMAGE_OF_NEW),
     ("new x --record --image y --tree site -- true", *IMAGE_OF_NEW),
     (
         "new x --from-diff it.yaml",
-        "no vLLM was named for the diff or the command",
-        "--tree TREE; for a diff, --tree auto finds the release",
+        NO_TREE,
+        "vllm-mods new x --from-diff it.yaml --tree auto",
     ),
     ("port fast", *ONE_OF_PORT),
     ("port fast --continue --abort", *ONE_OF_PORT),
@@ -102,10 +109,10 @@ CASES: list[tuple[str, str, str]] = [
     ),
     (
         "explain aplies",
-        "aplies is not a word of vllm-mods' answers; verdicts, exit codes and kinds of errors: ",
+        "`aplies` cannot be explained; these can: ",
         "vllm-mods explain applies",
     ),
-    ("explain zzzz", "zzzz is not a word of vllm-mods' answers; verdicts, exit codes and kinds of errors: ", "vllm-mods explain applies"),
+    ("explain zzzz", "`zzzz` cannot be explained; these can: ", "vllm-mods explain applies"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),
     ("matrix --jobs 0", "Invalid value for '--jobs': 0 is not in the range x>=1.", "vllm-mods matrix --help"),
@@ -117,6 +124,7 @@ def test_what_cannot_be_meant_is_told_with_what_to_type(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, str]
 ) -> None:
     line, message, hint = case
+    hint = hint.replace("{here}", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "it.yaml").write_text("x: 1\n")
     (tmp_path / "t.jinja").write_text("x")

@@ -223,7 +223,7 @@ def test_a_registry_gives_what_went_in(
     pinned = f"registry:{registry.host}/some/small@{base.manifest_digest}"
     again = open_base(pinned, cache_dir=cache)
     assert again.manifest == base.manifest
-    with pytest.raises(TreeError, match="has no such image"):
+    with pytest.raises(UsageError, match="has no such image"):
         open_base(f"registry:{registry.host}/some/none:1")
     with pytest.raises(TreeError, match="cannot be read with --offline"):
         open_base(pinned, offline=True)

@@ -303,10 +303,10 @@ def test_references_that_name_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="no image given"):
         open_base("")
-    with pytest.raises(UsageError, match="nothing follows the colon"):
+    with pytest.raises(UsageError, match="needs a name after the colon"):
         open_base("docker:")
     with pytest.raises(
-        TreeError, match=r"(?s)no engine on this machine.*no docker engine responds"
+        UsageError, match=r"(?s)no engine on this machine.*no docker engine responds"
     ):
         open_base("localhost/x:1")
     with pytest.raises(TreeError, match="no docker engine responds at unix"):

@@ -31,8 +31,8 @@ FORMS = (
     ("reference", "message"),
     [
         ("", "no image given"),
-        *((f"{word}:", f"{word}:: nothing follows the colon") for word in ("docker", "podman")),
-        *((f"{word}:", f"{word}:: nothing follows the colon") for word in ("oci", "registry")),
+        *((f"{word}:", f"{word}: needs a name after the colon") for word in ("docker", "podman")),
+        *((f"{word}:", f"{word}: needs a name after the colon") for word in ("oci", "registry")),
     ],
 )
 def test_a_reference_that_names_nothing_is_told_the_forms(reference: str, message: str) -> None:
@@ -49,7 +49,7 @@ def test_a_bare_name_is_asked_of_every_engine(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(TreeError) as caught:
+    with pytest.raises(UsageError) as caught:
         opening.open_base(name)
     lines = caught.value.message.splitlines()
     assert lines[0] == f"{name}: no engine on this machine has this image"

@@ -12,7 +12,7 @@ import pytest
 from making_images import INDEX, MANIFEST, digest
 from web_site import Site, site
 
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import names, registry
 from vllm_mods.images.model import Descriptor
 from vllm_mods.images.open import open_base
@@ -165,8 +165,9 @@ def test_what_a_refusal_says(
 ) -> None:
     status, path = refusal
     ask = asking({f"{ROOT}{path}": says(status)})
+    kind = UsageError if refusal == (404, "manifests/1") else TreeError
     for who in ("without a login", "as me"):
-        with pytest.raises(TreeError) as caught:
+        with pytest.raises(kind) as caught:
             ask.client.get(path)
         message = why.format(who=who, host=ask.host)
         assert caught.value.message == f"{ask.host}/some/image:1: {message}"

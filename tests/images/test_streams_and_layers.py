@@ -359,9 +359,9 @@ def test_a_layer_that_unpacks_to_another_than_is_stated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message", "hint"),
     [
-        ("none", "{0} is not an OCI layout: it has no index.json", "ls -la {0}"),
+        ("none", "{0} is not an OCI layout: it has no index.json", "name a folder that has one; `skopeo copy docker://NAME oci:{0}` makes one"),
         ("file", "{0} is not an OCI layout: it has no index.json", "skopeo copy docker-archive:{0} oci:FOLDER"),
-        ("empty", "{0} is not an OCI layout: it has no index.json", "ls -la {0}"),
+        ("empty", "{0} is not an OCI layout: it has no index.json", "name a folder that has one; `skopeo copy docker://NAME oci:{0}` makes one"),
     ],
 )  # fmt: skip
 def test_places_that_are_no_layout(tmp_path: Path, path: str, message: str, hint: str) -> None:
@@ -378,7 +378,10 @@ def test_a_layout_in_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as caught:
         open_base("oci:none")
-    assert caught.value.hint == "ls -la none"
+    assert (
+        caught.value.hint
+        == "name a folder that has one; `skopeo copy docker://NAME oci:none` makes one"
+    )
 
 
 @pytest.mark.parametrize("place", ["index.json", "blob"])
@@ -396,7 +399,7 @@ def test_a_layout_of_which_a_file_cannot_be_read(tmp_path: Path, place: str) -> 
         open_base(f"oci:{folder}")
     assert (caught.value.message, caught.value.hint) == (
         f"{path}: Is a directory",
-        f"ls -la {path}",
+        f"namei -l {path}  # shows who may read it",
     )
 
 

@@ -178,7 +178,7 @@ def test_of_two_packages_none_is_stated() -> None:
             (),
             "0.19.1",
             Refused,
-            "nothing was changed, so there is nothing to make a mod of",
+            "nothing differs from memory, so there is nothing to make a mod of",
         ),
         (Wanted("mine"), (EDIT,), None, UsageError, "memory does not state its version"),
         (

@@ -111,27 +111,27 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
         (
             [diff("vllm/z.py", "vllm/z.py")],
             "x.diff:1: vllm/z.py: memory has no such file",
-            "--tree TREE names the vLLM that it was made on",
+            "--tree auto looks for the release that the diff was made on",
         ),
         (
             [diff("x.py", "x.py", "C = 1\nD = 2\n", "C = 1\nD = 3\n")],
-            "x.diff:1: x.py: its text is not in vllm/sub/x.py, vllm/x.py",
-            "--tree TREE names the vLLM that it was made on",
+            "x.diff:1: x.py: the text that it changes is not in vllm/sub/x.py, vllm/x.py of memory",
+            "--tree auto looks for the release that the diff was made on",
         ),
         (
             [diff("vllm/x.py", "vllm/x.py", NEW, OLD)],
-            "x.diff:1: vllm/x.py: its text is not in vllm/x.py (or the change is already applied)",
-            "--tree TREE names the vLLM that it was made on",
+            "x.diff:1: vllm/x.py: the text that it changes is not in vllm/x.py of memory (or the change is already applied)",
+            "--tree auto looks for the release that the diff was made on",
         ),
         (
             [diff("sub/y.py", "z.py", OTHER.replace("B4 = 4", "B4 = 5"), OTHER)],
-            "x.diff:1: sub/y.py: its text is not in vllm/sub/y.py (or the change is already applied)",
-            "--tree TREE names the vLLM that it was made on",
+            "x.diff:1: sub/y.py: the text that it changes is not in vllm/sub/y.py of memory (or the change is already applied)",
+            "--tree auto looks for the release that the diff was made on",
         ),
         (
             [b"--- vllm/x.py\n+++ vllm/x.py\n@@ -5,1 +5,1 @@\n-A4 = 4\n+A4 = 5\n"],
             "x.diff:1: vllm/x.py: its changes have no context lines, so the right place is uncertain",
-            "--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
+            "--tree auto looks for the release that the diff was made on; or make the diff again with three lines of context: git diff -U3, or diff -u",
         ),
     ],
 )
@@ -157,7 +157,10 @@ def test_of_twins_the_one_at_the_stated_line_is_meant_in_the_tree_that_is_named(
         parts[1 - at] += "a = 1"
         assert change.after == "".join(parts).encode()
         assert not from_diff.is_of(text % (line, line), "x.diff", tree)  # nobody has named it
-    with pytest.raises(Refused, match=r"its text is in vllm/t\.py, but not at the stated lines"):
+    with pytest.raises(
+        Refused,
+        match=r"the text that it changes is in vllm/t\.py of .*, but not at the stated lines",
+    ):
         from_diff.changes(text % (4, 4), "x.diff", tree)
 
 

@@ -79,8 +79,9 @@ def test_a_header_without_a_definition_holds_outside_of_definitions_only() -> No
     planned = put(hunk(9, 3, 3, *CHANGE, header="import os"), text)
     finding = error(planned)
     assert (planned.verdict, finding.code, finding.line) == (Verdict.MISPLACED, "elsewhere", 9)
-    assert "its text is at line 9 (`A.f`), but it was written for the part below `import os`" in (
-        finding.message
+    assert (
+        "its text is at line 9, the stated one (`A.f`), but it was written for the part below `import os`"
+        in (finding.message)
     )
 
 
@@ -134,7 +135,7 @@ def test_places_that_nothing_tells_apart_are_all_named_up_to_five() -> None:
     assert (finding.code, finding.line, finding.hunk, finding.scope) == ("ambiguous", 3, 1, None)
     assert finding.message == (
         f"{PATH}: hunk 1 of one/0.patch: its text matches in 2 places, and nothing tells them apart: "
-        "line 3 (`A.f`), line 11 (`B.f`)"
+        "line 3, the stated one (`A.f`), line 11 (`B.f`)"
     )
     many = error(put(hunk(3, 3, 3, *CHANGE), classes(*"ABCDEFG"))).message
     assert "line 35 (`E.f`) and 2 more" in many
@@ -411,6 +412,8 @@ def test_in_a_file_without_scopes_only_a_single_place_will_do() -> None:
     assert "unique-only" not in codes(planned)
     twice = one(mod(variant(patch)), MemoryTree({path: b"b\nc\nd\nb\nc\nd\n"}))
     assert "places, and nothing tells them apart: line 1, line 4" in error(twice).message
+    stated = one(mod(variant(patch)), MemoryTree({path: b"0\nb\nc\nd\nb\nc\nd\n"}))
+    assert "apart: line 2, the stated one, line 5" in error(stated).message
 
 
 def test_what_is_most_alike_is_that_of_the_longest_line_whatever_its_bytes() -> None:

@@ -39,12 +39,12 @@ def test_what_is_not_defined_at_the_top_is_only_named(text: str) -> None:
     if "ff" in text:
         assert (code, words) == (
             "superseded",
-            "this version has no code of that name: no file of vllm/ (1) uses the name",
+            "this version has no code of that name: none of the 1 Python files of vllm/ contains it",
         )
     else:
         assert (code, words) == (
             "scope-gone",
-            "no file of vllm/ defines `f`, but vllm/b.py uses the name",
+            "no file of vllm/ defines `f`, but vllm/b.py contains the name",
         )
 
 
@@ -56,7 +56,7 @@ def test_three_places_are_told_and_those_of_the_package_of_the_file_alone() -> N
     )
     assert search(files, "f.x") == (
         "superseded",
-        "this version has no code of that name: no file of vllm/ (1) uses the name",
+        "this version has no code of that name: none of the 1 Python files of vllm/ contains it",
     )
 
 

@@ -12,7 +12,7 @@ from mod_making import diff_of, lock_of, lock_with, mod, variant
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats import mod_lock
-from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.formats.mod_lock import LockedTree, WrittenFor
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.planning.planner import plan
 from vllm_mods.porting import variant as variants
@@ -106,6 +106,20 @@ def test_the_base_is_the_recorded_release_that_is_nearest(version: str | None, o
     of = locked(BOTH, seen("first", "0.17.0"), seen("first", "0.18.0"), seen("second", "0.21.0"))
     shelf: Any = Shelf()
     assert variants.base_tree(of, FIRST, version, shelf).version == opened
+
+
+@pytest.mark.parametrize("made_on", ["0.19.1", "0.19.1rc1.dev46", "a folder"])
+def test_a_variant_that_was_made_on_a_folder_is_of_the_release_of_its_version(made_on: str) -> None:
+    of = locked(BOTH, seen("second", "0.21.0"))
+    written = (WrittenFor("first", made_on, "0" * 64, (), ()),)
+    lock = mod_lock.parse(of.lock or b"", "mod.lock")._replace(written=written)
+    of = of._replace(lock=mod_lock.dump(lock))
+    shelf: Any = Shelf()
+    if made_on == "0.19.1":
+        assert variants.base_tree(of, FIRST, "0.21.0", shelf).version == made_on
+    else:
+        with pytest.raises(UsageError, match="names no release for it"):
+            variants.base_tree(of, FIRST, "0.21.0", shelf)
 
 
 def test_a_base_that_nothing_records_has_to_be_named() -> None:

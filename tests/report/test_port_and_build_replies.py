@@ -124,6 +124,7 @@ def test_a_port_that_was_written_says_how_each_file_was_merged_and_what_to_run()
         "verdict": "moved",
         "findings": (NOTE,),
         "wrote": ("/lib/mod.toml", "x"),
+        "enough": None,
         "unfinished": None,
     }
     assert reply.ok

@@ -73,7 +73,7 @@ def test_a_plan_says_of_each_mod_its_verdict_what_it_changes_and_why() -> None:
         "    <hunk 1: not there [text]>",
     ]
     explained = text.plan(plan_of(GOES_IN, planned()), paint, explain=True).split("\n")
-    expected = ["    proof: types", "    not examined: cycles: no reason"]
+    expected = ["    checked with a type checker", "    not checked: cycles, since no reason"]
     assert explained[:-1] == [HEAD, *GOES_IN_WORDS, *expected]
 
 

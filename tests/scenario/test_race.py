@@ -13,7 +13,7 @@ import pytest
 from sampling import few
 from small_site import FILES, ONE, build, sha, snapshot, transition, write
 
-from vllm_mods.base.errors import NotRestored, Refused, UsageError
+from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.cli import named_files
 from vllm_mods.library import writing
 from vllm_mods.site.journal import FILE, PREFIX
@@ -184,7 +184,7 @@ def test_outputs_are_not_written_through_a_planted_link(tmp_path: Path) -> None:
     staged = tmp_path / ".page.html.new"
     for plant in (staged.symlink_to, staged.hardlink_to):
         plant(theirs)
-        with pytest.raises(UsageError, match="cannot be written"):
+        with pytest.raises(Refused, match="cannot be written"):
             named_files.write(str(place), b"page")
         assert theirs.read_bytes() == b"theirs"
         staged.unlink()

@@ -61,9 +61,9 @@ def test_sources_and_their_names(
 
 @pytest.mark.parametrize("text", ["nowhere", "https://me:secret@h.org/x", "x?token=secret"])
 def test_what_is_no_source_is_not_repeated(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UsageError, match="this is neither a folder nor the source") as caught:
+    with pytest.raises(UsageError, match="SOURCE is neither a folder, nor git") as caught:
         changing.parse_source(text, str(tmp_path / "vllm-mods.toml"))
-    assert "git+URL[@REV][#subdirectory=DIR] or package:NAME" in caught.value.message
+    assert "git+URL[@REV][#subdirectory=DIR], nor package:NAME" in caught.value.message
     assert text not in caught.value.message
     assert "vllm-mods apply MOD" in (caught.value.hint or "")
 

@@ -166,8 +166,8 @@ def test_the_wrong_kind_gets_the_right_one_as_a_hint(tmp_path: Path) -> None:
     [
         ("", "no tree given"),
         ("oci:x", "unknown kind of tree: 'oci'"),
-        ("pypi:", "nothing follows"),
-        ("image:", "nothing follows"),
+        ("pypi:", "needs a name after"),
+        ("image:", "needs a name after"),
     ],
 )
 def test_a_spec_that_is_none_names_the_forms(spec: str, message: str) -> None:

@@ -57,13 +57,13 @@ def test_two_possible_site_roots_are_not_guessed_at(site: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "name", "message", "hint"),
     [
-        (lambda _: None, "gone", "no such file or folder", "parent folder"),
+        (lambda _: None, "gone", "no such file or folder", "virtual environment"),
         (lambda _: None, "0.19.1", "no such file or folder", "pypi:0.19.1"),
         (lambda _: None, ">=0.19,<0.21", "no such file or folder", "matrix --vllm"),
         (lambda path: path.touch(), "v-1.whl", "is a file", "wheel:"),
         (lambda path: path.touch(), "v-1.tar.gz", "is a file", "sdist:"),
-        (lambda path: path.touch(), "notes.txt", "is a file", "parent folder"),
-        (lambda path: path.mkdir(), "empty", "has no vLLM", "pip show"),
+        (lambda path: path.touch(), "notes.txt", "is a file", "virtual environment"),
+        (lambda path: path.mkdir(), "empty", "has no vLLM", "site-packages"),
     ],
 )
 def test_what_is_no_tree_is_said_with_the_way_on(

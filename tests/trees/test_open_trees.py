@@ -15,6 +15,7 @@ from small_site import row
 
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import pairing_lock
+from vllm_mods.images.open import open_base
 from vllm_mods.trees import git as revisions
 from vllm_mods.trees import git_process
 from vllm_mods.trees.folder import FolderTree, find_site_root, read_in_workspace
@@ -37,8 +38,8 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
     [
         ("", {}, "no tree given", FORMS),
         ("pip:x", {}, "pip:x: unknown kind of tree: 'pip'", FORMS),
-        ("wheel:", {}, "wheel:: nothing follows the colon", FORMS),
-        ("image:", {}, "image:: nothing follows the colon", FORMS),
+        ("wheel:", {}, "wheel: needs a name after the colon", FORMS),
+        ("image:", {}, "image: needs a name after the colon", FORMS),
         (
             "wheel:x.whl",
             {"verify": True},
@@ -47,13 +48,13 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         ),
         ("git:x@y", {"others": {"a": "1"}}, OWN.format("git:x@y"), "pypi:VERSION"),
         ("x", {"others": {"a": "1"}}, OWN.format("x"), "pypi:VERSION"),
-        ("wheel:{0}", {}, "wheel:{0}: Is a directory", "ls -la {0}"),
+        ("wheel:{0}", {}, "wheel:{0}: Is a directory", "ls -la {parent}"),
         ("sdist:{0}/x.whl", {}, "sdist:{0}/x.whl: this is another kind of file", "wheel:{0}/x.whl"),
         ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: this is another kind of file", "sdist:{0}/x.tar.gz"),
-        ("wheel:{0}/none", {}, "wheel:{0}/none: No such file or directory", "ls -la {0}/none"),
-        ("wheel:none", {}, "wheel:none: No such file or directory", "ls -la none"),
-        ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the vllm folder or its parent folder"),
-        ("{0}/none", {}, "{0}/none: no such file or folder", "name the vllm folder or its parent folder"),
+        ("wheel:{0}/none", {}, "wheel:{0}/none: No such file or directory", "ls -la {0}"),
+        ("wheel:none", {}, "wheel:none: No such file or directory", "ls -la {here}"),
+        ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"),
+        ("{0}/none", {}, "{0}/none: no such file or folder", "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"),
         ("0.19.1", {}, "0.19.1: no such file or folder", "for a release write pypi:0.19.1"),
         (
             ">=0.19",
@@ -66,8 +67,8 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         (
             "{0}",
             {},
-            "{0} has no vLLM: it does not contain vllm/ with an __init__.py, and is no such folder itself",
-            "python3 -m pip show --files vllm  # 'Location' is the site root",
+            "{0} has no vLLM: it has no vllm/__init__.py",
+            "name the folder that contains vllm/, such as site-packages, or its virtual environment",
         ),
     ],
 )  # fmt: skip
@@ -79,7 +80,8 @@ def test_what_names_no_tree_has_a_next_step(
     with pytest.raises(UsageError) as caught:
         open_tree(spec.format(tmp_path), **given)  # type: ignore[arg-type]
     assert caught.value.message == message.format(tmp_path)
-    assert caught.value.hint == hint.format(tmp_path)
+    places = {"parent": tmp_path.parent, "here": os.getcwd()}
+    assert caught.value.hint == hint.format(tmp_path, **places)
 
 
 def site_of(root: Path, **files: bytes) -> FolderTree:
@@ -142,7 +144,11 @@ def test_of_two_records_either_vouches_and_one_of_another_name_does_not_contradi
     [
         ("vllm", "vllm is a folder", "ls -la {0}/vllm"),
         ("pipe", "pipe is not a regular file", "ls -la {0}/pipe"),
-        ("x" * 300, f"cannot read {'x' * 300}: File name too long", "ls -la {0}/" + "x" * 300),
+        (
+            "x" * 300,
+            f"cannot read {'x' * 300}: File name too long",
+            "namei -l {0}/" + "x" * 300 + "  # shows who may read it",
+        ),
         (
             "file/x",
             "refusing to read file/x: file is a symbolic link to vllm/__init__.py, and vllm-mods does not follow links",
@@ -185,7 +191,7 @@ def test_a_folder_that_cannot_be_listed_is_said(
     why = "cannot list vllm/sub: Permission denied"
     assert (caught.value.message, caught.value.hint) == (
         f"{tmp_path}: {why}",
-        f"ls -la {tmp_path}/vllm/sub",
+        f"namei -l {tmp_path}/vllm/sub  # shows who may read it",
     )
     closed = {str(tmp_path)}
     with pytest.raises(TreeError) as caught:
@@ -196,7 +202,7 @@ def test_a_folder_that_cannot_be_listed_is_said(
         gone.folders()
     why = f"cannot list {tmp_path}/gone: No such file or directory"
     assert caught.value.message == f"{tmp_path}/gone: {why}"
-    assert caught.value.hint == f"ls -la {tmp_path}/gone"
+    assert caught.value.hint == f"namei -l {tmp_path}/gone  # shows who may read it"
     assert list(gone.paths("")) == list(tree.paths("vllm/__init__.py")) == []
 
 
@@ -355,9 +361,11 @@ def test_of_several_vllms_the_one_with_a_lock_is_meant(tmp_path: Path) -> None:
 def test_an_image_for_another_platform_is_closed_again(tmp_path: Path) -> None:
     place = Image([layer(dict(VLLM))]).layout(tmp_path / "l")
     cache = str(tmp_path / "cache")
+    opened = open_base(f"oci:{place}", cache_dir=cache)
     with pytest.raises(UsageError, match=r"it is for linux/\w+, not linux/s390x"):
-        open_image(f"oci:{place}", spec="x", platform="linux/s390x", cache_dir=cache)
-    tree = open_image(f"oci:{place}", spec="x", named=f"/{SITE}/vllm", cache_dir=cache)
+        open_image(opened, "x", None, platform="linux/s390x", named=None)
+    opened = open_base(f"oci:{place}", cache_dir=cache)
+    tree = open_image(opened, "x", None, platform=None, named=f"/{SITE}/vllm")
     assert (tree.spec, tree.site_root) == ("x", SITE)
 
 

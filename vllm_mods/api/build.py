@@ -19,7 +19,7 @@ from vllm_mods.api.on_base import (
     parts_of,
     read_lock,
 )
-from vllm_mods.base.errors import Refused, UsageError, refusing
+from vllm_mods.base.errors import Refused, refusing, refusing_to_write
 from vllm_mods.base.output import write_whole
 from vllm_mods.building import outputs, upgrading
 from vllm_mods.building.outputs import Output, Written
@@ -111,12 +111,8 @@ def lock(
         demand_serving(library, wanted, opened, access)
         whole = joined_lock(opened)._replace(checkpoint=model)
     data = pairing_lock.dump(whole)
-    try:
+    with refusing_to_write(path):
         write_whole(path, data)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}", hint="--output FILE names another place"
-        ) from error
     access.note(f"wrote {path}")
     return ReadLock(path, data, whole)
 

@@ -96,14 +96,14 @@ def choose(
     mod is left, ``Refused`` for a pairing that no policy vouches for.
     """
     paths = [name for name in names if name.startswith(_PLACES) or name.endswith(_PATCHES)]
-    if paths and target is not None:
-        folder, patches, name = paths[0].rstrip("/").rpartition("/patches/")
-        hint = f"vllm-mods check {shlex.quote(paths[0])}  # then `vllm-mods new` makes a mod of a patch, --library DIR names a library"
-        if patches and os.path.isdir(paths[0]):
-            hint = f"vllm-mods apply {shlex.quote(name)} --library {shlex.quote(folder)}"
-        raise UsageError(
-            f"{paths[0]} is a path; only a mod named by its library can be applied", hint=hint
-        )
+    by_place: list[Mod] = []
+    if paths:
+        from vllm_mods.library import mod_path  # noqa: PLC0415  (where one is named)
+
+        if target is not None:
+            why = f"{paths[0]} is a path; `apply` takes the name of a mod"
+            raise UsageError(why, hint=mod_path.naming(paths[0]))
+        by_place = [mod for path in paths for mod in mod_path.load(path, library)]
     names = [name for name in names if name not in paths]
     paired = None if pairing is None else library.pairing(pairing)
     if pairing is not None and target is not None:
@@ -117,12 +117,7 @@ def choose(
         names = (*library.mods_of(paired), *names)
     elif not names and not in_target and not paths and not (names := library.defaults()):
         raise UsageError("no mod was named, and no mod is marked as default", hint="vllm-mods list")
-    mods = [*library.select(names), *in_target]
-    if paths:
-        from vllm_mods.library import mod_path  # noqa: PLC0415  (where one is named)
-
-        mods += [mod for path in paths for mod in mod_path.load(path, library)]
-    return Chosen(tuple(mods), paired)
+    return Chosen((*library.select(names), *in_target, *by_place), paired)
 
 
 def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:

@@ -51,8 +51,8 @@ def new(
     """
     if tree is None or sum((diff is not None, edited is not None, bool(record))) != 1:
         raise UsageError(
-            "a mod is made from a tree and exactly one of: a diff, an edited tree, a command",
-            hint="vllm-mods new --help",
+            "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+            hint=f"vllm-mods new {name} --from-diff FILE --tree auto",
         )
     opened = as_tree(tree)
     wanted = Wanted(name, summary, license, vllm)
@@ -75,6 +75,7 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
     Raises ``Refused`` where none of the newest ones has, ``DiffError`` for a diff that is none.
     """
     specs = releases_in(access, ">=0", plain=True)[-_NEWEST:]
+    twins: list[str] = []
     for spec in reversed(specs):
         tree = access.open(spec)
         if from_diff.is_of(diff, diff_name, tree):
@@ -82,10 +83,13 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
                 f"{diff_name} was made on {spec}: the newest release where each hunk matches at its line"
             )
             return tree
-    raise Refused(
-        f"{diff_name}: none of the releases from {specs[0]} to {specs[-1]} has each hunk at its line and nowhere else",
-        hint="--tree TREE names the vLLM that the diff was made on; git:REPO@REV for a commit between releases",
-    )
+        twins += [spec] if from_diff.is_of(diff, diff_name, tree, alone=False) else []
+    why = f"no release from {specs[0]} to {specs[-1]} has the text of each hunk at the stated line"
+    hint = "name the vLLM that the diff was made on: --tree DIR, or --tree git:REPO@REV for a commit between releases"
+    if twins:
+        why = f"each hunk matches at its stated line in {', '.join(twins)}, but at other lines too"
+        hint = f"--tree {twins[0]}, if the diff was made on that release"
+    raise Refused(f"{diff_name}: {why}", hint=hint)
 
 
 def of_effect(wanted: Wanted, effect: ModEffect, tree: Tree) -> NewMod:

@@ -28,13 +28,15 @@ class PortResult(NamedTuple):
     """What became of a port.
 
     ``wrote`` are the paths of the files that were written; ``unfinished`` is what is left to a person, laid
-    out as git does it; ``notes`` are what one should know.
+    out as git does it; ``notes`` are what one should know. ``enough`` says which variant gives the same
+    result there, so that no new one was written.
     """
 
     outcome: PortOutcome
     wrote: tuple[str, ...] = ()
     unfinished: Unfinished | None = None
     notes: tuple[str, ...] = ()
+    enough: str = ""
 
     @property
     def ok(self) -> bool:
@@ -68,10 +70,11 @@ def port(
     Raises ``UsageError`` for a variant that there is not, ``Refused`` where a file to be written is there already.
 
     >>> done = vm.port(vm.Library("library"), "fast", "newer", base="site-packages")
-    >>> done.ok, done.outcome.new.planned.verdict.value, [Path(path).name for path in done.wrote]
-    (True, 'applies', ['x.patch', 'mod.toml'])
+    >>> done.ok, done.wrote, done.enough.partition(",")[0]
+    (True, (), 'variant `a` applies there unchanged (moved)')
     """
     access = access or Access()
+    made = [one for one in (f"{output}/patches", f"{output}") if not os.path.lexists(one)]
     copy = _own_copy(library, mod, output)
     try:
         target = access.open(to, others=others or {})
@@ -105,8 +108,9 @@ def port(
         outcome = porting.run(job, lambda: variants.between(access.releases, source, target))
         result = PortResult(outcome)
         if outcome.fits and outcome.new is not None:
-            notes = _needless(job, outcome.new)
-            result = PortResult(outcome, _write(job, outcome.new), notes=notes)
+            enough = _enough(job, outcome.new)
+            wrote = () if enough else _write(job, outcome.new)
+            result = PortResult(outcome, wrote, enough=enough)
         return result._replace(unfinished=writing.lay_out(outcome))
     finally:
         if output is not None:
@@ -114,6 +118,8 @@ def port(
             files = library.files(library.load(mod))
             if set(reading.paths_below(copy.directory)) == files.keys():
                 shutil.rmtree(copy.directory)
+                for folder in made:
+                    os.rmdir(folder)
 
 
 def continue_port(
@@ -170,7 +176,7 @@ def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfi
 def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
     if variant.replace or not variant.patches:
         raise UsageError(
-            f"variant `{variant.id}` of {mod.name} is not made of patches; `port` can only port patches",
+            f"variant `{variant.id}` of {mod.name} is not made of patches alone, and `port` can port nothing else",
             hint=f"vllm-mods check {mod.name} --target {tree.spec}",
         )
 
@@ -202,9 +208,11 @@ def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
     return tuple(os.path.join(job.mod.directory, name) for name in sorted(files))
 
 
-def _needless(job: Job, new: NewVariant) -> tuple[str, ...]:
+def _enough(job: Job, new: NewVariant) -> str:
+    """Say which variant does the same in the target without a new one; ``""`` where none does."""
     before = planner.plan_alone(job.mod, job.target)
-    if before.variant is None or before.changes != new.planned.changes:
-        return ()
-    text = f"variant `{before.variant.id}` also applies there ({before.verdict}) and gives the same bytes"
-    return (f"{text}: the new one is not needed",)
+    own = before.variant
+    if own is None or before.changes != new.planned.changes:
+        return ""
+    wide = f"; widen its range in mod.toml ({own.vllm}) to include {job.target_version}"
+    return f"variant `{own.id}` applies there unchanged ({before.verdict}), with the same result{'' if before.in_range else wide}"

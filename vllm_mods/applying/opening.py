@@ -58,7 +58,7 @@ def in_tree(names: Sequence[str], state: State, tree: FolderTree) -> tuple[str, 
     for name in names:
         if name.rpartition("/")[2] not in known:
             raise UsageError(
-                f"{name} was not put into {tree.spec} by vllm-mods, so the original files are unknown",
+                f"vllm-mods did not apply {name} to {tree.spec}; what it applied: {', '.join(sorted(known)) or 'nothing'}",
                 hint=f"vllm-mods status --target {tree.spec}",
             )
     return tuple(name.rpartition("/")[2] for name in names)

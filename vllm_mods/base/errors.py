@@ -50,7 +50,7 @@ class VllmModsError(Exception):
     ...     vm.open_tree("no-such-folder")
     ... except vm.VllmModsError as error:
     ...     print(error.code, error.exit_code, error.message, error.hint, sep="; ")
-    usage; 2; no-such-folder: no such file or folder; name the vllm folder or its parent folder
+    usage; 2; no-such-folder: no such file or folder; name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION
     """
 
     code = "error"
@@ -185,6 +185,16 @@ def refusing_to_write(place: str) -> Iterator[None]:
             f"{place} cannot be written: {error.strerror}; nothing was changed",
             hint=f"{'df -h' if is_full else 'ls -la'} {os.path.dirname(place) or '.'}",
         ) from error
+
+
+@contextmanager
+def reading(place: str, what: str = "", *, hint: str | None = None) -> Iterator[None]:
+    """Make a ``TreeError`` of a place that cannot be read, as ``what`` calls it."""
+    try:
+        yield
+    except OSError as error:
+        hint = hint or f"namei -l {place}  # shows who may read it"
+        raise TreeError(f"{what or place}: {error.strerror}", hint=hint) from error
 
 
 @contextmanager

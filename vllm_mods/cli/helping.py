@@ -52,7 +52,7 @@ def explain(word: str) -> Reply:
         near = difflib.get_close_matches(word, known, 1, 0.75)
         way = f"vllm-mods explain {near[0]}" if near else "vllm-mods explain applies"
         raise UsageError(
-            f"{word} is not a word of vllm-mods' answers; verdicts, exit codes and kinds of errors: {', '.join(endings)}",
+            f"`{word}` cannot be explained; these can: {', '.join(endings)}, and the codes in brackets after findings",
             hint=way,
         )
     lines = [f"{entry.word} ({entry.kind}): {entry.meaning}"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 _KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock"
+_OF_ITSELF = "--output --variant"  # for the command of the call alone
 _COMMAND = re.compile(
     r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
 )
@@ -20,13 +21,14 @@ def keep(hint: str, arguments: Sequence[str]) -> str:
         name, equals, _ = word.partition("=")
         if word == "--":
             break
-        if name in _KEPT.split():
+        if name in f"{_KEPT} {_OF_ITSELF}".split():
             value = [] if equals or name == "--offline" else [next(words, "")]
             kept.setdefault(name, []).extend((word, *value))
-    return _COMMAND.sub(lambda match: _complete(match, kept), hint) if kept else hint
+    own = next(iter(arguments), "")
+    return _COMMAND.sub(lambda match: _complete(match, kept, own), hint) if kept else hint
 
 
-def _complete(match: re.Match[str], kept: dict[str, list[str]]) -> str:
+def _complete(match: re.Match[str], kept: dict[str, list[str]], own: str) -> str:
     from vllm_mods.cli import main  # noqa: PLC0415  (it imports what prints)
 
     words = match["words"].split()
@@ -38,7 +40,8 @@ def _complete(match: re.Match[str], kept: dict[str, list[str]]) -> str:
     if command is None or "--help" in names:
         return match[0]
     takes = {name for option in command.params for name in option.opts} - names
-    takes -= {"--to"} if names & {"--continue", "--abort"} else set()
+    takes -= {"--to", "--variant"} if names & {"--continue", "--abort"} else set()
+    takes -= set() if match["words"].split()[0] == own else set(_OF_ITSELF.split())
     more = (word for name in kept if name in takes for word in kept[name])
     front, dashes, behind = match[0].partition(" -- ")
     return " ".join((front, *map(shlex.quote, more))) + dashes + behind

@@ -1,6 +1,7 @@
 """Files that an argument names: read, or written in one step."""
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import BinaryIO
 import click
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import UsageError, refusing_to_write
 from vllm_mods.base.output import write_whole
 
 
@@ -23,9 +24,8 @@ def opened(path: str) -> Iterator[BinaryIO]:
             with open(path, "rb") as file:
                 yield file
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint=f"ls -la {path}"
-        ) from error
+        hint = f"ls -la {shlex.quote(os.path.dirname(os.path.abspath(path)))}"
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def read(path: str, most: limits.Limit | None = None) -> bytes:
@@ -39,16 +39,14 @@ def read(path: str, most: limits.Limit | None = None) -> bytes:
 
 
 def write(path: str, data: bytes) -> None:
-    """Write a file, or replace it, and say so. Raises ``UsageError``."""
-    try:
+    """Write a file, or replace it, and say so. Raises ``Refused``."""
+    with refusing_to_write(path):
         write_whole(path, data)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     click.echo(f"wrote {path}", err=True)
 
 
 def write_new(path: str, data: bytes) -> None:
-    """Write a file that is not there yet, and say so. Raises ``UsageError``."""
+    """Write a file that is not there yet, and say so. Raises ``UsageError``, ``Refused``."""
     if os.path.lexists(path):
         raise UsageError(f"{path} already exists", hint="name another file, or remove it")
     write(path, data)

@@ -68,24 +68,23 @@ def command(
     """Make a mod from a diff, from two trees, or from what a command does.
 
     A diff may have paths from anywhere: the file is found in the tree by the end of its path and by its text.
-    Of two trees, changed text becomes a patch with section headers, and new files an overlay. A command runs on
+    With two trees, what was changed becomes a patch, and new files become an overlay. A command runs on
     a copy of a tree, or in a container of an image, with a copy of the current folder and nothing else of this
     machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
     Whatever you have to add by hand is listed.
     """
-    if sum((diff_file is not None, trees is not None, record)) != 1 or bool(argv) is not record:
-        raise UsageError(
-            "give exactly one of --from-diff, --from-trees and --record with a command",
-            hint="vllm-mods new --help",
-        )
+    making = f"vllm-mods new {name} --from-diff {diff_file or 'FILE'} --tree auto"
+    if record or argv:
+        making = f"vllm-mods new {name} --record --tree TREE -- COMMAND"
+    if bool(argv) is not record:
+        why = "--record needs a command to run, and a command needs --record"
+        raise UsageError(why, hint=making)
     if image is not None and (base is not None or not record):
         raise UsageError("--image replaces --tree, and needs --record", hint="--record --image REF")
     spec = f"image:{image}" if image else trees[0] if trees else base
     if not spec:
-        raise UsageError(
-            "no vLLM was named for the diff or the command",
-            hint="--tree TREE; for a diff, --tree auto finds the release",
-        )
+        why = "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
+        raise UsageError(why, hint=making)
     diff = None if diff_file is None else named_files.read(diff_file)
     diff_name = "stdin" if diff_file == "-" else diff_file or ""
     if spec == "auto" and diff is not None:

@@ -19,16 +19,13 @@ if TYPE_CHECKING:
 
 # Faults that no check here is made for, and why.
 UNEXAMINED = (
-    (
-        "names unset on some paths",
-        "only names that one `if` sets and the block after it reads are checked",
-    ),
-    ("cycles of imports", "only module-level imports are followed"),
-    ("compiled operators", "torch.ops._C and other compiled code are not in the tree as Python"),
-    ("packages outside the tree", "only packages that are installed beside vLLM are checked"),
+    ("names that some paths leave unset", "a check looks at one `if` and the block after it"),
+    ("cycles of imports inside functions", "only the imports of modules are followed"),
+    ("calls of compiled code", "torch.ops._C and the like are not in the tree as Python"),
+    ("use of packages that are not installed beside vLLM", "their code is not there to be read"),
 )
 
-UNTYPED = ("types of arguments and of results", "the proof in mod.lock does not include it")
+UNTYPED = ("types of arguments and results", "mod.lock was written without a type checker")
 """What was not examined where a lock vouches that was made without a type checker."""
 
 

@@ -5,7 +5,7 @@ import os
 from typing import NamedTuple
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import TreeError, UsageError, reading
 from vllm_mods.images import oci
 from vllm_mods.images.model import Base, Descriptor
 from vllm_mods.images.oci import Opening
@@ -17,18 +17,14 @@ def open_layout(text: str, how: Opening) -> Base:
     """Open ``PATH``, ``PATH:TAG`` or ``PATH@DIGEST``. Raises ``UsageError``, ``TreeError``."""
     path, tag = _split(text)
     index = os.path.join(path, "index.json")
-    try:
-        with open(index, "rb") as file:
-            data = limits.bounded(file, limits.DOCUMENT, index)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(
-            f"{how.reference}: {path} is not an OCI layout: it has no index.json",
-            hint=f"skopeo copy docker-archive:{path} oci:FOLDER"
-            if os.path.isfile(path)
-            else f"ls -la {path}",
-        ) from error
-    except OSError as error:
-        raise TreeError(f"{index}: {error.strerror}", hint=f"ls -la {index}") from error
+    if not os.path.lexists(index):
+        hint = f"name a folder that has one; `skopeo copy docker://NAME oci:{path}` makes one"
+        if os.path.isfile(path):
+            hint = f"skopeo copy docker-archive:{path} oci:FOLDER"
+        why = f"{how.reference}: {path} is not an OCI layout: it has no index.json"
+        raise UsageError(why, hint=hint)
+    with reading(index), open(index, "rb") as file:
+        data = limits.bounded(file, limits.DOCUMENT, index)
     image = oci.choose_named(oci.parse(data, index), tag, how)
     return oci.OciImage(LayoutFolder(path), image, "oci-layout", how)
 
@@ -57,11 +53,7 @@ class LayoutFolder(NamedTuple):
     def open(self, blob: Descriptor) -> io.FileIO:
         """Open a blob."""
         place = os.path.join(self.path, "blobs", *blob.digest.split(":", 1))
-        try:
+        if not os.path.lexists(place):
+            raise TreeError(f"{self.path}: the blob {blob.digest} is missing", hint=_AGAIN)
+        with reading(place):
             return io.FileIO(place)
-        except FileNotFoundError as error:
-            raise TreeError(
-                f"{self.path}: the blob {blob.digest} is missing", hint=_AGAIN
-            ) from error
-        except OSError as error:
-            raise TreeError(f"{place}: {error.strerror}", hint=f"ls -la {place}") from error

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from vllm_mods.base.cache import Cache, cache_folder
-from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
+from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.images import engine_command, layout, storage
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import (
@@ -47,7 +47,7 @@ def open_base(
             raise UsageError("no image given", hint=FORMS)
         return _open_local(reference)
     if not name:
-        raise UsageError(f"{reference}: nothing follows the colon", hint=FORMS)
+        raise UsageError(f"{reference} needs a name after the colon", hint=FORMS)
     if kind in {"docker", "container"}:
         from vllm_mods.images import docker  # noqa: PLC0415  (docker's library: 160 ms)
 
@@ -125,7 +125,7 @@ def _open_local(name: str) -> Base:
             return opened(name, reference=name)
         except VllmModsError as error:
             lines += f"\n  {error.message}"
-    raise TreeError(
+    raise UsageError(
         f"{name}: no engine on this machine has this image{lines}",
         hint=f"docker pull {name}, or read it from its registry: registry:{name} (as a TREE, image:registry:{name})",
     )

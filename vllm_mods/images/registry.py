@@ -13,7 +13,7 @@ import requests
 import urllib3
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, no_network
+from vllm_mods.base.errors import TreeError, UsageError, VllmModsError, no_network
 from vllm_mods.base.hops import check_hop, is_local, place
 from vllm_mods.base.sessions import BROKEN, is_unconnected, reason, session, until
 from vllm_mods.base.untrusted import number_of
@@ -180,7 +180,7 @@ class Client:
         """Tell whether the user lets the host of a URL be asked without TLS."""
         return place(url) in self._environ.get(PLAIN_HTTP, "").split(",")
 
-    def _refused(self, response: requests.Response, path: str, method: str) -> TreeError:
+    def _refused(self, response: requests.Response, path: str, method: str) -> VllmModsError:
         host = self.name.host
         answer = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
         denied = response.status_code in {401, 403}
@@ -193,10 +193,9 @@ class Client:
             what = f"as {login[0]}" if login else "without a login"
             return TreeError(f"{self.name}: {answer} (asked {what})", hint=f"docker login {host}")
         if response.status_code == requests.codes.not_found:
-            what = (
-                "has no such image" if path.startswith("manifests") else f"does not have its {path}"
-            )
-            return TreeError(
+            is_whole = path.startswith("manifests")
+            what = "has no such image" if is_whole else f"does not have its {path}"
+            return (UsageError if is_whole else TreeError)(
                 f"{self.name}: {host} {what}, or it is private and needs a login",
                 hint=f"check the name and the tag; docker login {host}",
             )

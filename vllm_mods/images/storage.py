@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import TreeError, UsageError, reading
 from vllm_mods.images import engine_command, oci
 from vllm_mods.images.engine_command import PODMAN
 from vllm_mods.images.model import (
@@ -152,11 +152,8 @@ class _Documents(NamedTuple):
         is_plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
         name = key if is_plain else "=" + base64.b64encode(key.encode()).decode()
         path = f"{self.folder}/{name}"
-        try:
-            with open(path, "rb") as file:
-                return limits.bounded(file, limits.DOCUMENT, path)
-        except OSError as error:
-            raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
+        with reading(path, hint=_AGAIN), open(path, "rb") as file:
+            return limits.bounded(file, limits.DOCUMENT, path)
 
 
 def _find(name: str, reference: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
@@ -30,11 +31,12 @@ def load(path: str, library: Library) -> tuple[Mod, ...]:
 def _of_patch(path: str, place: str) -> Mod:
     data = reading.read(place, None)
     if data is None:
-        raise UsageError(f"{path}: no such file or folder", hint="vllm-mods list")
-    name = re.sub(r"[^a-z0-9]+", "-", os.path.basename(path).rpartition(".")[0].lower()).strip("-")
-    name = name if name[:1].isalpha() else f"patch-{name}".strip("-")
+        raise UsageError(
+            f"{path}: no such file or folder",
+            hint=f"ls -la {os.path.dirname(place)}  # `vllm-mods list` shows the mods that have a name",
+        )
     return Mod(
-        name,
+        _name(path),
         version="0",
         summary="A patch without a mod.toml",
         license="LicenseRef-unknown",
@@ -42,3 +44,20 @@ def _of_patch(path: str, place: str) -> Mod:
         digest=sha256(data),
         variants=(Variant("patch", ">=0", patches=(PatchFile(path, data),)),),
     )
+
+
+def naming(path: str) -> str:
+    """Return how a patch alone, or a folder, comes to be a mod that every command takes by its name."""
+    place, name = os.path.split(os.path.normpath(path))
+    library, patches = os.path.split(place)
+    if not os.path.isdir(os.path.expanduser(path)):
+        name = _name(path)
+        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree auto --library mods  # then name {name}, with --library mods"
+    if patches == "patches":
+        return f"vllm-mods apply {name} --library {shlex.quote(library or '.')}"
+    return f"move it to LIBRARY/patches/{name}, then name {name}, with --library LIBRARY"
+
+
+def _name(path: str) -> str:
+    name = re.sub(r"[^a-z0-9]+", "-", os.path.basename(path).rpartition(".")[0].lower()).strip("-")
+    return name if name[:1].isalpha() else f"patch-{name}".strip("-")

@@ -148,7 +148,8 @@ def compose(
         raise UsageError(f"{wanted.name!r} is not a valid name for a mod", hint=NAME_IN_WORDS)
     if not (effect.changes or effect.templates):
         raise Refused(
-            "nothing was changed, so there is nothing to make a mod of", hint="vllm-mods new --help"
+            f"nothing differs from {tree.spec}, so there is nothing to make a mod of",
+            hint=f"vllm-mods new {wanted.name} --from-trees {tree.spec} EDITED  # EDITED is a copy of it, with your changes",
         )
     if wanted.vllm is None and tree.version is None:
         raise UsageError(

@@ -18,6 +18,7 @@ from vllm_mods.planning.part_step import Part, PatchingStep
 _HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
 _NO_FILE = "/dev/null"
+_ON_WHICH = "--tree auto looks for the release that the diff was made on"
 
 
 class DiffPart(NamedTuple):
@@ -65,20 +66,22 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
     return ModEffect(tuple(file_changes), notes=notes)
 
 
-def is_of(data: bytes, where: str, tree: Tree) -> bool:
-    """Tell whether a tree has what each hunk of a diff expects, at the line that it states and in no other place.
+def is_of(data: bytes, where: str, tree: Tree, *, alone: bool = True) -> bool:
+    """Tell whether a tree has what each hunk of a diff expects, at the line that it states and, if ``alone``, in no other place.
 
     Raises ``DiffError`` for what is no diff, or has no line to tell a tree by.
     """
     expecting = [part for part in _parts(data, where) if any(hunk.old for hunk in part.file.hunks)]
     if not expecting:
         why = "it adds only new files, so the release cannot be found from it"
-        raise DiffError(where, 1, why, hint="--tree TREE names the vLLM that it was made on")
+        raise DiffError(
+            where, 1, why, hint="name the release that it was made on: --tree pypi:VERSION"
+        )
     paths = sorted(tree.paths("vllm"))
     return all(
         any(
             _is_at_its_lines(part.file, tree.read(path) or b"")
-            and _patched(part.file, path, tree) is not None
+            and not (alone and _patched(part.file, path, tree) is None)
             for path in _candidates(part.old, paths) or _candidates(part.new, paths)
         )
         for part in expecting
@@ -158,24 +161,21 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
             hint="write the full path into the diff",
         )
     if not candidates:
-        raise Refused(
-            f"{at}: {tree.spec} has no such file",
-            hint="--tree TREE names the vLLM that it was made on",
-        )
+        raise Refused(f"{at}: {tree.spec} has no such file", hint=_ON_WHICH)
     hunks = part.file.hunks
     is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
     if is_in or not any(all(b"".join(one.old) in text for one in hunks) for text in texts.values()):
         also = " (or the change is already applied)" if is_in else ""
         raise Refused(
-            f"{at}: its text is not in {named}{also}",
-            hint="--tree TREE names the vLLM that it was made on",
+            f"{at}: the text that it changes is not in {named} of {tree.spec}{also}", hint=_ON_WHICH
         )
     has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
     none = "its changes have no context lines"
-    why = f"its text is in {named}, but not at the stated lines" if has_context else none
+    text = f"the text that it changes is in {named} of {tree.spec}, but not at the stated lines"
+    why = text if has_context else none
     raise Refused(
         f"{at}: {why}, so the right place is uncertain",
-        hint="--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
+        hint=f"{_ON_WHICH}; or make the diff again with three lines of context: git diff -U3, or diff -u",
     )
 
 

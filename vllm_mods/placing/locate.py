@@ -371,6 +371,7 @@ def _list(target: Target, hunk: Hunk, lines: Sequence[int]) -> str:
     shown = []
     for line in lines[:5]:
         scope = scope_of(hunk, target, line)
-        shown.append(f"line {line} (`{scope}`)" if scope else f"line {line}")
+        at = f"line {line}, the stated one" if line == hunk.stated else f"line {line}"
+        shown.append(f"{at} (`{scope}`)" if scope else at)
     more = f" and {len(lines) - 5} more" if len(lines) > 5 else ""
     return ", ".join(shown) + more

@@ -34,9 +34,9 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     word = re.compile(rb"\b%s\b" % re.escape(name.encode()))
     named = next((other for other in looked if word.search(_read(tree, other))), None)
     if named is not None:
-        why = f"no file of {top}/ defines `{name}`, but {named} uses the name"
+        why = f"no file of {top}/ defines `{name}`, but {named} contains the name"
         return FindingCode.SCOPE_GONE, why
-    why = f"no file of {top}/ ({len(looked)}) uses the name"
+    why = f"none of the {len(looked)} Python files of {top}/ contains it"
     return FindingCode.SUPERSEDED, f"this version has no code of that name: {why}"
 
 

@@ -8,6 +8,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
+from vllm_mods.library import mod_path
 from vllm_mods.library.mod_folder import data_root
 
 _INDEX_LINE = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
@@ -41,6 +42,8 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
         packages = shlex.join(mod_plan.variant.python)
         advice = f"pip install {packages}  # in the environment of that vLLM, then try again"
+    elif "conflicting-mod" in codes:
+        advice = "name one of the two mods alone"
     elif _TOGETHER & codes or "two-variants" in codes:
         advice = _command("show", mod_plan)
     elif mod_plan.verdict is Verdict.UNFIT:
@@ -63,16 +66,13 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
 
 def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
     """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name; "" for a patch that no port would help."""
-    place, name = os.path.split(mod_plan.mod.directory)
-    if not name:
-        patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
+    place = mod_plan.mod.directory
+    if not place:
         gone = any(found.code == FindingCode.FILE_GONE for found in mod_plan.findings)
         if gone or mod_plan.verdict in {Verdict.UNFIT, Verdict.UNREADABLE}:
             return ""
-        return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # VERSION is the release it was made for; then `port` it"
-    if os.path.basename(place) != "patches":
-        return f"move it to LIBRARY/patches/{name}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"
-    return None
+        return mod_path.naming(mod_plan.mod.variants[0].patches[0].source)
+    return mod_path.naming(place) if os.path.basename(os.path.dirname(place)) != "patches" else None
 
 
 def _is_edited(tree: Tree, path: str) -> bool:

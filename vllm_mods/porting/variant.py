@@ -66,12 +66,14 @@ def recorded(locked: Lock | None, variant: Variant) -> tuple[str, ...]:
 
 
 def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Releases) -> Tree:
-    """Open the recorded base of a variant that is nearest to a version.
+    """Open the recorded base of a variant that is nearest to a version, else the release of the folder that it was made on.
 
     Raises ``UsageError`` where none is recorded, ``TreeError`` if it cannot be had.
     """
     locked = lock_entries.current(mod)
-    known = recorded(locked, variant)
+    written = locked.written if locked else ()
+    made_on = (one.base for one in written if one.variant == variant.id)
+    known = recorded(locked, variant) or tuple(filter(versions.is_final, made_on))
     if not known:
         why = "names no release for it" if locked else "is stale: the mod has changed since"
         raise UsageError(

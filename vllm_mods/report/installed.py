@@ -51,7 +51,8 @@ def verify(
         written, packages = node
         raw = None if written is None else json.loads(receipt.dump(written))
         answer |= {"receipt": raw, "packages": packages}
-    return Reply(answer, "\n".join(lines), result.ok)
+    step = None if result.ok else f"vllm-mods status --target {shlex.quote(target)}"
+    return Reply(answer, "\n".join(lines), result.ok, step)
 
 
 def revert(done: Reverted, target: str) -> Reply:

@@ -17,7 +17,7 @@ from vllm_mods.report.reply import Reply
 def ported(result: PortResult) -> Reply:
     """Return what became of a port."""
     outcome, work = result.outcome, result.unfinished
-    job, new = outcome.job, outcome.new
+    job, new = outcome.job, None if result.enough else outcome.new
     answer = {
         "mod": job.mod.name,
         "from": {"variant": job.variant.id, "version": job.base_version},
@@ -37,6 +37,7 @@ def ported(result: PortResult) -> Reply:
         "verdict": new and new.planned.verdict,
         "findings": () if new is None else new.planned.findings,
         "wrote": result.wrote or None,
+        "enough": result.enough or None,
         "unfinished": work and work.folder,
     }
     return Reply(answer, "\n".join(_lines(result)), result.ok)
@@ -44,7 +45,7 @@ def ported(result: PortResult) -> Reply:
 
 def _lines(result: PortResult) -> Iterator[str]:
     outcome, work = result.outcome, result.unfinished
-    job, new = outcome.job, outcome.new
+    job, new = outcome.job, None if result.enough else outcome.new
     target = job.target_version
     library = os.path.dirname(os.path.dirname(job.mod.directory))
     place = "" if library == job.roots[0] else f" --library {shlex.quote(library)}"
@@ -61,6 +62,8 @@ def _lines(result: PortResult) -> Iterator[str]:
         yield f"variant {job.name} ({job.vllm}) {new.planned.verdict}"
         shown = {one for found in left.values() for one in found}
         yield from (f"  {one.message}" for one in new.planned.findings if one not in shown)
+    if result.enough:
+        yield f"nothing was written: {result.enough}"
     yield from (f"note: {one}" for one in result.notes)
     if result.wrote:
         yield from (f"wrote {path}" for path in result.wrote)

@@ -61,8 +61,11 @@ def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
         lines = [head, *(f"    {line}" for line in changed(planned_mod))]
         lines += _reasons(planned_mod, paint)
         if explain:
-            lines += [f"    proof: {planned_mod.proof}"] if planned_mod.proof else []
-            lines += [f"    not examined: {what}: {why}" for what, why in planned_mod.unexamined]
+            how = "with" if planned_mod.proof == "types" else "without"
+            lines += [f"    checked {how} a type checker"] if planned_mod.proof else []
+            lines += [
+                f"    not checked: {what}, since {why}" for what, why in planned_mod.unexamined
+            ]
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 
@@ -88,8 +91,11 @@ def _reasons(planned: ModPlan, paint: Paint) -> list[str]:
 
 def meaning(planned: ModPlan) -> str:
     """Say what a verdict means."""
-    if any(found.code == FindingCode.UNDECLARED for found in planned.findings):
+    codes = {found.code for found in planned.findings}
+    if FindingCode.UNDECLARED in codes:
         return "it changes files that its mod.toml does not declare"
+    if FindingCode.CONFLICTING_MOD in codes:
+        return "it cannot be combined with another mod"
     whole = planned.verdict is Verdict.APPLIES and not planned.hunks
     return "it only adds new files" if whole else MEANING[planned.verdict]
 

@@ -83,9 +83,7 @@ def findings() -> Iterator[Explained]:
     for group in code_groups().values():
         for code, meaning in group.codes.items():
             next_step = group.next.get(code, group.next_step)
-            yield Explained(
-                code, f"finding of {group.commands}", meaning, group.page, next_step or None
-            )
+            yield Explained(code, f"finding of {group.commands}", meaning, "", next_step or None)
 
 
 def _errors() -> dict[str, type[errors.VllmModsError]]:

@@ -88,7 +88,7 @@ def parse_source(text: str, where: str, signers: str | None = None) -> tuple[Lib
         keys, name = {"path": _beside(text, where)}, os.path.basename(os.path.abspath(text))
     else:
         raise UsageError(
-            "this is neither a folder nor the source of a library: git+URL[@REV][#subdirectory=DIR] or package:NAME",
+            "SOURCE is neither a folder, nor git+URL[@REV][#subdirectory=DIR], nor package:NAME",
             hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG; to apply a mod: vllm-mods apply MOD",
         )
     keys["allowed_signers"] = signers and _beside(signers, where)

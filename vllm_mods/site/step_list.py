@@ -38,6 +38,12 @@ class Op(NamedTuple):
         """Whether the file is to be gone."""
         return self.data is None and self.source is None
 
+    @property
+    def rewrites(self) -> bool:
+        """Whether the file that is there is only written again, as it is."""
+        same = self.info is not None and stat.S_IMODE(self.info.st_mode) == self.mode
+        return same and self.step.before == self.step.after
+
 
 class Draft(NamedTuple):
     """All steps, the journal that undoes them, and the receipt that is there after them."""

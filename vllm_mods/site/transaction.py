@@ -89,7 +89,7 @@ def _changed(drafted: Draft) -> tuple[str, ...]:
     return tuple(
         op.step.path
         for op in drafted.ops
-        if not op.step.path.startswith(receipt.STATE)
+        if not (op.rewrites or op.step.path.startswith(receipt.STATE))
         or op.step.path.startswith(f"{receipt.TEMPLATES}/")
     )
 

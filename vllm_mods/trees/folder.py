@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import TreeError, UsageError, reading
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
 
@@ -70,18 +70,15 @@ class FolderTree(Tree):
             folder = pending.pop()
             prefix = f"{folder}/" if folder else ""
             place = os.path.join(self.root, folder)
-            try:
-                with os.scandir(place) as entries:
-                    for entry in entries:
-                        if entry.name in SKIPPED:
-                            continue
-                        if entry.is_dir(follow_symlinks=False):
-                            pending.append(prefix + entry.name)
-                        elif entry.is_file(follow_symlinks=False):
-                            yield prefix + entry.name
-            except OSError as error:
-                why = f"{self.spec}: cannot list {folder or '.'}: {error.strerror}"
-                raise TreeError(why, hint=f"ls -la {place}") from error
+            what = f"{self.spec}: cannot list {folder or '.'}"
+            with reading(place, what), os.scandir(place) as entries:
+                for entry in entries:
+                    if entry.name in SKIPPED:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(prefix + entry.name)
+                    elif entry.is_file(follow_symlinks=False):
+                        yield prefix + entry.name
 
     def folders(self) -> list[str]:
         """Return the names of the ``.dist-info`` folders in the site root."""
@@ -128,11 +125,8 @@ class FolderTree(Tree):
 
     @cached_property
     def _dist_infos(self) -> list[str]:
-        try:
+        with reading(self.root, f"{self.spec}: cannot list {self.root}"):
             entries = os.listdir(self.root)
-        except OSError as error:
-            why = f"{self.spec}: cannot list {self.root}: {error.strerror}"
-            raise TreeError(why, hint=f"ls -la {self.root}") from error
         return sorted(name for name in entries if name.endswith(".dist-info"))
 
     def _record(self, folder: str) -> bytes:
@@ -210,33 +204,29 @@ def _read(root: str, parts: list[str], spec: str) -> bytes | None:
     if not stat.S_ISREG(info.st_mode):
         what = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
         raise TreeError(f"{spec}: {path} is {what}", hint=f"ls -la {place}")
-    try:
-        # The link check and the open are two steps: O_NOFOLLOW holds the last component to it.
-        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with reading(place, f"{spec}: cannot read {path}"):
+        try:
+            # The link check and the open are two steps: O_NOFOLLOW holds the last component to it.
+            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
         with open(descriptor, "rb") as file:
             return limits.bounded(file, limits.UNPACKED_FILE, place)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        why = f"{spec}: cannot read {path}: {error.strerror}"
-        raise TreeError(why, hint=f"ls -la {place}") from error
 
 
 def _lstat(root: str, parts: list[str], spec: str) -> os.stat_result | None:
     """Return the status of the last component, ``None`` if a component is not there."""
     place = root
-    try:
-        info = os.lstat(place)
-        for part in parts:
-            place = f"{place}/{part}"
+    with reading("/".join((root, *parts)), f"{spec}: cannot read {'/'.join(parts)}"):
+        try:
             info = os.lstat(place)
-            if stat.S_ISLNK(info.st_mode):
-                raise _is_link(root, parts, place, spec)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        why = f"{spec}: cannot read {'/'.join(parts)}: {error.strerror}"
-        raise TreeError(why, hint=f"ls -la {place}") from error
+            for part in parts:
+                place = f"{place}/{part}"
+                info = os.lstat(place)
+                if stat.S_ISLNK(info.st_mode):
+                    raise _is_link(root, parts, place, spec)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
     return info
 
 
@@ -253,7 +243,9 @@ def _is_link(root: str, parts: list[str], place: str, spec: str) -> TreeError:
 
 
 def _no_vllm(path: str) -> UsageError:
-    hint = "name the vllm folder or its parent folder"
+    hint = (
+        "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"
+    )
     if not os.path.lexists(path):
         if path[:1].isdigit():
             hint = f"for a release write pypi:{path}"
@@ -265,8 +257,7 @@ def _no_vllm(path: str) -> UsageError:
             if path.endswith(ending):
                 hint = f"{kind}:{path}"
         return UsageError(f"{path} is a file, not a folder", hint=hint)
-    show = "python3 -m pip show --files vllm  # 'Location' is the site root"
     return UsageError(
-        f"{path} has no vLLM: it does not contain vllm/ with an __init__.py, and is no such folder itself",
-        hint=show,
+        f"{path} has no vLLM: it has no vllm/__init__.py",
+        hint="name the folder that contains vllm/, such as site-packages, or its virtual environment",
     )

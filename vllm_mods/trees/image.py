@@ -1,7 +1,7 @@
 """The vLLM in a container image: where it is, and its files by path. Nothing of the image is run."""
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from vllm_mods.base.errors import TreeError, UsageError
@@ -127,31 +127,14 @@ class ImageTree(Tree):
 
 
 def open_image(
-    reference: str,
-    *,
-    spec: str,
-    workspace: str | None = None,
-    offline: bool = False,
-    progress: Callable[[str, int, int | None], None] | None = None,
-    note: Callable[[str], None] | None = None,
-    cache_dir: str | None = None,
-    platform: str | None = None,
-    named: str | None = None,
+    base: Base, spec: str, workspace: str | None, *, platform: str | None, named: str | None
 ) -> ImageTree:
-    """Open the vLLM in an image; the parameters are those of ``open_tree``, ``open_base`` and ``find_site_root``.
+    """Open the vLLM in an image, which is closed with it; the parameters are those of ``open_tree`` and ``find_site_root``.
 
     Raises ``UsageError`` for an image without vLLM, with two, or with one that cannot be patched.
     """
-    from vllm_mods.images.open import demand_platform, open_base  # noqa: PLC0415
+    from vllm_mods.images.open import demand_platform  # noqa: PLC0415
 
-    base = open_base(
-        reference,
-        offline=offline,
-        progress=progress,
-        note=note,
-        cache_dir=cache_dir,
-        platform=platform,
-    )
     try:
         if platform is not None:
             demand_platform(base, platform)

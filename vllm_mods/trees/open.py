@@ -86,21 +86,20 @@ def open_tree(
             raise UsageError(why, hint=_FORMS)
         return FolderTree(find_site_root(spec), spec=spec, workspace=workspace)
     if not rest:
-        raise UsageError(f"{spec}: nothing follows the colon", hint=_FORMS)
+        raise UsageError(f"{spec} needs a name after the colon", hint=_FORMS)
     if kind == "image":
-        from vllm_mods.trees.image import open_image  # noqa: PLC0415  (the engines' libraries)
+        from vllm_mods.images.open import open_base  # noqa: PLC0415  (the engines' libraries)
+        from vllm_mods.trees.image import open_image  # noqa: PLC0415
 
-        return open_image(
+        base = open_base(
             rest,
-            spec=spec,
-            workspace=workspace,
             offline=offline,
             progress=progress,
             note=note,
             cache_dir=cache_dir,
             platform=platform,
-            named=in_image,
         )
+        return open_image(base, spec, workspace, platform=platform, named=in_image)
     if kind == "git":
         from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
 
@@ -137,6 +136,7 @@ def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> 
     except OSError as error:
         named = isinstance(error, FileNotFoundError | IsADirectoryError)
         kind_of_error = UsageError if named else TreeError
-        raise kind_of_error(f"{spec}: {error.strerror}", hint=f"ls -la {path}") from error
+        hint = f"ls -la {os.path.dirname(os.path.abspath(path))}"
+        raise kind_of_error(f"{spec}: {error.strerror}", hint=hint) from error
     opened = archive.open_archive(kind, file, path)
     return archive.ArchiveTree(opened, spec=spec, workspace=workspace)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from packaging.version import Version
 
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
-from vllm_mods.base.errors import TreeError, Unreachable, UsageError
+from vllm_mods.base.errors import TreeError, Unreachable, UsageError, reading
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node, parse
 from vllm_mods.trees.archive import ArchiveTree, open_archive
@@ -259,15 +259,12 @@ class Releases:
             link = self._cache.lookup("downloads", file.url) if file.sha256 is None else None
             digest = link.decode("ascii", "replace") if link else file.sha256
             return self._cache.get_file(digest) if digest else None
-        try:
-            with contextlib.ExitStack() as closing:
-                opened = closing.enter_context(open(place, "rb"))
-                if file.sha256 is not None:
-                    self._check(file, file_digest(opened))
-                closing.pop_all()  # it lives as long as the tree
-                return opened
-        except OSError as error:
-            raise TreeError(f"{place}: {error.strerror}", hint=_SETTINGS) from error
+        with reading(place, hint=_SETTINGS), contextlib.ExitStack() as closing:
+            opened = closing.enter_context(open(place, "rb"))
+            if file.sha256 is not None:
+                self._check(file, file_digest(opened))
+            closing.pop_all()  # it lives as long as the tree
+            return opened
 
     def _check(self, file: ReleaseFile, digest: str) -> None:
         if file.sha256 is not None and digest != file.sha256:

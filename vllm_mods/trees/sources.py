@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, Unreachable
+from vllm_mods.base.errors import TreeError, Unreachable, reading
 from vllm_mods.base.hops import redact
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.trees.index import ACCEPT, PROJECT, ReleaseFile, WebPage, parse_page, release_file
@@ -145,14 +145,12 @@ def _local_files(place: str, project: str) -> tuple[ReleaseFile, ...]:
     is_folder = os.path.isdir(place)
     page = os.path.join(place, "index.html") if is_folder else place
     files: list[ReleaseFile | None] = []
-    try:
+    with reading(place):
         if os.path.isfile(page):
             with open(page, "rb") as file:
                 body = limits.bounded(file, limits.PAGE, page)
             files += parse_page(body, "text/html", f"file://{quote(page)}", project)
         for name in sorted(os.listdir(place)) if is_folder else ():
             files.append(release_file(name, f"file://{quote(f'{place}/{name}')}", project))
-        # Neither: an extra index that does not have the project.
-        return tuple(file for file in files if file is not None)
-    except OSError as error:
-        raise TreeError(f"{place}: {error.strerror}") from error
+    # Neither: an extra index that does not have the project.
+    return tuple(file for file in files if file is not None)
