@@ -240,8 +240,9 @@ def test_help_is_laid_out_although_inspect_comes_late() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", ["apply", "check"])
 def test_the_fast_path_imports_nothing_slow(
-    site: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+    site: Path, library: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(library))
     from mod_making import lock_of
@@ -255,7 +256,7 @@ def test_the_fast_path_imports_nothing_slow(
     (folder / "mod.lock").write_bytes(lock_of(planned))
     script = (
         "import sys; from vllm_mods.__main__ import main; "
-        f"sys.argv = ['vllm-mods', 'apply', 'fast', '--target', {str(site)!r}]; "
+        f"sys.argv = ['vllm-mods', {command!r}, 'fast', '--target', {str(site)!r}]; "
         "slow = {'libcst', 'unidiff', 'packaging', 'requests', 'git'}; "
         "sys.exit = lambda code: print(code, sorted(slow & set(sys.modules))); main()"
     )
