@@ -1,7 +1,5 @@
 """What a tree's metadata says of vLLM and of the packages beside it: installed, pinned, listed, installed anew."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -45,7 +43,7 @@ class Packages(NamedTuple):
     """By canonical name the versions ``installed`` in the site root; what vLLM's METADATA has ``wanted`` of them and of what was asked for; ``why`` nothing was read."""
 
     installed: Mapping[str, str]
-    wanted: Sequence[Requirement] = ()
+    wanted: "Sequence[Requirement]" = ()
     why: str = ""
 
     @property
@@ -108,7 +106,7 @@ def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     return {name: version for name, version in sorted(packages.installed.items()) if name in named}
 
 
-def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:
+def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> "Requirement | None":
     """Read a requirement (PEP 508); None for one that is none, or that is not for a machine."""
     # 90 ms to import, which only a requirement needs
     from packaging.markers import UndefinedEnvironmentName  # noqa: PLC0415
@@ -124,7 +122,7 @@ def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Require
 
 def needs(
     metadata: bytes, machine: Mapping[str, str] = _LINUX, names: Collection[str] | None = None
-) -> list[Requirement]:
+) -> "list[Requirement]":
     """Return what ``Requires-Dist`` demands of a machine, of these canonical names if any are given."""
     head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0]
     lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
