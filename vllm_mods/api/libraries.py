@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from vllm_mods.base.errors import DiffError, ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.formats import diff
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library import project_file, trust
 from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
-    from vllm_mods.formats.pairing import Pairing
     from vllm_mods.library.catalog import Shared
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class LibraryContents(NamedTuple):
     """The mods and pairings of libraries by name, and why others cannot be read."""
 
     mods: Mapping[str, Mod]
-    pairings: "Mapping[str, Pairing]"
+    pairings: Mapping[str, Pairing]
     faults: tuple[ManifestError, ...]
 
 
@@ -82,7 +82,7 @@ class Chosen(NamedTuple):
     """The mods that a call is about, and the pairing that was named with them."""
 
     mods: tuple[Mod, ...]
-    pairing: "Pairing | None"
+    pairing: Pairing | None
 
 
 def choose(

@@ -13,6 +13,7 @@ from vllm_mods.api.libraries import Chosen, open_library
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.base.model import Plan
 from vllm_mods.cli.answers import note, print_reply, show_transfer
+from vllm_mods.formats.pairing import advice
 from vllm_mods.library.catalog import Library
 from vllm_mods.report.reply import Reply
 
@@ -236,11 +237,8 @@ access_to_commits = grouped(
 
 def tell_left_out(planned: Plan, chosen: Chosen) -> None:
     """Print on stderr what is not in a plan."""
-    if chosen.pairing is not None:
-        from vllm_mods.formats.pairing import advice  # noqa: PLC0415  (where one is named)
-
-        if text := advice(chosen.pairing, planned.version):
-            note(text)
+    if chosen.pairing is not None and (text := advice(chosen.pairing, planned.version)):
+        note(text)
     names = {one.mod.name for one in planned.mods}
     for mod in chosen.mods:
         if mod.name not in names:

@@ -46,11 +46,8 @@ def unmet(tree: Tree, *, elsewhere: bool = False) -> Iterator[Beside]:
             yield _wrong(said, f"pip install '{wanted}'")
     torch, python, cubin = map(present.installed.get, MODULES)
     if torch and torch.endswith("+cpu") and tree.read(_OF_GPU) is not None:
-        said = (
-            f"torch {torch} is built for a CPU, but this vLLM is built for a GPU: it has {_OF_GPU}"
-        )
         yield _wrong(
-            said,
+            f"torch {torch} is built for a CPU, but this vLLM is built for a GPU: it has {_OF_GPU}",
             "pip install --force-reinstall torch, from the package index for your CUDA or ROCm",
         )
     if python and cubin and python.partition("+")[0] != cubin.partition("+")[0]:
