@@ -370,8 +370,6 @@ class _RecordReader:
     def row(self, inner: tuple[Any, ...], raw: object, at: str) -> tuple[Any, ...]:
         if not isinstance(raw, list):
             return cast("tuple[Any, ...]", self.wrong(at, "an array", raw, ()))
-        if inner[1:] == (...,) and all(type(one) is inner[0] for one in raw):
-            return tuple(raw)
         kinds = inner[:1] * len(raw) if inner[1:] == (...,) else inner
         if len(kinds) != len(raw):
             return cast("tuple[Any, ...]", self.wrong(at, f"an array of {len(kinds)}", raw, ()))
