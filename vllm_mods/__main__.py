@@ -31,6 +31,7 @@ def main() -> None:
     ):  # nobody reads what is said on stderr, nor what Python would say of that at its end
         code = code or 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    gc.freeze()  # the end looks for garbage twice more, and all of it goes with the process
     sys.exit(code)
 
 

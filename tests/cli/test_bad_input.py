@@ -240,8 +240,9 @@ def test_help_is_laid_out_although_inspect_comes_late() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", ["apply", "check"])
 def test_the_fast_path_imports_nothing_slow(
-    site: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+    site: Path, library: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(library))
     from mod_making import lock_of
@@ -250,18 +251,17 @@ def test_the_fast_path_imports_nothing_slow(
     from vllm_mods.planning.planner import plan
     from vllm_mods.trees.open import open_tree
 
-    folder = library / "patches" / "fast"
-    planned = plan([load_mod(str(folder))], open_tree(str(site))).mods[0]
-    (folder / "mod.lock").write_bytes(lock_of(planned))
+    folder = library / "patches/fast"
+    mods = [load_mod(str(folder))]
+    (folder / "mod.lock").write_bytes(lock_of(plan(mods, open_tree(str(site))).mods[0]))
     script = (
         "import sys; from vllm_mods.__main__ import main; "
-        f"sys.argv = ['vllm-mods', 'apply', 'fast', '--target', {str(site)!r}]; "
+        f"sys.argv = ['vllm-mods', {command!r}, 'fast', '--target', {str(site)!r}]; "
         "slow = {'libcst', 'unidiff', 'packaging', 'requests', 'git'}; "
         "sys.exit = lambda code: print(code, sorted(slow & set(sys.modules))); main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == "0 []", done.stdout + done.stderr
 
 

@@ -72,6 +72,16 @@ def test_each_of_the_trees_in_a_lock_is_known() -> None:
     assert one(both, other).verdict is Verdict.MOVED
 
 
+def test_of_two_states_that_hold_the_one_recorded_on_this_version_counts() -> None:
+    there = tree(TEXT)
+    made = locked(mod(variant(PATCH)), there)
+    lock = mod_lock.parse(made.lock or b"", "")
+    (state,) = lock.trees
+    older = state._replace(vllm=("0.1.0",), proof="types")
+    both = made._replace(lock=mod_lock.dump(lock._replace(trees=(older, state))))
+    assert (one(both, there).vouched, one(both, there).proof) == (True, "static")
+
+
 def test_a_patch_of_several_files_is_known_by_all_of_them() -> None:
     files = {PATH: TEXT.encode(), "vllm/y.py": b"y = 1\n"}
     plain = mod(variant(PATCH, diff_of("vllm/y.py", "y = 1\n", "y = 2\n")))

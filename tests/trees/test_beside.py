@@ -37,7 +37,7 @@ def troubles(root: Path, *installed: str, files: tuple[str, ...] = ()) -> list[B
     for path in files:
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).touch()
-    return list(unmet(FolderTree(str(root))))
+    return list(unmet(FolderTree(str(root)), elsewhere=True))
 
 
 SOUND = ("torch-2.11.0", "flashinfer_python-0.6.8.post1", "xgrammar-0.2.1")
@@ -79,6 +79,11 @@ def test_packages_that_are_elsewhere_are_counted_in_a_note(root: Path) -> None:
     assert told.finding.message == (
         f"2 of the packages that this vLLM requires are not in {root}: flashinfer-python, xgrammar"
     )
+
+
+def test_who_asks_for_what_is_wrong_alone_hears_of_nothing_elsewhere(root: Path) -> None:
+    (wrong, _note) = troubles(root, "torch-2.10.0")
+    assert list(unmet(FolderTree(str(root)))) == [wrong]
 
 
 def test_the_python_that_the_folder_is_of_answers_markers(tmp_path: Path) -> None:
@@ -129,7 +134,7 @@ def test_of_an_image_what_says_its_version_in_a_file_is_known() -> None:
         "flashinfer/_build_meta.py": b"__version__ = '0.6.8.post1'\n",
         "flashinfer_cubin/_build_meta.py": b'"""x"""\n__version__ = "0.6.13"\n',
     }
-    told = [one.finding.message for one in unmet(OfImage(files))]
+    told = [one.finding.message for one in unmet(OfImage(files), elsewhere=True)]
     assert told == [
         "torch 2.10.0+cu130 is installed, but this vLLM requires torch==2.11.0",
         "flashinfer-cubin 0.6.13 is installed, but this vLLM requires flashinfer-cubin==0.6.8.post1",
@@ -140,4 +145,4 @@ def test_of_an_image_what_says_its_version_in_a_file_is_known() -> None:
 
 def test_of_a_folder_without_metadata_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "torch-2.10.0.dist-info").mkdir()
-    assert list(unmet(FolderTree(str(tmp_path)))) == []
+    assert list(unmet(FolderTree(str(tmp_path)), elsewhere=True)) == []

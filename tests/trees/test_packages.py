@@ -64,9 +64,11 @@ def test_what_python_on_linux_answers_to_markers() -> None:
 def test_what_a_tree_has_needs_and_pins(place: str) -> None:
     tree = Listed({place: METADATA, "Torch-2.9.dist-info/RECORD": b""})
     installed = {"torch": "2.9"} | ({"vllm": "0.21.0"} if place != "PKG-INFO" else {})
-    read = packages.read_packages(tree, ())
+    read = packages.read_packages(tree, (), every=True)
     assert (read.installed, read.pins) == (installed, PINS)
     assert {canonical(one.name) for one in read.wanted} == NEEDS
+    read = packages.read_packages(tree, ["flash-thing"])
+    assert (read.installed, [*read.pins]) == (installed, ["flash-thing", "torch"])
 
 
 def test_a_pinned_package_is_looked_for_where_it_would_be() -> None:

@@ -9,7 +9,7 @@ from vllm_mods.api import serve_check
 from vllm_mods.api.access import Access
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Level, Mod, Plan
+from vllm_mods.base.model import Mod, Plan
 from vllm_mods.building import building, outputs, resolving
 from vllm_mods.building.building import Drafted
 from vllm_mods.building.oci import BuiltImage
@@ -152,8 +152,7 @@ def on_bases(
             if text := pairing.advice(wanted, tree.version):
                 access.note(text)
             for found, hint in packages_beside.unmet(tree):
-                if found.level is Level.ERROR:
-                    access.note(f"{found.message} ({hint}) [{found.code}]")
+                access.note(f"{found.message} ({hint}) [{found.code}]")
             opened.append(_draft(wanted, mods, tree, epoch, locked))
         yield opened
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from vllm_mods.applying import ground
 from vllm_mods.applying.ground import Terms, check_mods, plan_on_ground
-from vllm_mods.base.model import Finding, Level, Mod, Plan
+from vllm_mods.base.model import Finding, Mod, Plan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints.model_fit import ModelFit
+from vllm_mods.trees.beside import unmet
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.receipt_tree import receipt_of
@@ -121,9 +122,7 @@ def check(
 def _beside(tree: Tree) -> tuple[Finding, ...]:
     if tree.root is None and not tree.spec.startswith("image:"):
         return ()
-    from vllm_mods.trees.beside import unmet  # noqa: PLC0415  (packaging, for what is installed)
-
-    return tuple(found for found, _ in unmet(tree) if found.level is Level.ERROR)
+    return tuple(found for found, _ in unmet(tree))
 
 
 def as_tree(tree: Tree | Folder) -> Tree:

@@ -65,8 +65,7 @@ def inspect(tree: ImageTree) -> Inspection:
         findings += compare(applied, _InImage(tree), undone.look(applied, tree).paths)
     for variant in ground.variants_in(tree, applied):
         findings += requirements.conflicts(variant, tree)
-    wrong = (found for found, _ in beside.unmet(tree) if found.level is Level.ERROR)
-    findings += (found._replace(level=Level.NOTE) for found in wrong)
+    findings += (found._replace(level=Level.NOTE) for found, _ in beside.unmet(tree))
     if lock is not None and written is not None:
         findings += _against(tree, lock, written, findings)
     stated = labels.get("vllm-mods.lock")

@@ -75,7 +75,7 @@ def _look(tree: Tree, issues: list[Trouble]) -> Examined:
     with _collect_errors(issues):
         issues += (
             Trouble(found.code, found.message, hint, found.level)
-            for found, hint in beside.unmet(tree)
+            for found, hint in beside.unmet(tree, elsewhere=True)
         )
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
         with _collect_errors(issues):

@@ -4,8 +4,6 @@ Every check compares the tree before the patch with the tree after it, and repor
 what the patch causes. ``no`` is a finding of level ``ERROR``, "can't tell" a note.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,7 +52,7 @@ def fit(
     tree: Tree,
     *,
     allow: Iterable[Allowance] = (),
-    cache: SummaryCache | None = None,
+    cache: "SummaryCache | None" = None,
     origin: AtOrigin | None = None,
 ) -> Fit:
     """Hold changes against the tree around them.

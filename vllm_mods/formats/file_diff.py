@@ -1,8 +1,6 @@
 """What a unified diff says of one file: its hunks, names and modes. Pure."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class Hunk(NamedTuple):
@@ -35,7 +33,7 @@ class Hunk(NamedTuple):
         """The 1-based line that it is for: a side of length 0 states the one before (POSIX diff)."""
         return self.old_start + (not self.old)
 
-    def reversed(self) -> Hunk:
+    def reversed(self) -> Self:
         """Return the hunk that takes this one out again."""
         flip = {" ": " ", "-": "+", "+": "-"}
         return self._replace(
@@ -77,7 +75,7 @@ class FileDiff(NamedTuple):
         """Whether it changes permission bits and nothing else, so that no text tells if it is in."""
         return not self.hunks and self.old_path == self.new_path
 
-    def reversed(self) -> FileDiff:
+    def reversed(self) -> Self:
         """Return the diff that takes this one out again."""
         return self._replace(
             old_path=self.new_path,

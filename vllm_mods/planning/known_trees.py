@@ -21,8 +21,8 @@ WORKSPACE = ".vllm-mods/templates"
 
 
 def states(locked: Lock, view: LayeredTree, workspace: str) -> Iterator[LockedTree]:
-    """Yield every recorded state whose touched files, before the mod, are those of the tree."""
-    for tree in locked.trees:
+    """Yield every recorded state whose touched files, before the mod, are those of the tree: those of its version first."""
+    for tree in sorted(locked.trees, key=lambda tree: view.version not in tree.vllm):
         wanted = ((_here(file.path, workspace), file.before) for file in tree.files)
         if tree.files and all(sha256(view.read(path)) == digest for path, digest in wanted):
             yield tree

@@ -4,8 +4,6 @@ Reads bytes from the tree and nothing else; writes nothing, prints nothing, impo
 no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 """
 
-from __future__ import annotations
-
 import graphlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,7 +53,7 @@ def plan(
     receipt: Receipt | None = None,
     workspace: str = WORKSPACE,
     strict_version: bool = False,
-    cache: SummaryCache | None = None,
+    cache: "SummaryCache | None" = None,
     origin: Origin | None = None,
 ) -> Plan:
     """Plan mods, in an order that respects ``requires`` and ``after``, onto one tree.
@@ -71,7 +69,7 @@ def plan(
 
 
 def plan_alone(
-    mod: Mod, tree: Tree, *variants: Variant, cache: SummaryCache | None = None
+    mod: Mod, tree: Tree, *variants: Variant, cache: "SummaryCache | None" = None
 ) -> ModPlan:
     """Plan a mod as if alone, with ``variants`` in place of its own, if any. Raises as ``plan``."""
     alone = mod._replace(requires=(), conflicts=(), after=())
@@ -90,7 +88,7 @@ def hunk_states(mod: Mod, variant: Variant, tree: Tree) -> tuple[HunkState, ...]
 
 class _Planner(NamedTuple):
     context: PlanContext
-    cache: SummaryCache | None
+    cache: "SummaryCache | None"
     strict_version: bool
 
     def plan(self, mods: tuple[Mod, ...]) -> Plan:

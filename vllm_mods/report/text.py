@@ -167,7 +167,9 @@ def located(listed: Iterable[Finding]) -> list[str]:
 
 def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[str]:
     """Break words into lines: at blanks alone, and not within a command between backticks."""
-    import textwrap  # noqa: PLC0415  (where something may be too long for a line)
+    if words.isprintable() and "" != words == words.strip() and len(indent + words) <= width:
+        return [indent + words]
+    import textwrap  # noqa: PLC0415  (where something is too long for a line)
 
     command = re.compile("`(?:vllm-mods|pip|git|patch) [^`]*`")
     lines = textwrap.wrap(

@@ -21,12 +21,13 @@ class Beside(NamedTuple):
     hint: str | None = None
 
 
-def unmet(tree: Tree) -> Iterator[Beside]:
-    """Yield the packages in a site root that are not of the versions that vLLM requires; those that are elsewhere are a note.
+def unmet(tree: Tree, *, elsewhere: bool = False) -> Iterator[Beside]:
+    """Yield the packages in a site root that are not of the versions that vLLM requires.
 
-    An image's folders are not listed: there it is known of ``MODULES`` alone.
+    With ``elsewhere``, those that are not in it are a note, and each requirement is parsed. An image's folders are not listed: there
+    it is known of ``MODULES`` alone.
     """
-    present = read_packages(tree, MODULES)
+    present = read_packages(tree, MODULES, every=elsewhere)
     if present.why:
         yield _wrong(
             f"what this vLLM requires could not be read: {present.why}",
@@ -45,17 +46,14 @@ def unmet(tree: Tree) -> Iterator[Beside]:
             yield _wrong(said, f"pip install '{wanted}'")
     torch, python, cubin = map(present.installed.get, MODULES)
     if torch and torch.endswith("+cpu") and tree.read(_OF_GPU) is not None:
-        said = (
-            f"torch {torch} is built for a CPU, but this vLLM is built for a GPU: it has {_OF_GPU}"
-        )
         yield _wrong(
-            said,
+            f"torch {torch} is built for a CPU, but this vLLM is built for a GPU: it has {_OF_GPU}",
             "pip install --force-reinstall torch, from the package index for your CUDA or ROCm",
         )
     if python and cubin and python.partition("+")[0] != cubin.partition("+")[0]:
         said = f"flashinfer-python {python} does not work with flashinfer-cubin {cubin}, which is installed"
         yield _wrong(said, f"pip install flashinfer-cubin=={python}")
-    if absent:
+    if elsewhere and absent:
         few = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
         where = f"are not in {tree.root}" if tree.root else "were not searched for in the image"
         said = f"{len(absent)} of the packages that this vLLM requires {where}: {few}"

@@ -184,6 +184,5 @@ def parse_versions(texts: tuple[str, ...]) -> dict[str, str]:
 
 def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
     """Return what all of a METADATA's lines on a distribution allow together."""
-    needed = needs(metadata or b"", _MARKERS)
-    sets = [one.specifier for one in needed if canonical(one.name) == name]
+    sets = [one.specifier for one in needs(metadata or b"", _MARKERS, {name})]
     return SpecifierSet(",".join(map(str, sets))) if sets else None

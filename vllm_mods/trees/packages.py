@@ -1,20 +1,19 @@
 """What a tree's metadata says of vLLM and of the packages beside it: installed, pinned, listed, installed anew."""
 
-import csv
 import os
 import platform
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
-
-from packaging.markers import UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.tree_names import canonical
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 MODULES = {
     "torch": "torch/version.py",
@@ -23,6 +22,7 @@ MODULES = {
 }
 """The files in which packages say their versions, which may be others than vLLM requires."""
 _PYTHON = re.compile(r"/python(3\.\d+)/")
+_NO_NAME = r"[^\w.-]"
 _UNAME = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 
@@ -40,10 +40,10 @@ def markers(python: str, machine: str) -> dict[str, str]:
 
 
 class Packages(NamedTuple):
-    """By canonical name the versions ``installed`` in the site root; what vLLM's METADATA has ``wanted``; ``why`` nothing was read."""
+    """By canonical name the versions ``installed`` in the site root; what vLLM's METADATA has ``wanted`` of them and of what was asked for; ``why`` nothing was read."""
 
     installed: Mapping[str, str]
-    wanted: Sequence[Requirement] = ()
+    wanted: "Sequence[Requirement]" = ()
     why: str = ""
 
     @property
@@ -57,29 +57,29 @@ class Packages(NamedTuple):
         }
 
 
-def read_packages(tree: Tree, names: Collection[str]) -> Packages:
+def read_packages(tree: Tree, names: Collection[str], *, every: bool = False) -> Packages:
     """Return what a tree knows of the packages of these canonical names: a folder elsewhere may have more.
 
-    Nothing of a tree that cannot be listed, or whose metadata cannot be read, but ``why``.
+    With ``every``, all that is wanted is read, installed or not. Nothing of a tree that cannot be listed, or whose
+    metadata cannot be read, but ``why``.
     """
     try:
         named = tree_names.dist_infos(tree.folders())
         own = next((name for name, said in named.items() if said[0].lower() == "vllm"), None)
         metadata = tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b""
-        read = Packages(
-            {canonical(name): version for name, version in named.values()},
-            needs(metadata, _machine_of(tree)),
-        )
+        installed = {canonical(name): version for name, version in named.values()}
+        asked = None if every else {*installed, *names}
+        read = Packages(installed, needs(metadata, _machine_of(tree), asked))
         pins = read.pins
         beside = {
             name: version
             for name in names
             # of an image the site root is not listed
-            if name not in read.installed and (version := _version_of(tree, name, pins.get(name)))
+            if name not in installed and (version := _version_of(tree, name, pins.get(name)))
         }
     except TreeError as error:
         return Packages({}, why=error.message)
-    return read._replace(installed={**read.installed, **beside})
+    return read._replace(installed={**installed, **beside})
 
 
 def _version_of(tree: Tree, name: str, pin: str | None) -> str | None:
@@ -106,8 +106,12 @@ def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     return {name: version for name, version in sorted(packages.installed.items()) if name in named}
 
 
-def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:
+def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> "Requirement | None":
     """Read a requirement (PEP 508); None for one that is none, or that is not for a machine."""
+    # 90 ms to import, which only a requirement needs
+    from packaging.markers import UndefinedEnvironmentName  # noqa: PLC0415
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
+
     try:
         requirement = Requirement(text)
         meant = requirement.marker is None or requirement.marker.evaluate(dict(machine))
@@ -116,12 +120,17 @@ def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Require
     return requirement if meant else None
 
 
-def needs(metadata: bytes, machine: Mapping[str, str] = _LINUX) -> list[Requirement]:
-    """Return what ``Requires-Dist`` demands of a machine."""
+def needs(
+    metadata: bytes, machine: Mapping[str, str] = _LINUX, names: Collection[str] | None = None
+) -> "list[Requirement]":
+    """Return what ``Requires-Dist`` demands of a machine, of these canonical names if any are given."""
     head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0]
     lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
     texts = (line.partition(":")[2].strip() for line in lines)
-    return [needed for text in texts if (needed := parse_requirement(text, machine)) is not None]
+    asked = (
+        text for text in texts if names is None or canonical(re.split(_NO_NAME, text)[0]) in names
+    )
+    return [needed for text in asked if (needed := parse_requirement(text, machine)) is not None]
 
 
 def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
@@ -157,6 +166,8 @@ def reinstalling(tree: Tree, version: str | None) -> str:
 
 def rows_of(tree: Tree, folder: str) -> dict[str, tuple[str, str]]:
     """Return hash and size of what a RECORD lists; nothing of one that cannot be read."""
+    import csv  # noqa: PLC0415  (what lists files asks, not each check)
+
     try:
         text = (tree.read(f"{folder}/RECORD") or b"").decode("utf-8", "surrogateescape")
         rows = [row for row in csv.reader(text.splitlines()) if len(row) == 3]

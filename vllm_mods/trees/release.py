@@ -177,8 +177,7 @@ class Releases:
         It passes through a temporary file; what is kept says what is in it. Raises ``TreeError``; where the
         index states none, and this may be (``unstated``), there is a note.
         """
-        candidates = choose(name, self._sources.ask(fresh=False).files)
-        file = candidates[0] if candidates else None
+        file = next(iter(choose(name, self._sources.ask(fresh=False).files)), None)
         if file is None or file.kind != "wheel" or local_path(file.url) is not None:
             return  # what is no wheel, or lies here, is always read as a whole
         if file.sha256 is None:
@@ -201,10 +200,9 @@ class Releases:
         """
         if self._commits is not None and node(name) is not None:
             return None
-        candidates = choose(name, self._sources.ask(fresh=False).files)
-        if not candidates:
+        file = next(iter(choose(name, self._sources.ask(fresh=False).files)), None)
+        if file is None:
             return None
-        file = candidates[0]
         if file.kind != "wheel" or local_path(file.url) is not None:
             return file.sha256
         seen = seen_of(file, self._cache, self.http)
