@@ -17,7 +17,7 @@ from web_site import site
 from vllm_mods.api.access import Access
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.running import starting
+from vllm_mods.running import engine, starting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -303,3 +303,35 @@ def test_up_waits_for_what_runs_already(call: Caller, docker: Docker) -> None:
         said = call("up", NAME, "--port", port)
     assert "\npatching: its code ran: patched 7\n" in said.out
     assert not [line for line in docker.calls if line.startswith("run")]
+
+
+@pytest.mark.slow
+def test_up_asks_once_which_engine_has_the_image(
+    call: Caller, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock_on(call, call.base)
+    docker.image(f"sha256:{digest(call)}")
+    start = mock.Mock(return_value="01")
+    monkeypatch.setattr(starting, "start", start)
+    with site({"/health": lambda one: one.say(200)}) as (url, _):
+        log = "(Worker pid=9) INFO 11-23 10:00:00 [a.py:1] patched 7\n"
+        docker.container(log=log, lock=f"sha256:{digest(call)}", port="127.0.0.1:1")
+        call("up", NAME, "--port", url.rpartition(":")[2])
+    assert start.call_args.kwargs == {"replace": True}
+    assert sum(line.startswith("image inspect") for line in docker.calls) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("docker")
+def test_an_image_of_another_lock_does_not_hide_the_one_of_the_lock(
+    call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is podman's, while docker has another image by its name."""
+    held = {"docker": {"vllm-mods.lock": "sha256:other"}, "podman": None}
+    monkeypatch.setattr(engine, "installed", lambda _wanted: tuple(held))
+    monkeypatch.setattr(engine, "labels", lambda program, _image: held[program])
+    other = call("run", NAME, code=3)
+    assert "which was built from another lock (sha256:other); nothing was started" in other.err
+    held["podman"] = {"vllm-mods.lock": f"sha256:{digest(call)}"}
+    monkeypatch.setattr(starting, "start", lambda *_, **__: "0123")
+    assert call("run", NAME).out == "small: podman 0123, http://127.0.0.1:8000\n"

@@ -12,8 +12,10 @@ from vllm_mods.api.run import (
     ServedPairing,
     StartedContainer,
     check_single,
+    find_program,
     plan_service,
     run,
+    start,
     wait_for,
 )
 from vllm_mods.base.errors import Refused
@@ -34,10 +36,15 @@ class UpStep(NamedTuple):
 
 
 class UpPlan(NamedTuple):
-    """The steps to a server that answers; ``running`` is the container that is it already."""
+    """The steps to a server that answers; ``running`` is the container that is it already.
+
+    ``served`` is what is to be started where only that is left, with the engine ``program``.
+    """
 
     steps: tuple[UpStep, UpStep, UpStep]
     running: StartedContainer | None = None
+    served: ServedPairing | None = None
+    program: str = ""
 
 
 def plan_up(
@@ -72,12 +79,8 @@ def plan_up(
     served = plan_service(library, pairing, options, arguments, note=access.note)
     check_single(pairing, served.service)
     image = served.service.image
-    holders = (
-        one
-        for one in engine.installed(program)
-        if (engine.labels(one, image) or {}).get(LOCK_LABEL) == served.lock
-    )
-    if (holder := next(holders, None)) is None:
+    holder, _ = find_program(served, program)
+    if holder is None:
         return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), start))
     build = UpStep("build", False, f"{holder} has {image}")
     name, running = served.service.name, None
@@ -85,7 +88,7 @@ def plan_up(
         if old.name == name and _is_as_planned(old, served):
             running = StartedContainer(served.service, old.program, name)
     state = f"{name} {'runs' if running else 'does not run as planned'}"
-    return UpPlan((lock, build, UpStep("run", running is None, state)), running)
+    return UpPlan((lock, build, UpStep("run", running is None, state)), running, served, holder)
 
 
 def _is_as_planned(old: EngineContainer, served: ServedPairing) -> bool:
@@ -122,22 +125,13 @@ def up(
     announce(planned.steps)
     if planned.running is not None:
         return wait_for(library, pairing, planned.running, progress, access)
-    lock, build, _ = (step.needed for step in planned.steps)
+    how: dict[str, Any] = {"env_files": env_files, "replace": True, "typed": typed}
+    if planned.served is not None:
+        started = start(planned.served, planned.program, access=access, **how)
+        return wait_for(library, pairing, started, progress, access)
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
-    if lock:
+    if planned.steps[0].needed:
         building.lock(library, pairing, output=options.lock, access=access, **where)
-    if build:
-        building.build(library, pairing, lock=options.lock, access=access, **where)
-    return run(
-        library,
-        pairing,
-        arguments,
-        options,
-        program=program,
-        env_files=env_files,
-        wait=True,
-        replace=True,
-        typed=typed,
-        progress=progress,
-        access=access,
-    )
+    building.build(library, pairing, lock=options.lock, access=access, **where)
+    how |= {"program": program, "wait": True, "progress": progress}
+    return run(library, pairing, arguments, options, access=access, **how)
