@@ -59,10 +59,10 @@ def plan_up(
     """Return what ``up`` would do; nothing is written. Raises as ``lock`` and ``run``."""
     path = on_base.lock_path(library, pairing, options.lock)
     at = os.path.relpath(path)
-    start = UpStep("run", True, "the image is new")
+    new = UpStep("run", True, "the image is new")
     if not os.path.exists(path):
         lock = UpStep("lock", True, f"{at} does not exist")
-        return UpPlan((lock, UpStep("build", True, "the lock is new"), start))
+        return UpPlan((lock, UpStep("build", True, "the lock is new"), new))
     locked, _ = on_base.find_lock(library, pairing, options.lock)
     named, base = library.pairing(pairing).base, locked.lock.base.ref
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
@@ -74,14 +74,14 @@ def plan_up(
         )
     if moved:
         lock = UpStep("lock", True, "; ".join(map(str, moved)))
-        return UpPlan((lock, UpStep("build", True, "the lock is new"), start))
+        return UpPlan((lock, UpStep("build", True, "the lock is new"), new))
     lock = UpStep("lock", False, f"{at} holds, on {base}")
     served = plan_service(library, pairing, options, arguments, note=access.note)
     check_single(pairing, served.service)
     image = served.service.image
     holder, _ = find_program(served, program)
     if holder is None:
-        return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), start))
+        return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), new))
     build = UpStep("build", False, f"{holder} has {image}")
     name, running = served.service.name, None
     for old in engine.containers(holder):

@@ -82,6 +82,7 @@ class EngineImage(Opened):
             self._read_content_store(info.get("DockerRootDir") or "/var/lib/docker")
         self.config = self.config or rebuilt(self._inspected)
         self._read_from = identity
+        self._identities = (self._inspected["Id"], *self.diff_ids)
         self._remove: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
@@ -102,10 +103,6 @@ class EngineImage(Opened):
         if not self._read_from:
             files.remember(self._cache, *self._identities)
         return files
-
-    @property
-    def _identities(self) -> tuple[str, ...]:
-        return (self._inspected["Id"], *self.diff_ids)
 
     def _identify(self) -> str:
         """Return the container to read from, which is made for an image."""
