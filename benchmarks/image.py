@@ -242,7 +242,8 @@ def main() -> None:
                     import_base(engine, root, base, size)
                     place = folder / f"{tool}-{size}"
                     place.mkdir()
-                    found = dict(measured(engine, place, f"{tool}:{base}", options.rounds))
+                    store = "docker" if tool == "docker" else "podman"
+                    found = dict(measured(engine, place, f"{store}:{base}", options.rounds))
                     ours = statistics.median(found["vllm-mods build again"])
                     for what, values in found.items():
                         median = statistics.median(values)

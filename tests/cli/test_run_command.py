@@ -266,7 +266,12 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     assert said.out.splitlines() == ["vllm-mods build small", run]
     docker.image(f"sha256:{digest(call)}")
     docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
-    assert call("up", NAME, "--gpus", "none", "--print").out.splitlines() == [run]
+    other = call("up", NAME, "--gpus", "none", "--print")
+    assert other.out.splitlines() == [run]
+    assert other.err.endswith("\nrun    yes  small runs with another image, port or arguments\n")
+    docker.container(running=False, lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
+    assert "\nrun    yes  small is exited\n" in call("up", NAME, "--print", "--port", 9000).err
+    docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
     at = call("up", NAME, "--print", "--port", 9000)
     assert (at.out, at.err.splitlines()[-1]) == ("", "run    no   small runs")
     behind = call("up", NAME, "--print", "--port", 9000, "--", "--max-model-len", 8)
@@ -284,7 +289,7 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     text = pairing.read_text().replace(call.base, "other:1")
     pairing.write_text(text.replace('small.jinja"', 'small.jinja --port 9"'))
     other = call("up", NAME, "--print", code=3)
-    assert f"it is for {call.base}, while the pairing names other:1" in other.err
+    assert f"but it is for {call.base}, and the pairing names other:1" in other.err
     call.lock.unlink()
     said = call("up", NAME, "--print")
     assert "\nlock   yes  " in f"\n{said.err}"

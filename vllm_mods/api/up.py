@@ -69,7 +69,7 @@ def plan_up(
     moved = building.moved_since(library, pairing, output=options.lock, access=access, **where)
     if moved and base != named:
         raise Refused(
-            f"{at} is to be made again, and it is for {base}, while the pairing names {named}",
+            f"{at} has to be made again, but it is for {base}, and the pairing names {named}",
             hint=f"vllm-mods lock {pairing} --base {base}, or vllm-mods lock {pairing}",
         )
     if moved:
@@ -83,12 +83,18 @@ def plan_up(
     if holder is None:
         return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), new))
     build = UpStep("build", False, f"{holder} has {image}")
-    name, running = served.service.name, None
-    for old in engine.containers(holder):
-        if old.name == name and _is_as_planned(old, served):
-            running = StartedContainer(served.service, old.program, name)
-    state = f"{name} {'runs' if running else 'does not run as planned'}"
-    return UpPlan((lock, build, UpStep("run", running is None, state)), running, served, holder)
+    name = served.service.name
+    old = next((one for one in engine.containers(holder) if one.name == name), None)
+    if old is not None and _is_as_planned(old, served):
+        running = StartedContainer(served.service, old.program, name)
+        return UpPlan((lock, build, UpStep("run", False, f"{name} runs")), running)
+    if old is None:
+        why = f"there is no container {name}"
+    elif old.state != "running":
+        why = f"{name} is {old.state}"
+    else:
+        why = f"{name} runs with another image, port or arguments"
+    return UpPlan((lock, build, UpStep("run", True, why)), None, served, holder)
 
 
 def _is_as_planned(old: EngineContainer, served: ServedPairing) -> bool:
@@ -123,11 +129,11 @@ def up(
     """
     planned = plan_up(library, pairing, arguments, options, program=program, access=access)
     announce(planned.steps)
-    if planned.running is not None:
-        return wait_for(library, pairing, planned.running, progress, access)
+    started = planned.running
     how: dict[str, Any] = {"env_files": env_files, "replace": True, "typed": typed}
     if planned.served is not None:
         started = start(planned.served, planned.program, access=access, **how)
+    if started is not None:
         return wait_for(library, pairing, started, progress, access)
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
     if planned.steps[0].needed:

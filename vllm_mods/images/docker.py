@@ -58,13 +58,12 @@ class EngineImage(Opened):
         self.reference = reference
         self._client = client
         self._cache = cache
-        identity = ""
-        image = name
+        self._read_from, image = "", name
         with asking(reference):
             try:
                 if container:
                     state = client.inspect_container(name)
-                    identity, image = state["Id"], state["Image"]
+                    self._read_from, image = state["Id"], state["Image"]
                 self._inspected: dict[str, Any] = client.inspect_image(image)
                 info = client.info()
             except docker.errors.NotFound as error:
@@ -81,7 +80,6 @@ class EngineImage(Opened):
         if self.where == "containerd":
             self._read_content_store(info.get("DockerRootDir") or "/var/lib/docker")
         self.config = self.config or rebuilt(self._inspected)
-        self._read_from = identity
         self._identities = (self._inspected["Id"], *self.diff_ids)
         self._remove: weakref.finalize[Any, Any] | None = None
 
