@@ -361,7 +361,7 @@ def test_what_was_not_read_before_is_asked_for_and_kept_with_the_rest(
     assert [line.split()[1] for line in engine.requests[1:]] == OF_IMAGE
 
 
-def test_another_image_of_the_name_and_a_container_are_asked_for(
+def test_another_image_of_the_name_one_built_here_and_a_container_are_asked_for(
     base: Base, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert base.read("srv/site/a.py") == b"A = 1\n"
@@ -373,9 +373,12 @@ def test_another_image_of_the_name_and_a_container_are_asked_for(
         engine.image["RootFS"] = {"Layers": ["sha256:other"]}
         with contextlib.closing(open_base(name)) as other:
             assert other.read("srv/site/a.py") == b"A = 2\n"
-    monkeypatch.setitem(FILES, "srv/site/a.py", b"A = 3\n")
-    with contextlib.closing(open_base("container:mine")) as live:
-        assert live.read("srv/site/a.py") == b"A = 3\n"
+    engine.image["Config"] = {"Labels": {"vllm-mods.lock": "sha256:1"}}
+    for data in (b"A = 3\n", b"A = 4\n"):
+        monkeypatch.setitem(FILES, "srv/site/a.py", data)
+        for name in (NAME, "container:mine"):  # what was built here is verified
+            with contextlib.closing(open_base(name)) as live:
+                assert live.read("srv/site/a.py") == data
 
 
 def test_what_is_kept_of_an_image_and_is_broken_is_read_anew(base: Base, engine: Engine) -> None:

@@ -204,12 +204,9 @@ class Container:
     def check(self) -> None:
         """Raise ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too."""
         if self._unsure and self._stat("") is None:
-            raise self._gone()
-
-    def _gone(self) -> TreeError:
-        return TreeError(
-            f"{self._what}: the container was removed while it was being read", hint=AGAIN
-        )
+            raise TreeError(
+                f"{self._what}: the container was removed while it was being read", hint=AGAIN
+            )
 
     def _stat(self, path: str) -> ImageEntry | None:
         """Ask for what lies at a path, without its owner."""
@@ -249,7 +246,7 @@ class Container:
             self._unsure = response.status_code == requests.codes.not_found
             if self._unsure:
                 if "no such container" in _said(response).lower():
-                    raise self._gone()
+                    self.check()
                 yield None
                 return
             if response.status_code != requests.codes.ok:

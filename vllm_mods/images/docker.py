@@ -80,7 +80,10 @@ class EngineImage(Opened):
         if self.where == "containerd":
             self._read_content_store(info.get("DockerRootDir") or "/var/lib/docker")
         self.config = self.config or rebuilt(self._inspected)
-        self._identities = (self._inspected["Id"], *self.diff_ids)
+        labels = (self._inspected.get("Config") or {}).get("Labels") or {}
+        # What was built here is verified: it is read itself each time, as a container is.
+        is_kept = not container and "vllm-mods.lock" not in labels
+        self._identities = (self._inspected["Id"], *self.diff_ids) if is_kept else ()
         self._remove: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
@@ -89,7 +92,7 @@ class EngineImage(Opened):
             try:
                 if "_files" in vars(self):
                     self._files.check()
-                    if not self._read_from:
+                    if self._identities:
                         self._files.keep(self._cache, *self._identities)
             finally:
                 if self._remove is not None:
@@ -98,7 +101,7 @@ class EngineImage(Opened):
     @cached_property
     def _files(self) -> Container:
         files = Container(self._client, self._identify, self.reference)
-        if not self._read_from:
+        if self._identities:
             files.remember(self._cache, *self._identities)
         return files
 
