@@ -88,12 +88,13 @@ class EngineImage(Opened):
 
     def close(self) -> None:
         """Remove the container that was made to read from, and end the connection."""
+        files: Container | None = vars(self).pop("_files", None)  # each knows the other
         with contextlib.closing(self._client):
             try:
-                if "_files" in vars(self):
-                    self._files.check()
+                if files is not None:
+                    files.check()
                     if self._identities:
-                        self._files.keep(self._cache, *self._identities)
+                        files.keep(self._cache, *self._identities)
             finally:
                 if self._remove is not None:
                     self._remove()
