@@ -6,8 +6,9 @@ As root, with the engines installed: a daemon and a storage of its own are made 
 needs the room of the largest base three times, and everything is removed at the end. The bases hold the Python
 that runs this, the sources of vLLM 0.21.0 from the package index, and noise that does not compress.
 
-Compared are, from a lock on: ``vllm-mods build`` and, in docker, ``docker build`` of a Dockerfile with ``FROM`` and ``RUN vllm-mods apply``, the tool copied
-in, without docker's cache.
+Compared are ``vllm-mods lock`` and ``build`` on a base that was never read, ``build`` again, the engine's own build of a Dockerfile with
+``FROM`` and ``ADD`` of a layer of the same size and, in docker, of one with ``FROM`` and ``RUN vllm-mods apply``, the tool copied in; without
+the engine's cache. In docker, the requests of the first two are counted, in a run of their own.
 """
 
 from __future__ import annotations
@@ -38,7 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PAIRING = "qwen3.5-122b-hybrid"
-CHUNK = 1 << 20
+LAYER = 700_000
+"""The bytes that the layer of the pairing has."""
+COUNTED = """
+import atexit, runpy, requests
+sent, send = [], requests.Session.send
+requests.Session.send = lambda self, request, **how: sent.append(request) or send(self, request, **how)
+atexit.register(lambda: print("requests:", len(sent)))
+runpy.run_module("vllm_mods", run_name="__main__")
+"""
 
 
 def lay_out_python(root: Path) -> None:
@@ -117,17 +126,25 @@ class Tool:
         # As where it is installed: its bytecode is there.
         self.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-    def __call__(self, command: str, *arguments: str) -> None:
+    def __call__(self, command: str, *arguments: str, counted: bool = False) -> str:
         lock = "--output" if command == "lock" else "--lock"
-        subprocess.run(
-            [sys.executable, "-m", "vllm_mods", command, *arguments, lock, str(self.lock)],
+        how = ["-c", COUNTED] if counted else ["-m", "vllm_mods"]
+        done = subprocess.run(
+            [sys.executable, *how, command, *arguments, lock, str(self.lock)],
             env=self.environ,
             capture_output=True,
             check=True,
+            text=True,
         )
+        return done.stdout.rpartition("requests: ")[2].strip()
+
+    def forget(self) -> None:
+        """Forget all that was read."""
+        shutil.rmtree(self.cache, ignore_errors=True)
+        self.lock.unlink(missing_ok=True)
 
 
-def seconds(action: Callable[[], None]) -> float:
+def seconds(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
@@ -138,24 +155,54 @@ def measured(
 ) -> Iterator[tuple[str, list[float]]]:
     """Yield each way to build with its times, all ways in each round."""
     tool = Tool(folder, engine)
-    tool("lock", PAIRING, "--base", base)
     context = write_context(folder, base) if engine.tool == "docker" else None
+    layer = write_layer(folder, base)
     tag = "localhost/bench:built"
+    on_base, tagged = ("--base", base), ("--tag", tag)
     times: dict[str, list[float]] = {}
 
-    def take(name: str, action: Callable[[], None]) -> None:
+    def take(name: str, action: Callable[[], object]) -> None:
         times.setdefault(name, []).append(seconds(action))
         engine("rmi", "-f", tag)
 
+    def first() -> None:
+        tool("lock", PAIRING, *on_base)
+        tool("build", PAIRING, *on_base, *tagged)
+
     for _ in range(rounds):
-        take("vllm-mods build", partial(tool, "build", PAIRING, "--base", base, "--tag", tag))
+        tool.forget()
+        take("vllm-mods lock, build: a base never read", first)
+        take("vllm-mods build again", partial(tool, "build", PAIRING, *on_base, *tagged))
+        take("FROM + ADD", partial(build, engine, tag, layer))
         if context is not None:
-            take("docker build: RUN vllm-mods apply", partial(build, engine, tag, context))
+            take("FROM + RUN vllm-mods apply", partial(build, engine, tag, context))
     yield from times.items()
+    if engine.tool == "docker":
+        tool.forget()
+        of_lock = tool("lock", PAIRING, *on_base, counted=True)
+        of_build = tool("build", PAIRING, *on_base, *tagged, counted=True)
+        print(f"requests: lock {of_lock}, build {of_build}")
+        engine("rmi", "-f", tag)
+
+
+def write_layer(folder: Path, base: str) -> Path:
+    """Write the folder of a build that adds a layer as large as the pairing's."""
+    context = folder / "layer"
+    context.mkdir()
+    with tarfile.open(context / "layer.tar", "w") as archive:
+        info = tarfile.TarInfo(f"{SITE}/vllm/more.py")
+        info.size = LAYER
+        archive.addfile(info, Noise())
+    name = base.partition(":")[2]
+    (context / "Dockerfile").write_text(f"FROM {name}\nADD layer.tar /\n")
+    return context
 
 
 def build(engine: Engine, tag: str, context: Path) -> None:
-    engine("build", "-q", "--no-cache", "--network=none", "-t", tag, context)
+    if engine.tool == "docker":
+        engine("build", "-q", "--no-cache", "--network=none", "-t", tag, context)
+    else:
+        engine("build", "-q", "--no-cache", "--isolation=chroot", "-t", tag, context)
 
 
 @contextmanager
@@ -195,8 +242,9 @@ def main() -> None:
                     import_base(engine, root, base, size)
                     place = folder / f"{tool}-{size}"
                     place.mkdir()
-                    found = dict(measured(engine, place, f"{tool}:{base}", options.rounds))
-                    ours = statistics.median(found["vllm-mods build"])
+                    store = "docker" if tool == "docker" else "podman"
+                    found = dict(measured(engine, place, f"{store}:{base}", options.rounds))
+                    ours = statistics.median(found["vllm-mods build again"])
                     for what, values in found.items():
                         median = statistics.median(values)
                         line = f"{size:>5} GB  {what:45}{median:9.2f}{median / ours:7.1f}"

@@ -44,7 +44,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """Note the steps of a start in place of taking them."""
     taken: list[tuple[Any, ...]] = []
-    planned = SimpleNamespace(cluster=False, name="one", pairing="pair", image="i")
+    planned = SimpleNamespace(
+        cluster=False, name="one", pairing="pair", image="i", arguments=("--x",)
+    )
     served = run.ServedPairing(planned, "sha256:1", "site")  # type: ignore[arg-type]
 
     def step(name: str, answer: object) -> Any:
@@ -56,7 +58,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
     for name, answer in (
         ("plan_service", served),
-        ("_find_program", "podman"),
+        ("_demand_program", "podman"),
         ("_check_command", None),
         ("line", ("podman", "run")),
         ("of_container", SEEN),
@@ -73,7 +75,7 @@ OPTIONS = StartOptions()
 TYPED = Typed(("run", "pair", "--", "--x"))
 STARTED = [
     ("plan_service", LIBRARY, "pair", OPTIONS, ("--x",), {"note": ACCESS.note}),
-    ("_find_program", "docker", OPTIONS, {}),
+    ("_demand_program", "docker", OPTIONS, {}),
     ("_check_command", "podman", ACCESS, {}),
     ("line", "podman", {"env_files": ("e",)}),
     ("start", ("podman", "run"), TYPED, {"replace": False}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -150,3 +151,15 @@ def test_a_model_of_the_hub_is_looked_at_where_it_is_kept(
     assert "1 of its 2 weight files are missing" in call(*line).err
     shutil.rmtree(tmp_path / "home")
     assert f"org/small is not in {tmp_path}/home/hub" in call(*line).err
+
+
+def test_a_model_whose_architecture_the_vllm_may_not_have_is_told(
+    call: Caller, tmp_path: Path
+) -> None:
+    place = model(tmp_path / "at")
+    named = {"model_type": "qwen3", "architectures": ["Qwen9ForCausalLM"]}
+    line = ("lock", NAME, "--base", call.base, "--model-folder", place)
+    assert "has a class for" not in call(*line).err
+    (place / "config.json").write_text(json.dumps(named))
+    text = "note: not checked whether vLLM 0.19.1 has a class for Qwen9ForCausalLM: "
+    assert text in call(*line).err

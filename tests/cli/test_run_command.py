@@ -17,7 +17,7 @@ from web_site import site
 from vllm_mods.api.access import Access
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.running import starting
+from vllm_mods.running import engine, starting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -266,7 +266,12 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     assert said.out.splitlines() == ["vllm-mods build small", run]
     docker.image(f"sha256:{digest(call)}")
     docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
-    assert call("up", NAME, "--gpus", "none", "--print").out.splitlines() == [run]
+    other = call("up", NAME, "--gpus", "none", "--print")
+    assert other.out.splitlines() == [run]
+    assert other.err.endswith("\nrun    yes  small runs with another image, port or arguments\n")
+    docker.container(running=False, lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
+    assert "\nrun    yes  small is exited\n" in call("up", NAME, "--print", "--port", 9000).err
+    docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
     at = call("up", NAME, "--print", "--port", 9000)
     assert (at.out, at.err.splitlines()[-1]) == ("", "run    no   small runs")
     behind = call("up", NAME, "--print", "--port", 9000, "--", "--max-model-len", 8)
@@ -284,7 +289,7 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     text = pairing.read_text().replace(call.base, "other:1")
     pairing.write_text(text.replace('small.jinja"', 'small.jinja --port 9"'))
     other = call("up", NAME, "--print", code=3)
-    assert f"it is for {call.base}, while the pairing names other:1" in other.err
+    assert f"but it is for {call.base}, and the pairing names other:1" in other.err
     call.lock.unlink()
     said = call("up", NAME, "--print")
     assert "\nlock   yes  " in f"\n{said.err}"
@@ -303,3 +308,35 @@ def test_up_waits_for_what_runs_already(call: Caller, docker: Docker) -> None:
         said = call("up", NAME, "--port", port)
     assert "\npatching: its code ran: patched 7\n" in said.out
     assert not [line for line in docker.calls if line.startswith("run")]
+
+
+@pytest.mark.slow
+def test_up_asks_once_which_engine_has_the_image(
+    call: Caller, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock_on(call, call.base)
+    docker.image(f"sha256:{digest(call)}")
+    start = mock.Mock(return_value="01")
+    monkeypatch.setattr(starting, "start", start)
+    with site({"/health": lambda one: one.say(200)}) as (url, _):
+        log = "(Worker pid=9) INFO 11-23 10:00:00 [a.py:1] patched 7\n"
+        docker.container(log=log, lock=f"sha256:{digest(call)}", port="127.0.0.1:1")
+        call("up", NAME, "--port", url.rpartition(":")[2])
+    assert start.call_args.kwargs == {"replace": True}
+    assert sum(line.startswith("image inspect") for line in docker.calls) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("docker")
+def test_an_image_of_another_lock_does_not_hide_the_one_of_the_lock(
+    call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is podman's, while docker has another image by its name."""
+    held = {"docker": {"vllm-mods.lock": "sha256:other"}, "podman": None}
+    monkeypatch.setattr(engine, "installed", lambda _wanted: tuple(held))
+    monkeypatch.setattr(engine, "labels", lambda program, _image: held[program])
+    other = call("run", NAME, code=3)
+    assert "which was built from another lock (sha256:other); nothing was started" in other.err
+    held["podman"] = {"vllm-mods.lock": f"sha256:{digest(call)}"}
+    monkeypatch.setattr(starting, "start", lambda *_, **__: "0123")
+    assert call("run", NAME).out == "small: podman 0123, http://127.0.0.1:8000\n"

@@ -43,6 +43,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.engines)
 
 
+@pytest.fixture(autouse=True)
+def nothing_read(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Have nothing kept of an engine's images, but for who needs the releases that are kept, too."""
+    if request.node.get_closest_marker("network") is None:
+        monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "nothing-read"))
+
+
 @pytest.fixture(scope="session")
 def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """Start a dockerd on the graph driver, without networks."""

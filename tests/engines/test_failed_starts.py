@@ -164,7 +164,7 @@ def test_a_start_tells_what_it_is_at_and_keeps_what_has_served(docker: Host) -> 
             "pairings\n",
         ),
         ("length", "ValueError: 9.0 GiB KV cache is needed for one request", "its code ran"),
-        ("killed", "a process of its engine was killed: by the kernel", "its code ran"),
+        ("killed", "a process of its engine was killed, by the kernel", "its code ran"),
     ],
 )
 def test_an_engine_that_fails_is_told_by_its_first_exception(
@@ -187,7 +187,7 @@ def test_a_limit_of_memory_is_told(docker: Host, tmp_path: Path) -> None:
     path = f"{tmp_path}:{os.environ['PATH']}"
     failed = docker.run(fail="memory", code=1, PATH=path)
     assert (
-        "out of memory: a process of it was killed at the limit of its memory, of 64 MiB"
+        "out of memory: a process was killed at the container's memory limit, 64 MiB"
         in failed.stderr
     )
     assert "--gpu-memory-utilization 0.8\n" in failed.stderr
@@ -231,7 +231,7 @@ def test_an_engine_that_is_killed_after_it_served_is_told(docker: Host) -> None:
         if "ran" in listed.stdout and "running, 1 restart " in listed.stdout:
             break
         time.sleep(0.1)
-    assert "small: a process of its engine was killed: by the kernel" in listed.stdout
+    assert "small: a process of its engine was killed, by the kernel" in listed.stdout
     assert "its code ran" in docker.follow(listed)
 
 

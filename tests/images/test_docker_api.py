@@ -7,10 +7,12 @@ import contextlib
 import gc
 import hashlib
 import json
+import os
 import posixpath
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -20,13 +22,12 @@ from lowering import lower
 from making_images import ARCHITECTURE, File, Folder, Image, Link, Thing, digest, layer
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.images import docker
+from vllm_mods.images import container_files, docker
 from vllm_mods.images.model import resolve
 from vllm_mods.images.open import open_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from vllm_mods.images.model import Base
 
@@ -135,7 +136,8 @@ class Engine:
         if command == "HEAD":
             kind = type(FILES.get(place, Folder()))
             mode = {Folder: 1 << 31, Link: 1 << 27}.get(kind, 0) | 0o755
-            return (200, b""), json.dumps({"mode": mode}).encode()
+            target = f"/{self._followed(f'{place}/x')[:-2]}" if kind is Link else ""
+            return (200, b""), json.dumps({"mode": mode, "linkTarget": target}).encode()
         return (200, self._packed(place)), b""
 
     @staticmethod
@@ -170,7 +172,7 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     started = Engine()
-    monkeypatch.setattr(docker, "_LARGEST_KEPT", 2000)
+    monkeypatch.setattr(container_files, "_LARGEST_KEPT", 2000)
     monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{started.server.server_port}")
     yield started
     started.server.shutdown()
@@ -256,7 +258,9 @@ def test_the_kind_of_a_folder_is_all_that_is_asked_of_it(base: Base, engine: Eng
     ]
 
 
-def test_what_is_looked_at_has_its_kind_and_a_link_its_target(base: Base, engine: Engine) -> None:
+def test_what_is_looked_at_has_its_kind_and_a_link_where_it_ends(
+    base: Base, engine: Engine
+) -> None:
     engine.requests.clear()
     kinds = {
         path: base.look(path) for path in ("srv/siteless", "srv/site/a.py", "srv/link", "none")
@@ -264,26 +268,32 @@ def test_what_is_looked_at_has_its_kind_and_a_link_its_target(base: Base, engine
     assert {path: entry and (entry.kind, entry.target) for path, entry in kinds.items()} == {
         "srv/siteless": ("dir", ""),
         "srv/site/a.py": ("file", ""),
-        "srv/link": ("link", "site"),
+        "srv/link": ("link", "/srv/site"),
         "none": None,
     }
-    assert [line.split()[0] for line in engine.requests].count("GET") == 1
+    assert [line.split()[0] for line in engine.requests].count("GET") == 0
+    linked = base.entry("srv/link")
+    assert linked is not None
+    assert linked.target == "site"
     owned = base.entry("srv/siteless")
     assert owned is not None
     assert (owned.uid, owned.mode) == (7, 0o1777)
 
 
 PACKAGES = "srv/python3-packages"
+OF_IMAGE = ["/images/some/image:1/json", "/info"]
 
 
 def test_a_package_of_vllms_and_metadata_come_as_one_stream(
     base: Base, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large = bytes(docker._LARGEST_PASSED + 1)
+    large = bytes(container_files._LARGEST_PASSED + 1)
     inner = {
         "other/a.py": b"O = 1\n",
         "vllm/_C.so": large,
         "vllm/a.py": b"A = 1\n",
+        "vllm/big/_C.so": large,
+        "vllm/big/a.py": b"B = 1\n",
         "vllm/x/a.py": b"X = 1\n",
         "vllm/x/y/a.py": b"Y = 1\n",
         "vllm/x/y/z.json": b"{}",
@@ -295,7 +305,13 @@ def test_a_package_of_vllms_and_metadata_come_as_one_stream(
     more = {f"{PACKAGES}/{path}": thing for path, thing in sorted(named.items())}
     monkeypatch.setattr(f"{__name__}.FILES", {**FILES, PACKAGES: Folder(), **more})
     engine.requests.clear()
-    for path in ("vllm/x/a.py", "vllm/x/y/a.py", "vllm-1.dist-info/METADATA", "vllm/a.py"):
+    for path in (
+        "vllm/x/a.py",
+        "vllm/x/y/a.py",
+        "vllm-1.dist-info/METADATA",
+        "vllm/a.py",
+        "vllm/big/a.py",
+    ):
         assert base.read(f"{PACKAGES}/{path}") == inner[path]
     assert base.read(f"{PACKAGES}/vllm-1.dist-info/RECORD") == b"vllm/a.py,,\n"
     assert base.entry(f"{PACKAGES}/vllm/x/none.py") is None
@@ -305,10 +321,81 @@ def test_a_package_of_vllms_and_metadata_come_as_one_stream(
     assert [path.removeprefix(f"/{PACKAGES}/") for path in read] == [
         "vllm/x",
         "vllm-1.dist-info",
-        "vllm",  # up to the large file
         "vllm/a.py",
+        "vllm/big",  # up to the large file
+        "vllm/big/a.py",
         "other/a.py",
     ]
+    base.close()
+    engine.requests.clear()
+    with contextlib.closing(open_base(NAME)) as second:
+        assert second.entry(f"{PACKAGES}/vllm/x/none.py") is None
+        assert second.read(f"{PACKAGES}/vllm/x/a.py") == b"X = 1\n"
+        assert [line.split()[1] for line in engine.requests[1:]] == OF_IMAGE
+
+
+def test_an_image_that_was_read_before_is_not_asked_for_again(base: Base, engine: Engine) -> None:
+    paths = ("srv/site/a.py", "srv/site/big.py", "srv/none", "srv/link/a.py", "none/a.py")
+    first = [(base.entry(path), base.read(path), base.look(path)) for path in paths]
+    listed = [*base.paths("srv/siteless")]
+    base.close()
+    engine.requests.clear()
+    with contextlib.closing(open_base(NAME)) as second:
+        again = [(second.entry(path), second.read(path), second.look(path)) for path in paths]
+        assert again == first
+        assert [*second.paths("srv/siteless")] == listed
+    assert [line.split()[1] for line in engine.requests[1:]] == OF_IMAGE
+
+
+def test_what_was_not_read_before_is_asked_for_and_kept_with_the_rest(
+    base: Base, engine: Engine
+) -> None:
+    base.read("srv/site/a.py")
+    base.close()
+    for _ in range(2):
+        engine.requests.clear()
+        with contextlib.closing(open_base(NAME)) as again:
+            assert again.read("srv/siteless/b.py") == b"B = 1\n"
+            assert again.read("srv/site/a.py") == b"A = 1\n"
+        assert not any("site/a.py" in line for line in engine.requests)
+    assert [line.split()[1] for line in engine.requests[1:]] == OF_IMAGE
+
+
+def test_another_image_of_the_name_one_built_here_and_a_container_are_asked_for(
+    base: Base, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert base.read("srv/site/a.py") == b"A = 1\n"
+    base.close()
+    monkeypatch.setitem(FILES, "srv/site/a.py", b"A = 2\n")
+    with contextlib.closing(open_base(NAME)) as same:
+        assert same.read("srv/site/a.py") == b"A = 1\n"
+    for name in (NAME, "container:mine"):
+        engine.image["RootFS"] = {"Layers": ["sha256:other"]}
+        with contextlib.closing(open_base(name)) as other:
+            assert other.read("srv/site/a.py") == b"A = 2\n"
+    engine.image["Config"] = {"Labels": {"vllm-mods.lock": "sha256:1"}}
+    for data in (b"A = 3\n", b"A = 4\n"):
+        monkeypatch.setitem(FILES, "srv/site/a.py", data)
+        for name in (NAME, "container:mine"):  # what was built here is verified
+            with contextlib.closing(open_base(name)) as live:
+                assert live.read("srv/site/a.py") == data
+
+
+def test_what_is_kept_of_an_image_and_is_broken_is_read_anew(base: Base, engine: Engine) -> None:
+    assert base.read("srv/site/a.py") == b"A = 1\n"
+    base.close()
+    folder = Path(os.environ["VLLM_MODS_CACHE"])
+    (record,) = (path for path in (folder / "engine-images").rglob("*") if path.is_file())
+    (blob,) = (path for path in (folder / "blobs").rglob("*") if path.is_file())
+    whole = record.read_bytes()
+    blob.write_bytes(b"A = 9\n")
+    for text in (whole, b"{}", b"[]", b"null", whole[:99], b'{"entries": {"a": 1}, "looked": {}}'):
+        record.write_bytes(text)
+        engine.requests.clear()
+        with contextlib.closing(open_base(NAME)) as again:
+            assert again.read("srv/site/a.py") == b"A = 1\n"
+        assert any(line.startswith("POST") for line in engine.requests), text
+        blob.unlink(missing_ok=True)
 
 
 def test_what_an_engine_says_of_an_image(base: Base) -> None:
@@ -484,7 +571,7 @@ def test_a_container_that_goes_while_it_is_read_is_told(base: Base, engine: Engi
     with pytest.raises(TreeError) as caught:
         base.close()
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
-    engine.answers[f"GET {ARCHIVE}"] = (404, b"")
+    engine.answers[f"GET {ARCHIVE}"] = (404, b'{"message": "No such container: x"}')
     with pytest.raises(TreeError, match="was removed"):
         base.read("void")
 

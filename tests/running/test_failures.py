@@ -79,9 +79,9 @@ def test_two_processes_that_print_at_once_are_told_apart() -> None:
     ],
 )
 def test_a_process_that_was_killed_is_told(line: str) -> None:
-    assert failed(TRACE, line).cause.startswith("a process of its engine was killed: by ")
+    assert failed(TRACE, line).cause.startswith("a process of its engine was killed, by ")
     assert failed(line, out_of_memory=True, memory=48 << 20).cause == (
-        "out of memory: a process of it was killed at the limit of its memory, of 48 MiB"
+        "out of memory: a process was killed at the container's memory limit, 48 MiB"
     )
     died = failed(*raised("OSError: of a worker", who="(Worker pid=3) "), line)
     assert died.cause == "OSError: of a worker"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from memory_tree import MemoryTree
 from serve_asking import ask, changed, messages, only
 from serve_tree import FILES
+
+from vllm_mods.serving import registry
+from vllm_mods.serving.source import ModuleSources
 
 PARSERS = "vllm/tool_parsers/__init__.py"
 MODEL = "vllm/config/model.py"
@@ -162,3 +166,32 @@ def test_a_method_that_does_not_use_the_field_lists_no_keys() -> None:
     pair = ("found.update(self.sampling)", "found.update(self.other)")
     assert ask("""--sampling '{"zzzz": 1}'""", files=changed(MODEL, pair)).faults == ()
     assert ask("--sampling '[1]'").faults == ()
+
+
+MODELS = """
+_TEXT = {"QwenForCausalLM": ("qwen", "QwenForCausalLM"), "BertModel": ("bert", "BertEmbedding"), made(): ("x", "X")}
+_VLLM_MODELS = {**_TEXT}
+_PREVIOUSLY_SUPPORTED_MODELS = {"OldForCausalLM": "0.9"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("named", "lacking"),
+    [
+        (("QwenForCausalLM",), False),
+        (("NewForCausalLM", "QwenForCausalLM"), False),
+        (("QwenForSequenceClassification",), False),
+        (("QwenModel",), False),
+        (("BertLMHeadModel",), False),
+        (("QwenMoeForCausalLM",), True),
+        (("OldForCausalLM",), True),
+    ],
+)
+def test_a_model_whose_class_vllm_has_not(named: tuple[str, ...], *, lacking: bool) -> None:
+    path = "vllm/model_executor/models/registry.py"
+    sources = ModuleSources(MemoryTree({path: MODELS.encode()}, version="0.19.1"))
+    said = f"vLLM 0.19.1 has no class for {', '.join(named)}, the model's architecture: "
+    assert registry.lacks(sources, named).startswith(said) == lacking
+    for text in (b"", b"_VLLM_MODELS = made()\n", b"x = {1: (2, 3)}\n", b"("):
+        unread = ModuleSources(MemoryTree({path: text}, version="0.19.1"))
+        assert registry.lacks(unread, named).startswith("not checked whether vLLM 0.19.1 has")

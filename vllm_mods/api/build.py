@@ -24,6 +24,7 @@ from vllm_mods.base.output import write_whole
 from vllm_mods.building import outputs, upgrading
 from vllm_mods.building.outputs import Output, Written
 from vllm_mods.checkpoints import fitting
+from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -108,8 +109,8 @@ def lock(
     with on_bases(
         library, wanted, ref, places, epoch=epoch, in_image=in_image, access=access
     ) as opened:
-        demand_serving(library, wanted, opened, access)
-        whole = joined_lock(opened)._replace(checkpoint=model)
+        demand_serving(library, wanted, opened, access, model)
+        whole = joined_lock(opened)._replace(checkpoint=_locked(model))
     data = pairing_lock.dump(whole)
     with refusing_to_write(path):
         write_whole(path, data)
@@ -138,7 +139,7 @@ def moved_since(
     parts = parts_of(before.lock, ref, platform)
     epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
     with on_bases(library, wanted, ref, parts, epoch=epoch, access=access) as opened:
-        now = joined_lock(opened)._replace(checkpoint=model)
+        now = joined_lock(opened)._replace(checkpoint=_locked(model))
     return tuple(pairing_lock.moved(pairing_lock.joined(parts), now))
 
 
@@ -167,7 +168,7 @@ def _look_at_model(
     *,
     folder: str | None = None,
     memory: str | None = None,
-) -> LockedModel | None:
+) -> Checkpoint | None:
     """Look at a pairing's model, None where nobody can; a mod that it lacks is noted. Raises as ``look_at_model``."""
     mods = library.select(library.mods_of(wanted))
     checkpoint = look_at_model(wanted, mods, folder=folder, memory=memory, note=access.note)
@@ -178,7 +179,11 @@ def _look_at_model(
         fit = fitting.of_mod(library.load(name), checkpoint)
         if fit.fails and fit.name not in present:
             access.note(f"without {fit.name}, vLLM fails with this model: {fit.fails}")
-    return LockedModel(checkpoint.commit, checkpoint.config_sha256, checkpoint.index_sha256)
+    return checkpoint
+
+
+def _locked(model: Checkpoint | None) -> LockedModel | None:
+    return model and LockedModel(model.commit, model.config_sha256, model.index_sha256)
 
 
 @refusing()
@@ -275,10 +280,10 @@ def upgrade(
             wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
         for on_platform in opened:
             upgrading.check_version(wanted, before.lock, to, on_platform.tree.version)
-        demand_serving(library, wanted, opened, access)
+        model = _look_at_model(library, wanted, access)
+        demand_serving(library, wanted, opened, access, model)
         lock = joined_lock(opened)._replace(
-            checkpoint=_look_at_model(library, wanted, access),
-            pairing_digest=pairings.digest(wanted),
+            checkpoint=_locked(model), pairing_digest=pairings.digest(wanted)
         )
         file = library.pairing_file(pairing)
         text = library.read(file) or b""

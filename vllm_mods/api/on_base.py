@@ -15,6 +15,8 @@ from vllm_mods.building.building import Drafted
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import Output, Written
 from vllm_mods.building.tarball import TarEntry
+from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.checkpoints.facts import architectures
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
@@ -23,6 +25,9 @@ from vllm_mods.images.oci import is_for, platform_of
 from vllm_mods.images.open import demand_platform, in_engine, open_base
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.serving import registry
+from vllm_mods.serving.source import ModuleSources
 from vllm_mods.trees import beside as packages_beside
 from vllm_mods.trees.image import ImageTree, find_site_root
 
@@ -181,12 +186,21 @@ def _draft(
 
 
 def demand_serving(
-    library: Library, wanted: Pairing, opened: Iterable[OnBase], access: Access
+    library: Library,
+    wanted: Pairing,
+    opened: Iterable[OnBase],
+    access: Access,
+    model: Checkpoint | None = None,
 ) -> None:
-    """Raise ``Refused`` if the vLLM in one of the bases would not take the pairing's command."""
+    """Raise ``Refused`` if the vLLM in one of the bases would not take the pairing's command; note if it has no class for the model."""
     asked = serve_check.of_pairing(library, wanted)
+    named = () if model is None else architectures(model)
     for on_platform in opened:
-        serve_check.demand(asked, on_platform.tree, on_platform.planned, note=access.note)
+        tree, planned = on_platform.tree, on_platform.planned
+        serve_check.demand(asked, tree, planned, note=access.note)
+        sources = ModuleSources(LayeredTree(tree, planned.changes))
+        if named and (why := registry.lacks(sources, named)):
+            access.note(why)
 
 
 def joined_lock(opened: Iterable[OnBase]) -> PairingLock:

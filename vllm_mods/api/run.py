@@ -149,18 +149,30 @@ def run(
     Raises ``Refused``, with nothing started, for an image of another lock and for what the vLLM in it would not
     take; ``UsageError`` where there is no image, and for a pairing of a cluster.
     """
-    typed = typed or Typed(("run", pairing, *(("--", *arguments) if arguments else ())))
     served = plan_service(library, pairing, options, arguments, note=access.note)
+    check_single(pairing, served.service)
+    found = _demand_program(served, program, options)
+    started = start(served, found, env_files=env_files, replace=replace, typed=typed, access=access)
+    return wait_for(library, pairing, started, progress, access) if wait else started
+
+
+def start(
+    served: ServedPairing,
+    program: str,
+    *,
+    env_files: Sequence[str],
+    replace: bool,
+    typed: Typed | None,
+    access: Access,
+) -> StartedContainer:
+    """Start what is planned with the engine that has the image. Arguments are those of ``run``."""
     planned = served.service
-    check_single(pairing, planned)
-    program = _find_program(served, program, options)
+    behind = ("--", *planned.arguments) if planned.arguments else ()
+    typed = typed or Typed(("run", planned.pairing, *behind))
     _check_command(served, program, access)
     words = line(program, planned, env_files=env_files)
     identity = starting.start(words, planned, typed, replace=replace)
-    started = StartedContainer(planned, program, identity)
-    if not wait:
-        return started
-    return wait_for(library, pairing, started, progress, access)
+    return StartedContainer(planned, program, identity)
 
 
 def wait_for(
@@ -204,19 +216,30 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
     serve_check.demand(asked, tree, note=access.note)
 
 
-def _find_program(served: ServedPairing, program: str | None, options: StartOptions) -> str:
-    """Return the engine that has the image; it has to be the one of the lock."""
-    image, build = served.service.image, f"vllm-mods build {served.service.pairing}"
+def find_program(served: ServedPairing, program: str | None) -> tuple[str | None, dict[str, str]]:
+    """Return the engine that has the image of the lock, None if none has it; and the locks of others by its name, by engine."""
+    others = {}
     for name in engine.installed(program):
-        labels = engine.labels(name, image)
-        if labels is None:
-            continue
-        if labels.get(LOCK_LABEL) != served.lock:
-            raise Refused(
-                f"{name} has {image}, which was built from another lock ({labels.get(LOCK_LABEL) or 'no lock'}); nothing was started",
-                hint=build,
-            )
-        return name
+        labels = engine.labels(name, served.service.image)
+        lock = "" if labels is None else labels.get(LOCK_LABEL) or "no lock"
+        if lock == served.lock:
+            return name, {}
+        if lock:
+            others[name] = lock
+    return None, others
+
+
+def _demand_program(served: ServedPairing, program: str | None, options: StartOptions) -> str:
+    """Return the engine that has the image of the lock. Raises ``Refused`` for one of another, ``UsageError`` for none."""
+    image, build = served.service.image, f"vllm-mods build {served.service.pairing}"
+    found, others = find_program(served, program)
+    if found is not None:
+        return found
+    for name, lock in others.items():
+        raise Refused(
+            f"{name} has {image}, which was built from another lock ({lock}); nothing was started",
+            hint=build,
+        )
     names = engine.installed(program)
     hint = build if options.image is None else f"{names[0]} pull {image}"
     raise UsageError(f"{' and '.join(names)}: image {image} not found", hint=hint)

@@ -12,8 +12,10 @@ from vllm_mods.api.run import (
     ServedPairing,
     StartedContainer,
     check_single,
+    find_program,
     plan_service,
     run,
+    start,
     wait_for,
 )
 from vllm_mods.base.errors import Refused
@@ -34,10 +36,15 @@ class UpStep(NamedTuple):
 
 
 class UpPlan(NamedTuple):
-    """The steps to a server that answers; ``running`` is the container that is it already."""
+    """The steps to a server that answers; ``running`` is the container that is it already.
+
+    ``served`` is what is to be started where only that is left, with the engine ``program``.
+    """
 
     steps: tuple[UpStep, UpStep, UpStep]
     running: StartedContainer | None = None
+    served: ServedPairing | None = None
+    program: str = ""
 
 
 def plan_up(
@@ -52,40 +59,42 @@ def plan_up(
     """Return what ``up`` would do; nothing is written. Raises as ``lock`` and ``run``."""
     path = on_base.lock_path(library, pairing, options.lock)
     at = os.path.relpath(path)
-    start = UpStep("run", True, "the image is new")
+    new = UpStep("run", True, "the image is new")
     if not os.path.exists(path):
         lock = UpStep("lock", True, f"{at} does not exist")
-        return UpPlan((lock, UpStep("build", True, "the lock is new"), start))
+        return UpPlan((lock, UpStep("build", True, "the lock is new"), new))
     locked, _ = on_base.find_lock(library, pairing, options.lock)
     named, base = library.pairing(pairing).base, locked.lock.base.ref
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
     moved = building.moved_since(library, pairing, output=options.lock, access=access, **where)
     if moved and base != named:
         raise Refused(
-            f"{at} is to be made again, and it is for {base}, while the pairing names {named}",
+            f"{at} has to be made again, but it is for {base}, and the pairing names {named}",
             hint=f"vllm-mods lock {pairing} --base {base}, or vllm-mods lock {pairing}",
         )
     if moved:
         lock = UpStep("lock", True, "; ".join(map(str, moved)))
-        return UpPlan((lock, UpStep("build", True, "the lock is new"), start))
+        return UpPlan((lock, UpStep("build", True, "the lock is new"), new))
     lock = UpStep("lock", False, f"{at} holds, on {base}")
     served = plan_service(library, pairing, options, arguments, note=access.note)
     check_single(pairing, served.service)
     image = served.service.image
-    holders = (
-        one
-        for one in engine.installed(program)
-        if (engine.labels(one, image) or {}).get(LOCK_LABEL) == served.lock
-    )
-    if (holder := next(holders, None)) is None:
-        return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), start))
+    holder, _ = find_program(served, program)
+    if holder is None:
+        return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), new))
     build = UpStep("build", False, f"{holder} has {image}")
-    name, running = served.service.name, None
-    for old in engine.containers(holder):
-        if old.name == name and _is_as_planned(old, served):
-            running = StartedContainer(served.service, old.program, name)
-    state = f"{name} {'runs' if running else 'does not run as planned'}"
-    return UpPlan((lock, build, UpStep("run", running is None, state)), running)
+    name = served.service.name
+    old = next((one for one in engine.containers(holder) if one.name == name), None)
+    if old is not None and _is_as_planned(old, served):
+        running = StartedContainer(served.service, old.program, name)
+        return UpPlan((lock, build, UpStep("run", False, f"{name} runs")), running)
+    if old is None:
+        why = f"there is no container {name}"
+    elif old.state != "running":
+        why = f"{name} is {old.state}"
+    else:
+        why = f"{name} runs with another image, port or arguments"
+    return UpPlan((lock, build, UpStep("run", True, why)), None, served, holder)
 
 
 def _is_as_planned(old: EngineContainer, served: ServedPairing) -> bool:
@@ -120,24 +129,15 @@ def up(
     """
     planned = plan_up(library, pairing, arguments, options, program=program, access=access)
     announce(planned.steps)
-    if planned.running is not None:
-        return wait_for(library, pairing, planned.running, progress, access)
-    lock, build, _ = (step.needed for step in planned.steps)
+    started = planned.running
+    how: dict[str, Any] = {"env_files": env_files, "replace": True, "typed": typed}
+    if planned.served is not None:
+        started = start(planned.served, planned.program, access=access, **how)
+    if started is not None:
+        return wait_for(library, pairing, started, progress, access)
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
-    if lock:
+    if planned.steps[0].needed:
         building.lock(library, pairing, output=options.lock, access=access, **where)
-    if build:
-        building.build(library, pairing, lock=options.lock, access=access, **where)
-    return run(
-        library,
-        pairing,
-        arguments,
-        options,
-        program=program,
-        env_files=env_files,
-        wait=True,
-        replace=True,
-        typed=typed,
-        progress=progress,
-        access=access,
-    )
+    building.build(library, pairing, lock=options.lock, access=access, **where)
+    how |= {"program": program, "wait": True, "progress": progress}
+    return run(library, pairing, arguments, options, access=access, **how)

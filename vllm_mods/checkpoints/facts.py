@@ -41,8 +41,6 @@ def facts(checkpoint: Checkpoint) -> ModelFacts:
     names = checkpoint.tensors
     quantization = value(checkpoint.config, "quantization_config")
     table = quantization if isinstance(quantization, dict) else {}
-    architectures = value(checkpoint.config, "architectures")
-    first = architectures[0] if isinstance(architectures, list) and architectures else None
     ends = tuple(name.rpartition(".")[0] for name in names if name.endswith(_PACKED))
     fp8 = (
         layer
@@ -52,7 +50,7 @@ def facts(checkpoint: Checkpoint) -> ModelFacts:
         if f"{layer}{_SCALE}" in names
     )
     return ModelFacts(
-        architecture=_as(str, first),
+        architecture=next(iter(architectures(checkpoint)), None),
         model_type=_as(str, value(checkpoint.config, "model_type")),
         quantization=_as(str, table.get("quant_method")),
         bits=_as(int, table.get("bits")),
@@ -62,6 +60,12 @@ def facts(checkpoint: Checkpoint) -> ModelFacts:
         context=_as(int, value(checkpoint.config, _CONTEXT)),
         weights=sum(tensor.size for tensor in names.values()),
     )
+
+
+def architectures(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Return the classes that a config names for the model."""
+    named = value(checkpoint.config, "architectures")
+    return tuple(one for one in named if type(one) is str) if isinstance(named, list) else ()
 
 
 def value(config: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401  (any JSON)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError, VllmModsError
@@ -42,19 +43,19 @@ def open_base(
     nothing, ``TreeError`` for what can't be read.
     """
     kind, colon, name = reference.partition(":")
+    cache = Cache(cache_dir or cache_folder(os.environ), note=note)
     if not colon or kind not in _KINDS:
         if not reference:
             raise UsageError("no image given", hint=FORMS)
-        return _open_local(reference)
+        return _open_local(reference, cache)
     if not name:
         raise UsageError(f"{reference} needs a name after the colon", hint=FORMS)
     if kind in {"docker", "container"}:
         from vllm_mods.images import docker  # noqa: PLC0415  (docker's library: 160 ms)
 
-        return docker.open_image(name, reference=reference, container=kind == "container")
+        return docker.open_image(name, cache, reference=reference, container=kind == "container")
     if kind == "podman":
         return storage.StoredImage(name, reference=reference)
-    cache = Cache(cache_dir or cache_folder(os.environ), note=note)
     how = Opening(reference, cache, progress, Choice(platform, note, known))
     if kind == "registry":
         from vllm_mods.images.registry import open_registry  # noqa: PLC0415
@@ -113,12 +114,15 @@ def demand_platform(base: Base, platform: str) -> None:
         )
 
 
-def _open_local(name: str) -> Base:
+def _open_local(name: str, cache: Cache) -> Base:
     from vllm_mods.images import docker  # noqa: PLC0415
 
     if os.path.exists(name):
         raise UsageError(f"{name} is a file or a folder, not an image name", hint=f"oci:{name}")
-    openers: tuple[Callable[..., Base], ...] = (docker.open_image, storage.StoredImage)
+    openers: tuple[Callable[..., Base], ...] = (
+        partial(docker.open_image, cache=cache),
+        storage.StoredImage,
+    )
     lines = ""
     for opened in openers:
         try:

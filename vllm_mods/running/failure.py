@@ -97,17 +97,15 @@ def _cause(container: EngineContainer, log: bytes) -> str:
     """Return what is known of the cause, the surest first."""
     lines = tuple(server_log.lines(log))
     if container.out_of_memory:
-        limit = f", of {Limit(container.memory, 'bytes', '')}" if container.memory else ""
-        return f"out of memory: a process of it was killed at the limit of its memory{limit}"
+        limit = f", {Limit(container.memory, 'bytes', '')}" if container.memory else ""
+        return f"out of memory: a process was killed at the container's memory limit{limit}"
     raised = _raised(lines)
     if text := _first(one for one in raised if one.computes):
         return text
     if died := next(filter(None, (_DIED.search(line.message) for line in lines)), None):
         if died[1] not in {None, "9"}:
             return f"a process of its engine crashed (signal {died[1]})"
-        return (
-            "a process of its engine was killed: by the kernel for want of memory, or by somebody"
-        )
+        return "a process of its engine was killed, by the kernel for lack of memory or by somebody"
     usage = (match[1] for line in lines if (match := _USAGE.match(line.message)))
     consequence = raised[0].text if raised else None
     if text := _first(raised) or next(usage, consequence):

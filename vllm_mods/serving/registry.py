@@ -5,6 +5,7 @@ registry, an enumeration, or the ``Literal`` that a type checker sees.
 """
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,10 @@ _TABLES = {
         ("vllm/model_executor/model_loader/__init__.py",),
     ),
 }
+
+_MODELS = "vllm/model_executor/models/registry.py"
+# A model that answers, one that embeds and one that ranks are of one class.
+_USE = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|Model)\Z")
 
 
 class Offered(NamedTuple):
@@ -121,6 +126,24 @@ def request_keys(sources: ModuleSources) -> frozenset[str]:
     """Return what a request may set for sampling: the fields of ``SamplingParams``."""
     cls = sources.find_class("vllm/sampling_params.py", "SamplingParams")
     return frozenset() if cls is None else frozenset(configs.fields(sources, cls))
+
+
+def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
+    """Say that none of a model's architectures has a class in vLLM, or that its list of them cannot be read; else ``""``."""
+    listed = {
+        text
+        for node in sources.nodes(_MODELS)
+        if isinstance(node, ast.Dict)
+        for key, held in zip(node.keys, node.values, strict=True)
+        if isinstance(held, ast.Tuple) and (text := text_of(key)) is not None
+    }
+    named, version = ", ".join(architectures), sources.tree.version
+    if not listed:
+        return f"not checked whether vLLM {version} has a class for {named}: {_MODELS} lists none"
+    stems = {_USE.sub("", name) for name in listed}
+    if any(_USE.sub("", name) in stems for name in architectures):
+        return ""
+    return f"vLLM {version} has no class for {named}, the model's architecture: it starts only if Transformers or a plugin has one"
 
 
 def _annotated_names(sources: ModuleSources, field: ConfigField | None) -> Iterator[str]:

@@ -1,0 +1,293 @@
+"""The files of a container, running or not, as a docker engine gives them out."""
+
+import base64
+import contextlib
+import json
+import math
+import posixpath
+import tarfile
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import BinaryIO, cast
+
+import docker.errors
+import requests
+import urllib3
+from docker.api.client import APIClient
+
+from vllm_mods.base.cache import Cache
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats import tars
+from vllm_mods.images import streams
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
+
+# What is kept of a listing, so that a search in vllm/ does not cost a request for each file.
+_LARGEST_KEPT = 1 << 20
+_KEPT = (".py", ".pyi", ".pth")
+_LARGEST_PASSED = 8 << 20  # less than what another request costs; libraries of vLLM's are larger
+# os.ModeDir of Go, in which the engine is written, its links, and all that is no file
+_GO_FOLDER, _GO_LINK, _GO_OTHERS = 1 << 31, 1 << 27, 0b1111 << 24
+_RECORDS, _FORMAT, _DAYS = "engine-images", "1", 90
+
+
+class Container:
+    """The files of a container, running or not; it is named by ``identify`` when the first of them is asked for.
+
+    It has what the engine puts into each: ``.dockerenv``, ``etc/hosts`` and its like, ``dev``.
+    """
+
+    def __init__(self, client: APIClient, identify: Callable[[], str], what: str) -> None:
+        self._client = client
+        self._identify = identify
+        self._what = what
+        self._entries: dict[str, ImageEntry | None] = {}
+        self._looked: dict[str, ImageEntry | None] = {"": ImageEntry("", DIR, 0o755, 0, 0, 0)}
+        self._contents: dict[str, bytes] = {}
+        self._listed: set[str] = set()
+        self._begun: set[str] = set()
+        self._read: set[str] = set()
+        self._unsure = False
+        self._kept: dict[str, str] = {}
+        self._blob: Callable[[str], bytes | None] = lambda _digest: None
+
+    @cached_property
+    def _url(self) -> str:
+        client = self._client
+        return f"{client.base_url}/v{client.api_version}/containers/{self._identify()}/archive"
+
+    def entry(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path. Links on the way are not followed, though the engine would."""
+        if path not in self._entries:
+            self._read_package(path)
+        if path not in self._entries:
+            self._entries[path] = self._fetch(path) if self._may_be(path) else None
+        return self._entries[path]
+
+    def look(self, path: str) -> ImageEntry | None:
+        """Return the entry of a path, of a file or a folder without its owner, and of a link where it ends."""
+        looked = self._look(path)
+        return self.entry(path) if looked is not None and looked.kind == OTHER else looked
+
+    def _look(self, path: str) -> ImageEntry | None:
+        if path in self._entries:
+            return self._entries[path]
+        if path not in self._looked:
+            self._looked[path] = self._stat(path) if self._may_be(path) else None
+        return self._looked[path]
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        entry = self.entry(path)
+        if entry is None or entry.kind != FILE:
+            return None
+        if path in self._kept and (data := self._blob(self._kept[path])) is not None:
+            return data
+        self._read.add(path)
+        if path not in self._contents:
+            self._read_package(path, again=True)
+        if path not in self._contents:
+            self._fetch(path, content=True)
+        return self._contents.get(path)
+
+    def remember(self, cache: Cache, *image: str) -> None:
+        """Begin with what ``keep`` has kept of an image, which never changes."""
+        try:
+            kept = json_of(cache.lookup(_RECORDS, _FORMAT, *image) or b"null")
+            entries, looked = (
+                {path: row and ImageEntry(*row) for path, row in kept[name].items()}
+                for name in ("entries", "looked")
+            )
+            listed, self._kept = set(kept["listed"]), {**kept["read"]}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return  # Of another version, or cut short.
+        self._listed |= listed
+        self._entries |= entries
+        self._looked |= looked
+        self._blob = cache.get
+
+    def keep(self, cache: Cache, *image: str) -> None:
+        """Keep what is known of an image, if the engine was asked for anything, and the files that were read."""
+        if "_url" in vars(self):
+            digests = {
+                path: cache.put(data) for path, data in self._contents.items() if path in self._read
+            }
+            record = {
+                "entries": self._entries,
+                "looked": self._looked,
+                "listed": sorted(self._listed),
+                "read": self._kept | digests,
+            }
+            cache.sweep(_RECORDS, _DAYS)
+            cache.record(_RECORDS, _FORMAT, *image, data=json.dumps(record).encode())
+
+    def paths(self, under: str) -> Iterator[ImageEntry]:
+        """Return everything below a folder. The engine sends the contents along."""
+        if not self._is_folder(under):
+            return
+        if not self._is_listed(under):
+            self._list(under)
+        top = f"{under}/" if under else ""
+        for path, entry in self._entries.items():
+            if entry is not None and path and path.startswith(top):
+                yield entry
+
+    def _is_folder(self, path: str) -> bool:
+        looked = self._look(path)
+        return looked is not None and looked.kind == DIR
+
+    def _may_be(self, path: str) -> bool:
+        """Tell whether something may lie at a path, as far as that is known of what it lies in."""
+        if path in self._looked:
+            return self._looked[path] is not None
+        folder = posixpath.dirname(path)
+        return self._is_folder(folder) and not self._is_listed(folder)
+
+    def _read_package(self, path: str, *, again: bool = False) -> None:
+        """Read what a path lies in as one stream: a package in vLLM, metadata. Each request for files costs as much as some MB."""
+        site, _, below = path.rpartition("-packages/")
+        top, *inner = below.split("/")
+        is_package = site and top == "vllm" and inner[1:]
+        if not is_package and not (site and top.endswith(".dist-info") and inner):
+            return
+        package = f"{site}-packages/{top}" + (f"/{inner[0]}" if is_package else "")
+        is_new = package not in self._begun and (again or not self._is_listed(package))
+        if is_new and self._is_folder(posixpath.dirname(package)):
+            self._begun.add(package)
+            self._list(package, most=_LARGEST_PASSED)
+
+    def _is_listed(self, folder: str) -> bool:
+        while folder not in self._listed:
+            if not folder:
+                return False
+            folder = posixpath.dirname(folder)
+        return True
+
+    def _fetch(self, path: str, *, content: bool = False) -> ImageEntry | None:
+        """Return the entry of a path: the first member that the engine sends; the rest is not read."""
+        with self._archive(path) as archive:
+            if archive is None:
+                return None
+            member = archive.next()
+            if member is None:
+                raise TreeError(f"{self._what}: the engine sent nothing for /{path}", hint=AGAIN)
+            if content or (member.isreg() and member.size <= _LARGEST_KEPT):
+                self._contents[path] = streams.content(archive, member)
+            return streams.entry(member, path)
+
+    def _list(self, under: str, most: float = math.inf) -> None:
+        """Read a folder, up to a file of more than ``most`` bytes, or what else lies there."""
+        entries: dict[str, ImageEntry] = {}
+        first: dict[str, str] = {}
+        with self._archive(under) as archive:
+            if archive is None:
+                self._looked[under] = None
+            for member in archive or ():
+                if member.size > most:
+                    break
+                # Its first component is the folder itself.
+                path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
+                entries[path] = streams.entry(member, path)
+                is_kept = path.endswith(_KEPT) or ".dist-info/" in path
+                if member.islnk():
+                    first[path] = posixpath.join(under, member.linkname.partition("/")[2])
+                elif member.isreg() and member.size <= _LARGEST_KEPT and is_kept:
+                    assert archive is not None  # noqa: S101  (there is a member)
+                    self._contents[path] = streams.content(archive, member)
+            else:
+                self._listed.add(under)
+        for path, target in first.items():
+            if target in entries:
+                entries[path] = entries[path]._replace(size=entries[target].size)
+        self._entries.update(entries)
+
+    def check(self) -> None:
+        """Raise ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too."""
+        if self._unsure and self._stat("") is None:
+            raise TreeError(
+                f"{self._what}: the container was removed while it was being read", hint=AGAIN
+            )
+
+    def _stat(self, path: str) -> ImageEntry | None:
+        """Ask for what lies at a path, without its owner."""
+        with asking(self._what):
+            response = self._client.head(
+                self._url, params={"path": f"/{path}"}, timeout=self._client.timeout
+            )
+        self._unsure = response.status_code == requests.codes.not_found
+        if self._unsure:
+            return None
+        stat = response.headers.get("X-Docker-Container-Path-Stat", "")
+        try:
+            said = json.loads(base64.b64decode(stat))
+            mode, target = int(said["mode"]), str(said.get("linkTarget") or "")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TreeError(
+                f"{self._what}: /{path}: the engine answered {response.status_code} without describing the file",
+                hint=AGAIN,
+            ) from error
+        is_link = mode & _GO_LINK and target
+        others = LINK if is_link else OTHER if mode & _GO_OTHERS else FILE
+        kind = DIR if mode & _GO_FOLDER else others
+        return ImageEntry(path, kind, mode & 0o777, 0, 0, 0, target if is_link else "")
+
+    @contextlib.contextmanager
+    def _archive(self, path: str) -> Iterator[tarfile.TarFile | None]:
+        with asking(self._what):
+            response = self._client.get(
+                self._url,
+                params={"path": f"/{path}"},
+                # Packing it would cost more than it saves.
+                headers={"Accept-Encoding": "identity"},
+                stream=True,
+                timeout=self._client.timeout,
+            )
+        with response:
+            self._unsure = response.status_code == requests.codes.not_found
+            if self._unsure:
+                if "no such container" in _said(response).lower():
+                    self.check()
+                yield None
+                return
+            if response.status_code != requests.codes.ok:
+                raise TreeError(
+                    f"{self._what}: /{path}: the engine answered {response.status_code}: "
+                    f"{_said(response)}",
+                    hint=AGAIN,
+                )
+            with streams.reading(f"{self._what}: /{path}", AGAIN), asking(self._what):
+                file = cast("BinaryIO", streams.Forward(response.raw))
+                with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Info) as archive:
+                    yield archive
+
+
+@contextlib.contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Raise ``TreeError`` where the engine does not answer, or breaks off."""
+    try:
+        yield
+    except docker.errors.APIError as error:
+        words = error.explanation or str(error)
+        raise TreeError(f"{what}: the engine refused: {words}", hint=AGAIN) from error
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise TreeError(
+            f"{what}: the engine stopped in the middle: {reason_of(error)}", hint=AGAIN
+        ) from error
+
+
+def _said(response: requests.Response) -> str:
+    try:
+        return str(response.json()["message"])
+    except (ValueError, LookupError, TypeError):
+        return response.reason or ""
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what the system said first of an error."""
+    inner = error
+    while inner.__cause__ or inner.__context__:
+        inner = inner.__cause__ or inner.__context__  # type: ignore[assignment]
+    return inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
+
+
+AGAIN = "try again; `docker version` tells whether the engine is well"
