@@ -97,7 +97,7 @@ def render_template(
         kwargs={**conversation.kwargs, **kwargs},
         add_generation_prompt=conversation.add_generation_prompt and add_generation_prompt,
     )
-    answer = rendering.render(template.data, template.path, (asked,))
+    answer = rendering.render(template, (asked,))
     (rendered,) = answer.rendered
     if rendered.prompt is None:
         raise NotRendered(f"{rendering.place(template.path, rendered.line)}: {rendered.error}")

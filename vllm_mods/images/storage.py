@@ -21,25 +21,13 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.images import engine_command, oci
+from vllm_mods.images import engine_command, model, oci
 from vllm_mods.images.engine_command import PODMAN
-from vllm_mods.images.model import (
-    DIR,
-    FILE,
-    LINK,
-    OTHER,
-    Descriptor,
-    ImageEntry,
-    Opened,
-    Readable,
-    digest_of,
-    with_ancestors,
-)
 
-_KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: DIR, stat.S_IFLNK: LINK}
+_KINDS = {stat.S_IFREG: model.FILE, stat.S_IFDIR: model.DIR, stat.S_IFLNK: model.LINK}
 
 
-class StoredImage(Opened):
+class StoredImage(model.Opened):
     """An image that podman has. Raises ``UsageError`` if there is none of that name."""
 
     where = PODMAN
@@ -52,7 +40,7 @@ class StoredImage(Opened):
         self._identity, folder = _find(name, reference)
         documents = _Documents(folder)
         self.manifest = documents.read("manifest")
-        self.manifest_digest = digest_of(self.manifest)
+        self.manifest_digest = model.digest_of(self.manifest)
         config, self.layers, self.config = oci.read_manifest(documents, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
@@ -72,19 +60,19 @@ class StoredImage(Opened):
         return _MountedFiles(place, self.reference)
 
 
-class _MountedFiles(Readable):
+class _MountedFiles(model.Readable):
     """What lies below ``root``, where an image is mounted: no link in it leads out to this machine."""
 
     def __init__(self, root: str, what: str) -> None:
         self._root = root
         self._what = what
 
-    def entry(self, path: str) -> ImageEntry | None:
+    def entry(self, path: str) -> model.ImageEntry | None:
         return self._entry(path) if self._is_folder(posixpath.dirname(path)) else None
 
     def read(self, path: str) -> bytes | None:
         entry = self.entry(path)
-        if entry is None or entry.kind != FILE:
+        if entry is None or entry.kind != model.FILE:
             return None
         try:
             descriptor = os.open(self._place(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -93,7 +81,7 @@ class _MountedFiles(Readable):
         except OSError as error:
             raise self._cannot(path, error) from error
 
-    def paths(self, under: str) -> Iterator[ImageEntry]:
+    def paths(self, under: str) -> Iterator[model.ImageEntry]:
         if not self._is_folder(under):
             return
         for folder, folders, files in os.walk(self._place(under), onerror=self._unread):
@@ -103,20 +91,20 @@ class _MountedFiles(Readable):
                     yield entry
 
     def _is_folder(self, path: str) -> bool:
-        entries = map(self._entry, with_ancestors(path))
-        return all(entry and entry.kind == DIR for entry in entries)
+        entries = map(self._entry, model.with_ancestors(path))
+        return all(entry and entry.kind == model.DIR for entry in entries)
 
-    def _entry(self, path: str) -> ImageEntry | None:
+    def _entry(self, path: str) -> model.ImageEntry | None:
         place = self._place(path)
         try:
             info = os.lstat(place)
-            kind = _KINDS.get(stat.S_IFMT(info.st_mode), OTHER)
-            target = os.readlink(place) if kind == LINK else ""
+            kind = _KINDS.get(stat.S_IFMT(info.st_mode), model.OTHER)
+            target = os.readlink(place) if kind == model.LINK else ""
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise self._cannot(path, error) from error
-        return ImageEntry(
+        return model.ImageEntry(
             path=path,
             kind=kind,
             mode=stat.S_IMODE(info.st_mode),
@@ -124,7 +112,7 @@ class _MountedFiles(Readable):
             gid=info.st_gid,
             mtime=int(info.st_mtime),
             target=target,
-            size=info.st_size if kind == FILE else 0,
+            size=info.st_size if kind == model.FILE else 0,
         )
 
     def _unread(self, error: OSError) -> None:
@@ -145,7 +133,7 @@ class _Documents(NamedTuple):
 
     folder: str
 
-    def open(self, blob: Descriptor) -> io.BytesIO:
+    def open(self, blob: model.Descriptor) -> io.BytesIO:
         return io.BytesIO(self.read(blob.digest))
 
     def read(self, key: str) -> bytes:

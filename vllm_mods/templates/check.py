@@ -98,10 +98,7 @@ def check(
         if kwarg.name not in one.kwargs
     ]
     jobs = [*conversations, *(one for _, _, one in defaults)]
-    tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
-    render = functools.partial(
-        rendering.render, template.data, template.path, tokens=tokens, later=True
-    )
+    render = functools.partial(rendering.render, template, marked=True, later=True)
     try:
         answer = render(jobs)
     except NotRendered as error:

@@ -56,7 +56,7 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
     about = template.about
     if about is None or about.tool_call_parser is None:
         return
-    formats = rendering.render(template.data, template.path, ()).formats
+    formats = rendering.render(template, ()).formats
     for tool in (about.tool_call_parser, *about.other_tool_call_parsers):
         flags = {"--tool-call-parser": tool, "--reasoning-parser": about.reasoning_parser}
         subject = " ".join(f"{flag} {name}" for flag, name in flags.items() if name)
@@ -64,7 +64,7 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
         try:
             back = reading_back.read_back(
                 release,
-                lambda jobs: rendering.render(template.data, template.path, jobs).rendered,
+                lambda jobs: rendering.render(template, jobs).rendered,
                 formats,
                 (tool, about.reasoning_parser),
                 with_tools=True,
@@ -89,7 +89,7 @@ def ask(
 
     Raises as ``client_requests.take`` does, and ``NotRendered`` for what is no template.
     """
-    heads = [rendering.render(one.data, one.path, ()) for one in templates]
+    heads = [rendering.render(one, ()) for one in templates]
     formats = [rendering.format_on(head.formats, tree.version) for head in heads]
     jobs = [
         {
@@ -111,7 +111,7 @@ def ask(
             for turn, request in zip(client.turns, requests, strict=True)
             for part in _conversations(request, turn, content_format)
         ]
-        rendered = iter(rendering.render(template.data, template.path, parts).rendered)
+        rendered = iter(rendering.render(template, parts).rendered)
         for client, requests in by_client:
             asked = [(one, next(rendered), next(rendered), next(rendered)) for one in requests]
             found = [*_findings(client, asked, reads_effort=_EFFORT in head.variables), _WORKS]
