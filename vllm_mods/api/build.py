@@ -22,11 +22,9 @@ from vllm_mods.api.on_base import (
 from vllm_mods.base.errors import Refused, UsageError, refusing
 from vllm_mods.base.output import write_whole
 from vllm_mods.building import outputs, upgrading
-from vllm_mods.building.outputs import Output, Written
 from vllm_mods.checkpoints import fitting
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockDifference, LockedModel
 from vllm_mods.images import names
 from vllm_mods.images.open import platforms_of
@@ -43,8 +41,8 @@ class BuildResult(NamedTuple):
 
     images: tuple[BuiltFor, ...]
     tag: str
-    output: Output
-    written: Written
+    output: outputs.Output
+    written: outputs.Written
     lock: str
 
 
@@ -54,7 +52,7 @@ class Upgraded(NamedTuple):
     before: ReadLock
     now: ReadLock
     images: tuple[BuiltFor, ...] = ()
-    written: Written | None = None
+    written: outputs.Written | None = None
 
     @property
     def changed(self) -> bool:
@@ -146,7 +144,7 @@ def moved_since(
     return tuple(pairing_lock.moved(pairing_lock.joined(parts), now))
 
 
-def _named(library: Library, name: str, output: str | None) -> tuple[Pairing, str]:
+def _named(library: Library, name: str, output: str | None) -> tuple[pairings.Pairing, str]:
     """Read a pairing that has to be trusted, and return where its lock lies."""
     wanted = library.pairing(name)
     path = lock_path(library, name, output)
@@ -166,7 +164,7 @@ def _platforms(ref: str, access: Access) -> Sequence[str | None]:
 
 def _look_at_model(
     library: Library,
-    wanted: Pairing,
+    wanted: pairings.Pairing,
     access: Access,
     *,
     folder: str | None = None,

@@ -20,8 +20,6 @@ from vllm_mods.porting import job as porting
 from vllm_mods.porting import variant as variants
 from vllm_mods.porting import writing
 from vllm_mods.porting.job import Job, PortOutcome
-from vllm_mods.porting.variant import NewVariant
-from vllm_mods.porting.writing import Unfinished
 
 
 class PortResult(NamedTuple):
@@ -33,7 +31,7 @@ class PortResult(NamedTuple):
 
     outcome: PortOutcome
     wrote: tuple[str, ...] = ()
-    unfinished: Unfinished | None = None
+    unfinished: writing.Unfinished | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -160,7 +158,7 @@ def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
             yield f"{hunk.label} was changed by hand or left out"
 
 
-def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfinished:
+def abort_port(library: Library, mod: str, *, output: str | None = None) -> writing.Unfinished:
     """Remove what an unfinished port laid out for a person, and return what it was."""
     work = writing.unfinished(_own_copy(library, mod, output, new=False))
     writing.remove(work)
@@ -189,7 +187,7 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
     return load_mod(place, library.roots)
 
 
-def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
+def _write(job: Job, new: variants.NewVariant) -> tuple[str, ...]:
     """Write a variant, and the target into a mod.lock that is of the mod as it was; return what was written."""
     files = dict(new.files)
     locked = lock_entries.current(job.mod)
@@ -202,7 +200,7 @@ def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
     return tuple(os.path.join(job.mod.directory, name) for name in sorted(files))
 
 
-def _needless(job: Job, new: NewVariant) -> tuple[str, ...]:
+def _needless(job: Job, new: variants.NewVariant) -> tuple[str, ...]:
     before = planner.plan_alone(job.mod, job.target)
     if before.variant is None or before.changes != new.planned.changes:
         return ()

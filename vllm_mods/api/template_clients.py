@@ -8,7 +8,6 @@ from vllm_mods.base.output import write_whole
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import client_check, client_requests, client_table
 from vllm_mods.templates.client_check import ClientAnswer
-from vllm_mods.templates.client_table import Row
 from vllm_mods.templates.parser_process import open_release
 from vllm_mods.templates.source import Template, open_template
 
@@ -22,7 +21,7 @@ def template_clients(
     update: bool = False,
     access: Access | None = None,
     note: Callable[[str], None] = lambda _words: None,
-) -> dict[str, tuple[Row, ...]]:
+) -> dict[str, tuple[client_table.Row, ...]]:
     """Tell which clients work with chat templates on which releases of vLLM.
 
     ``names`` are templates of the library, without any all of them. Without ``target`` and ``vllm``, the library's

@@ -9,9 +9,6 @@ from vllm_mods.base.errors import ManifestError, Refused
 from vllm_mods.base.model import Mod, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import container, pairing, pairing_lock, receipt
-from vllm_mods.formats.container import Served
-from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.images import names
 from vllm_mods.images.model import Base, environment, settings
@@ -29,12 +26,12 @@ class Resolved(NamedTuple):
 
     lock: pairing_lock.PairingLock
     planned: Plan
-    applied: Receipt | None
-    served: Served
+    applied: receipt.Receipt | None
+    served: container.Served
 
 
 def resolve(
-    wanted: Pairing,
+    wanted: pairing.Pairing,
     mods: Sequence[Mod],
     base: Base,
     tree: Tree,
@@ -145,7 +142,7 @@ def workspace(base: Base) -> str | None:
     return f"/{named}" if named else None
 
 
-def _record(tree: Tree, applied: Receipt | None) -> str | None:
+def _record(tree: Tree, applied: receipt.Receipt | None) -> str | None:
     path = f"vllm-{tree.version}.dist-info/RECORD"
     # A mod of an earlier build may have changed it: the untouched one is meant.
     known = applied.file(path) if applied is not None else None

@@ -18,11 +18,10 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.report import serve as report
 from vllm_mods.report.reply import Reply
 from vllm_mods.running import engine, service
-from vllm_mods.running.service import StartOptions, Typed
 
 starting = options.grouped(
     "start",
-    StartOptions,
+    service.StartOptions,
     option("--lock FILE", "The pairing's lock [NAME.lock beside the pairing]."),
     option("--image REF", "The image to start [the tag that `build` gives it]."),
     option("--name NAME", "The name of the container [the pairing's]."),
@@ -72,7 +71,7 @@ def run_command(
     arguments: tuple[str, ...],
     library: Library,
     *,
-    start: StartOptions,
+    start: service.StartOptions,
     program: str | None,
     env_files: tuple[str, ...],
     only_print: bool,
@@ -90,7 +89,7 @@ def run_command(
         program = program or next(iter(engine.engines_here()), engine_command.PROGRAMS[0])
         click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
         return EXIT_OK
-    typed = Typed(click.get_current_context().obj["arguments"])
+    typed = service.Typed(click.get_current_context().obj["arguments"])
     given |= {"program": program, "env_files": env_files, "typed": typed, "progress": _progress}
     return _tell(run.run(library, pairing, arguments, start, **given))
 
@@ -122,7 +121,7 @@ def up_command(
     arguments: tuple[str, ...],
     library: Library,
     *,
-    start: StartOptions,
+    start: service.StartOptions,
     program: str | None,
     only_print: bool,
     access: Access,
@@ -135,7 +134,7 @@ def up_command(
     three steps are printed first.
     """
     words = click.get_current_context().obj["arguments"]
-    typed = Typed(("run", *(word for word in words[1:] if word != "--print")))
+    typed = service.Typed(("run", *(word for word in words[1:] if word != "--print")))
     given |= {"program": program, "access": access}
     if not only_print:
         given |= {"typed": typed, "progress": _progress, "announce": _announce}

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import engine_command, model, oci
-from vllm_mods.images.engine_command import PODMAN
 
 _KINDS = {stat.S_IFREG: model.FILE, stat.S_IFDIR: model.DIR, stat.S_IFLNK: model.LINK}
 
@@ -30,10 +29,10 @@ _KINDS = {stat.S_IFREG: model.FILE, stat.S_IFDIR: model.DIR, stat.S_IFLNK: model
 class StoredImage(model.Opened):
     """An image that podman has. Raises ``UsageError`` if there is none of that name."""
 
-    where = PODMAN
+    where = engine_command.PODMAN
 
     def __init__(self, name: str, *, reference: str) -> None:
-        if shutil.which(PODMAN) is None:
+        if shutil.which(engine_command.PODMAN) is None:
             hint = "apt install podman"
             raise UsageError(f"{reference}: podman is not installed here", hint=hint)
         self.reference = reference
@@ -54,9 +53,9 @@ class StoredImage(model.Opened):
     @cached_property
     def _files(self) -> _MountedFiles:
         self._give_back = weakref.finalize(
-            self, engine_command.call, PODMAN, "image", "unmount", self._identity
+            self, engine_command.call, engine_command.PODMAN, "image", "unmount", self._identity
         )
-        place = engine_command.call(PODMAN, "image", "mount", self._identity)
+        place = engine_command.call(engine_command.PODMAN, "image", "mount", self._identity)
         return _MountedFiles(place, self.reference)
 
 
@@ -168,12 +167,12 @@ def _find(name: str, reference: str) -> tuple[str, str]:
 
 def _inspected(*arguments: str, reference: str) -> dict[str, Any]:
     """Run a command and read the JSON it prints. Raises ``UsageError`` where it knows no such image."""
-    done = engine_command.run(PODMAN, *arguments)
+    done = engine_command.run(engine_command.PODMAN, *arguments)
     if done.is_absent:
         name = arguments[-1]
         raise UsageError(f"{reference}: podman has no image {name}", hint=f"podman pull {name}")
     if done.code:
-        raise engine_command.failure(PODMAN, arguments[0], done)
+        raise engine_command.failure(engine_command.PODMAN, arguments[0], done)
     try:
         document: dict[str, Any] = json.loads(done.out)
     except ValueError as error:

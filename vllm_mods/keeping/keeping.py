@@ -10,9 +10,7 @@ from vllm_mods.base.model import Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import manifest_editor
 from vllm_mods.keeping import branches
-from vllm_mods.keeping.branches import LibraryHome
 from vllm_mods.library import catalog, mod_folder
-from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.porting import job as porting
 from vllm_mods.porting import variant as making
@@ -89,7 +87,7 @@ def new_to(
 
 
 def _keep_on_branch(
-    home: LibraryHome,
+    home: branches.LibraryHome,
     at: str,
     kept: KeptRelease,
     releases: Releases,
@@ -105,7 +103,7 @@ def _keep_on_branch(
         return _leave(home, tip, kept)
     with branches.laid_out(home, at) as folder:
         try:
-            library = Library(folder)
+            library = catalog.Library(folder)
             ways = Ways(releases, library.roots)
             kept = keep(library.load(kept.mod), releases.open(kept.release), ways)
         except VllmModsError as error:
@@ -122,7 +120,7 @@ def _keep_on_branch(
         return kept._replace(commit=commit)
 
 
-def _leave(home: LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
+def _leave(home: branches.LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
     """Return what becomes of a release whose branch is left alone."""
     folders = [
         path.split("/")[2]

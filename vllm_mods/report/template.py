@@ -10,7 +10,6 @@ from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.template_verdict import verdict
-from vllm_mods.report.text import columns
 from vllm_mods.templates.check import TemplateChecked, Weight, count_weights, weight
 from vllm_mods.templates.client_requests import clients as known_clients
 from vllm_mods.templates.client_table import Row
@@ -40,7 +39,7 @@ def listed(templates: Sequence[Template], faults: Sequence[ManifestError]) -> Re
         goes = filter(None, (", ".join(about.families), needs))
         rows.append((template.name, f"{about.version}  {about.summary}"))
         rows.append(("", f"for {'; '.join(goes)}"))
-    words = "\n".join(columns(rows)) or "there are no templates"
+    words = "\n".join(text.columns(rows)) or "there are no templates"
     return data.with_faults(Reply({"templates": list(map(_about, templates))}, words), faults)
 
 
@@ -128,7 +127,7 @@ def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
     rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
     before, after = count_weights(first.every), count_weights(second.every)
     rows += [(name, str(before[name]), str(after[name])) for name in Weight]
-    return "\n".join(columns(rows))
+    return "\n".join(text.columns(rows))
 
 
 def _beside(
@@ -322,7 +321,7 @@ def clients(results: Mapping[str, Sequence[Row]]) -> Reply:
             lines.append(f"  {titles.get(subject, subject)}")
             lines += [
                 f"    {line}"
-                for line in columns((_release_span(row), _client_words(row)) for row in rows)
+                for line in text.columns((_release_span(row), _client_words(row)) for row in rows)
             ]
         if not of_template:
             lines.append("  the table has no entry for its text: --target TREE asks a vLLM")

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from vllm_mods.site import site
-from vllm_mods.site.site import Site
 
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _PROC = "/proc/self/fd"
@@ -27,7 +26,7 @@ class OpenFolders:
     are what they are.
     """
 
-    def __init__(self, where: Site, root_descriptor: int) -> None:
+    def __init__(self, where: site.Site, root_descriptor: int) -> None:
         self.site = where
         self.root = where.root
         self._folders = {where.root: root_descriptor}

@@ -13,9 +13,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.templates import model_texts, reading_back, rendering, replay
 from vllm_mods.templates.conversation import Conversation, Expected
-from vllm_mods.templates.model_texts import ModelTexts, TextsBack
 from vllm_mods.templates.parser_process import ReleaseParsers
-from vllm_mods.templates.reading_back import ParserPair, ReadBack
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
 from vllm_mods.templates.replay import CaseOutcome, only_notes
 from vllm_mods.templates.source import SPECIAL, About, Template
@@ -56,8 +54,8 @@ class TemplateChecked(NamedTuple):
     findings: tuple[Finding, ...]
     outcomes: tuple[CaseOutcome, ...] = ()
     replays: tuple[CaseOutcome, ...] = ()
-    back: ReadBack | None = None
-    texts: TextsBack | None = None
+    back: reading_back.ReadBack | None = None
+    texts: model_texts.TextsBack | None = None
 
     @property
     def ok(self) -> bool:
@@ -81,8 +79,8 @@ def check(
     template: Template,
     conversations: Sequence[Conversation],
     release: ReleaseParsers | None = None,
-    parsers: ParserPair = (None, None),
-    texts: ModelTexts | None = None,
+    parsers: reading_back.ParserPair = (None, None),
+    texts: model_texts.ModelTexts | None = None,
 ) -> TemplateChecked:
     """Render conversations with a template, and hold everything against what is said of it.
 

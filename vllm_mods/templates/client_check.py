@@ -11,7 +11,6 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.templates import client_requests, reading_back, rendering, replay
-from vllm_mods.templates.client_requests import ChatClient, Taken
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.rendering import Rendered
@@ -83,7 +82,7 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
 
 
 def ask(
-    templates: Sequence[Template], clients: Sequence[ChatClient], tree: Tree
+    templates: Sequence[Template], clients: Sequence[client_requests.ChatClient], tree: Tree
 ) -> Iterator[ClientAnswer]:
     """Yield what each client is to expect of each template on the vLLM of a tree.
 
@@ -120,7 +119,7 @@ def ask(
 
 
 def _conversations(
-    request: Taken, turn: client_requests.Turn, content_format: str
+    request: client_requests.Taken, turn: client_requests.Turn, content_format: str
 ) -> tuple[Conversation, ...]:
     """Return what to render of a turn: the prompt, the same without a beginning of the answer, and with the answer behind it."""
     kwargs = {
@@ -134,8 +133,8 @@ def _conversations(
 
 
 def _findings(
-    client: ChatClient,
-    asked: Sequence[tuple[Taken, Rendered, Rendered, Rendered]],
+    client: client_requests.ChatClient,
+    asked: Sequence[tuple[client_requests.Taken, Rendered, Rendered, Rendered]],
     *,
     reads_effort: bool,
 ) -> Iterator[tuple[ClientVerdict, str]]:

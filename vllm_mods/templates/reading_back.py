@@ -17,7 +17,6 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.templates import rendering, replay
 from vllm_mods.templates.conversation import Conversation, Message
 from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers, as_text
-from vllm_mods.templates.rendering import Rendered
 from vllm_mods.templates.replay import only_notes
 
 WAYS = ("whole", "1", "3", "1000000")
@@ -95,7 +94,7 @@ class ReadBack(NamedTuple):
 
 def read_back(
     release: ReleaseParsers,
-    render: Callable[[Sequence[Conversation]], Sequence[Rendered]],
+    render: Callable[[Sequence[Conversation]], Sequence[rendering.Rendered]],
     formats: Sequence[tuple[str, str]],
     named: ParserPair,
     *,
@@ -137,7 +136,7 @@ def read_back(
 
 
 def answers_of(
-    render: Callable[[Sequence[Conversation]], Sequence[Rendered]],
+    render: Callable[[Sequence[Conversation]], Sequence[rendering.Rendered]],
     content_format: str,
     *,
     with_tools: bool,
