@@ -19,7 +19,7 @@ from vllm_mods.api.on_base import (
     parts_of,
     read_lock,
 )
-from vllm_mods.base.errors import Refused, UsageError, refusing
+from vllm_mods.base.errors import Refused, UsageError, refusing, system_errors
 from vllm_mods.base.output import write_whole
 from vllm_mods.building import outputs, upgrading
 from vllm_mods.checkpoints import fitting
@@ -109,12 +109,9 @@ def lock(
         demand_serving(library, wanted, opened, access)
         whole = joined_lock(opened)._replace(checkpoint=model)
     data = pairing_lock.dump(whole)
-    try:
+    hint = "--output FILE names another place"
+    with system_errors(UsageError, f"{path} cannot be written", hint=hint):
         write_whole(path, data)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}", hint="--output FILE names another place"
-        ) from error
     access.note(f"wrote {path}")
     return ReadLock(path, data, whole)
 

@@ -7,9 +7,9 @@ from vllm_mods.applying import ground
 from vllm_mods.applying.advice import next_command
 from vllm_mods.applying.carry_out import carry_out, remove
 from vllm_mods.applying.opening import in_tree, open_tree
-from vllm_mods.applying.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
+from vllm_mods.applying.outcomes import Applied, Reverted, Status, Verified, of_mods
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.model import Mod, Plan, all_well
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity

@@ -6,7 +6,7 @@ exits. Whatever else reaches the command line is a bug (exit code 70).
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from vllm_mods.base.model import Plan
@@ -172,6 +172,17 @@ class NotRestored(VllmModsError):
 
     code = "not-restored"
     exit_code = EXIT_NOT_RESTORED
+
+
+@contextmanager
+def system_errors(
+    kind: Callable[..., VllmModsError], what: str, *, hint: str | None = None
+) -> Iterator[None]:
+    """Make an error of a kind of one of the system, whose words come behind ``what``."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror}", hint=hint) from error
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from vllm_mods.applying import ground
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding, Level, all_well
 from vllm_mods.building import identity
 from vllm_mods.building.identity import differs
 from vllm_mods.formats import pairing_lock, receipt
@@ -41,7 +41,7 @@ class Inspection(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether nothing that was found is an error."""
-        return not any(found.level is Level.ERROR for found in self.findings)
+        return all_well(self.findings)
 
     def changed(self, name: str) -> bool:
         """Tell whether a finding is about a file of this mod."""

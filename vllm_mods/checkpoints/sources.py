@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
-from vllm_mods.base.errors import TreeError, Unreachable, UsageError
+from vllm_mods.base.errors import TreeError, Unreachable, UsageError, system_errors
 from vllm_mods.base.limits import Limit
 from vllm_mods.checkpoints import checkpoint
 from vllm_mods.formats.safetensors import table
@@ -114,10 +114,8 @@ class _ModelFolder:
         self.name = folder
         last = os.path.basename(folder)
         self.commit = last if _COMMIT.match(last) else None  # a snapshot of the Hub's client
-        try:
+        with system_errors(TreeError, folder, hint=_FOLDER):
             self.names = tuple(os.listdir(folder))
-        except OSError as error:
-            raise TreeError(f"{folder}: {error.strerror}", hint=_FOLDER) from error
         paths = (os.path.join(folder, name) for name in self.names)
         lost = [path for path in sorted(paths) if os.path.islink(path) and not os.path.exists(path)]
         if lost:
@@ -146,11 +144,11 @@ class _ModelFolder:
     @contextlib.contextmanager
     def _open(self, name: str) -> Iterator[BinaryIO]:
         path = os.path.join(self.name, name)
-        try:
-            with open(path, "rb", opener=_open) as file:
-                yield file
-        except OSError as error:
-            raise TreeError(f"{path}: {error.strerror}", hint=f"ls -laL {path}") from error
+        with (
+            system_errors(TreeError, path, hint=f"ls -laL {path}"),
+            open(path, "rb", opener=_open) as file,
+        ):
+            yield file
 
 
 def _open(path: str, flags: int) -> int:

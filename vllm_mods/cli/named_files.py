@@ -9,23 +9,19 @@ from typing import BinaryIO
 import click
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import UsageError, system_errors
 from vllm_mods.base.output import write_whole
 
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """Open a file to read, standard input for ``-``. Raises ``UsageError`` for what cannot be read."""
-    try:
+    with system_errors(UsageError, f"{path} cannot be read", hint=f"ls -la {path}"):
         if path == "-":
             yield sys.stdin.buffer
         else:
             with open(path, "rb") as file:
                 yield file
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint=f"ls -la {path}"
-        ) from error
 
 
 def read(path: str, most: limits.Limit | None = None) -> bytes:
@@ -40,10 +36,8 @@ def read(path: str, most: limits.Limit | None = None) -> bytes:
 
 def write(path: str, data: bytes) -> None:
     """Write a file, or replace it, and say so. Raises ``UsageError``."""
-    try:
+    with system_errors(UsageError, f"{path} cannot be written"):
         write_whole(path, data)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     click.echo(f"wrote {path}", err=True)
 
 

@@ -4,7 +4,7 @@ import subprocess
 from typing import NamedTuple
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import TreeError, system_errors
 
 DOCKER, PODMAN = "docker", "podman"
 PROGRAMS = (DOCKER, PODMAN)
@@ -34,16 +34,13 @@ def run(
     within = within or limits.TOOL_SECONDS
     command = [program, *arguments]
     try:
-        done = subprocess.run(
-            command, input=given, capture_output=True, check=False, timeout=float(within)
-        )
+        with system_errors(TreeError, f"{program} cannot be run", hint=f"apt install {program}"):
+            done = subprocess.run(
+                command, input=given, capture_output=True, check=False, timeout=float(within)
+            )
     except subprocess.TimeoutExpired as error:
         raise TreeError(
             f"{program} {arguments[0]} did not answer within {within}", hint=f"{program} info"
-        ) from error
-    except OSError as error:
-        raise TreeError(
-            f"{program} cannot be run: {error.strerror}", hint=f"apt install {program}"
         ) from error
     out, errors = (text.decode("utf-8", "replace").strip() for text in (done.stdout, done.stderr))
     return EngineOutcome(done.returncode, out, errors)

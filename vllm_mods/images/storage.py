@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import TreeError, UsageError, system_errors
 from vllm_mods.images import engine_command, model, oci
 
 _KINDS = {stat.S_IFREG: model.FILE, stat.S_IFDIR: model.DIR, stat.S_IFLNK: model.LINK}
@@ -139,11 +139,8 @@ class _Documents(NamedTuple):
         is_plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
         name = key if is_plain else "=" + base64.b64encode(key.encode()).decode()
         path = f"{self.folder}/{name}"
-        try:
-            with open(path, "rb") as file:
-                return limits.bounded(file, limits.DOCUMENT, path)
-        except OSError as error:
-            raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
+        with system_errors(TreeError, path, hint=_AGAIN), open(path, "rb") as file:
+            return limits.bounded(file, limits.DOCUMENT, path)
 
 
 def _find(name: str, reference: str) -> tuple[str, str]:

@@ -17,13 +17,13 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import (
     Finding,
     HunkState,
-    Level,
     Mod,
     ModPlan,
     OptionalPatch,
     Plan,
     Variant,
     Verdict,
+    all_well,
 )
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import LockedTree
@@ -194,7 +194,7 @@ class _Planner(NamedTuple):
             origin = fit.AtOrigin(tree, at_origin.changes)
         view, allow = self.context.view, variant.allow
         looked = fit.fit(tried.changes, view, allow=allow, cache=self.cache, origin=origin)
-        if any(finding.level is Level.ERROR for finding in looked.findings):
+        if not all_well(looked.findings):
             tried = plan._replace(verdict=Verdict.UNFIT)
         return patching.add_notes(tried, *looked.findings)._replace(
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined

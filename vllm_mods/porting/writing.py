@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import Refused, UsageError, system_errors
 from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
@@ -207,12 +207,8 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
 
 def remove(work: Unfinished) -> None:
     """Remove an unfinished port."""
-    try:
+    with system_errors(Refused, f"{work.folder} cannot be removed", hint=f"ls -ld {work.folder}"):
         shutil.rmtree(work.folder)
-    except OSError as error:
-        raise Refused(
-            f"{work.folder} cannot be removed: {error.strerror}", hint=f"ls -ld {work.folder}"
-        ) from error
 
 
 def _begun(mod: Mod) -> list[str]:

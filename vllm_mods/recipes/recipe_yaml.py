@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding, all_well
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing, Recipe
 from vllm_mods.formats.schema import NAME, DecodeError, Scalar, decode
@@ -56,7 +56,7 @@ class ImportedRecipe(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether the pairing does all that the recipe says."""
-        return all(finding.level is Level.NOTE for finding in self.findings)
+        return all_well(self.findings)
 
 
 def read(

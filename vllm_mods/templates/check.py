@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding, Level, all_well
 from vllm_mods.templates import model_texts, reading_back, rendering, replay
 from vllm_mods.templates.conversation import Conversation, Expected
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
-from vllm_mods.templates.replay import CaseOutcome, only_notes
+from vllm_mods.templates.replay import CaseOutcome
 from vllm_mods.templates.source import SPECIAL, About, Template
 
 _SHORT = 200
@@ -61,7 +61,7 @@ class TemplateChecked(NamedTuple):
     def ok(self) -> bool:
         """Whether everything is as it is said to be, and nothing is lost."""
         is_read = self.back is None or self.back.ok
-        return only_notes(self.every) and is_read and not (self.texts and self.texts.findings)
+        return all_well(self.every) and is_read and not (self.texts and self.texts.findings)
 
     @property
     def every(self) -> tuple[Finding, ...]:
