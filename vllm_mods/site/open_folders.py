@@ -42,10 +42,8 @@ class OpenFolders:
             return
         folders: set[str] = set()
         for path in paths:
-            folder = self.site.absolute(path)
-            while folder not in folders and folder != "/":
-                folders.add(folder)
-                folder = os.path.dirname(folder)
+            place = self.site.absolute(path)
+            folders |= {place, *site.parents(place)}
         needed = len(folders) + len(os.listdir(_PROC)) + _SPARE
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if resource.RLIM_INFINITY != hard < needed:
