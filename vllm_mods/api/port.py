@@ -19,7 +19,6 @@ from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.porting import job as porting
 from vllm_mods.porting import variant as variants
 from vllm_mods.porting import writing
-from vllm_mods.porting.job import Job, PortOutcome
 
 
 class PortResult(NamedTuple):
@@ -29,7 +28,7 @@ class PortResult(NamedTuple):
     out as git does it; ``notes`` are what one should know.
     """
 
-    outcome: PortOutcome
+    outcome: porting.PortOutcome
     wrote: tuple[str, ...] = ()
     unfinished: writing.Unfinished | None = None
     notes: tuple[str, ...] = ()
@@ -88,7 +87,7 @@ def port(
                 hint="--vllm SPEC, such as --vllm '==0.23.0'",
             )
         source = source or variants.base_tree(copy, ported, target.version, access.releases)
-        job = Job(
+        job = porting.Job(
             mod=copy,
             variant=ported,
             base=source,
@@ -135,10 +134,10 @@ def continue_port(
     variant = next((one for one in copy.variants if one.id == work.variant), None)
     if variant is None:
         raise UsageError(f"{copy.name} no longer has a variant `{work.variant}`", hint="--abort")
-    job = Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
+    job = porting.Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
     cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
     new = porting.finish(job, cuts, work.homes)
-    outcome = PortOutcome(job, (), (), new, (), tuple(cuts))
+    outcome = porting.PortOutcome(job, (), (), new, (), tuple(cuts))
     if not outcome.fits:
         return PortResult(outcome, unfinished=work)
     notes = tuple(_not_as_written(job, cuts))
@@ -147,7 +146,7 @@ def continue_port(
     return PortResult(outcome, wrote, notes=notes)
 
 
-def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
+def _not_as_written(job: porting.Job, cuts: Sequence[FileChange]) -> Iterator[str]:
     """Yield a note for each hunk of the variant that the finished files do not have as it was written."""
     finished = LayeredTree(job.target, cuts)
     planned = planner.plan_alone(job.mod, finished, job.variant)
@@ -187,7 +186,7 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
     return load_mod(place, library.roots)
 
 
-def _write(job: Job, new: variants.NewVariant) -> tuple[str, ...]:
+def _write(job: porting.Job, new: variants.NewVariant) -> tuple[str, ...]:
     """Write a variant, and the target into a mod.lock that is of the mod as it was; return what was written."""
     files = dict(new.files)
     locked = lock_entries.current(job.mod)
@@ -200,7 +199,7 @@ def _write(job: Job, new: variants.NewVariant) -> tuple[str, ...]:
     return tuple(os.path.join(job.mod.directory, name) for name in sorted(files))
 
 
-def _needless(job: Job, new: variants.NewVariant) -> tuple[str, ...]:
+def _needless(job: porting.Job, new: variants.NewVariant) -> tuple[str, ...]:
     before = planner.plan_alone(job.mod, job.target)
     if before.variant is None or before.changes != new.planned.changes:
         return ()

@@ -21,7 +21,6 @@ from vllm_mods.library import trust
 from vllm_mods.planning import planner
 from vllm_mods.site import integrity, transaction, transitions
 from vllm_mods.site.state_folder import State
-from vllm_mods.site.transitions import Transition
 from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
 
@@ -64,7 +63,7 @@ def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
 
 
 def _commit(
-    tree: FolderTree, transition: Transition, terms: Terms, notes: list[str]
+    tree: FolderTree, transition: transitions.Transition, terms: Terms, notes: list[str]
 ) -> tuple[str, ...]:
     """Carry out a transition of a tree, or only return the files that it would change; extend ``notes``."""
     outcome = transaction.commit(
@@ -81,7 +80,7 @@ def _commit(
 
 def _decide(
     mods: Sequence[Mod], tree: FolderTree, state: State, notes: list[str], terms: Terms
-) -> tuple[Plan, Transition | None]:
+) -> tuple[Plan, transitions.Transition | None]:
     """Return the plan, and the transition, if any; extend ``notes``. Raises ``Refused``."""
     base = ground.of(tree, state.receipt)
     plan, whole = plan_on_ground(mods, base, tree.workspace, terms)
@@ -181,7 +180,7 @@ def remove(
 
 def plan_removal(
     tree: FolderTree, current: Receipt, gone: Sequence[str], *, discard_edits: bool
-) -> Transition:
+) -> transitions.Transition:
     """Return the transition to the untouched tree with the remaining mods planned on it anew.
 
     Raises ``Refused`` where one of them needs one that goes, would not go in, or is not kept.

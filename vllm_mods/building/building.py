@@ -12,7 +12,6 @@ from vllm_mods.building import layer, oci, tarball
 from vllm_mods.building.content import content
 from vllm_mods.building.resolving import Resolved
 from vllm_mods.formats import image_paths, pairing_lock
-from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
 from vllm_mods.formats.toml_writer import value
 from vllm_mods.images.model import DIR, FILE, Base, environment, resolve, settings
 from vllm_mods.site import transitions
@@ -26,7 +25,7 @@ _TRIPLETS = ("x86_64-linux-gnu", "aarch64-linux-gnu")
 class Drafted(NamedTuple):
     """What an image will hold: the ``entries`` of its layer, the ``lock``'s with no bytes yet."""
 
-    lock: PairingLock
+    lock: pairing_lock.PairingLock
     entries: tuple[tarball.TarEntry, ...]
 
 
@@ -52,7 +51,7 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[tarball.TarEntry] = (
         nodes += written
     nodes += _image_files(base, site_root, resolved.planned.mods, epoch=lock.epoch)
     entries = layer.entries(base, nodes, gone, epoch=lock.epoch)
-    image = LockedImage(
+    image = pairing_lock.LockedImage(
         config=_config(base, resolved), layer=tuple(_listed(one, lock) for one in entries)
     )
     return Drafted(lock._replace(image=image), entries)
@@ -75,12 +74,12 @@ def build(base: Base, drafted: Drafted, data: bytes) -> oci.BuiltImage:
     )
 
 
-def created_by(lock: PairingLock) -> str:
+def created_by(lock: pairing_lock.PairingLock) -> str:
     """Return what the history of an image says of its layer."""
     return f"vllm-mods build {lock.pairing}"
 
 
-def labels(lock: PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str, str]:
+def labels(lock: pairing_lock.PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str, str]:
     """Return what an image says of itself, in its labels and in its manifest's annotations.
 
     Source and revision are those of the base's labels, ``below``: they say where its vLLM comes from,
@@ -115,15 +114,15 @@ def _config(base: Base, resolved: Resolved) -> dict[str, object]:
     return {**taken, "config": merged}
 
 
-def _listed(entry: tarball.TarEntry, lock: PairingLock) -> LockedEntry:
+def _listed(entry: tarball.TarEntry, lock: pairing_lock.PairingLock) -> pairing_lock.LockedEntry:
     is_lock = entry.path == _place(lock)
     kind = pairing_lock.FOLDER if entry.data is None else pairing_lock.FILE
     kind, digest = (pairing_lock.LOCK, None) if is_lock else (kind, sha256(entry.data))
     uid, gid = entry.owner or (0, 0)
-    return LockedEntry(entry.path, kind, entry.mode, uid, gid, entry.mtime, digest)
+    return pairing_lock.LockedEntry(entry.path, kind, entry.mode, uid, gid, entry.mtime, digest)
 
 
-def _place(lock: PairingLock) -> str:
+def _place(lock: pairing_lock.PairingLock) -> str:
     return f"{lock.vllm.site_root}/{pairing_lock.PLACE}"
 
 
