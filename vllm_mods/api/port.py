@@ -103,7 +103,7 @@ def port(
         result = PortResult(outcome)
         if outcome.fits and outcome.new is not None:
             notes = _needless(job, outcome.new)
-            result = PortResult(outcome, _write(job, outcome.new), notes=notes)
+            result = PortResult(outcome, writing.write_variant(job, outcome.new), notes=notes)
         return result._replace(unfinished=writing.lay_out(outcome))
     finally:
         if output is not None:
@@ -141,7 +141,7 @@ def continue_port(
     if not outcome.fits:
         return PortResult(outcome, unfinished=work)
     notes = tuple(_not_as_written(job, cuts))
-    wrote = _write(job, new)
+    wrote = writing.write_variant(job, new)
     writing.remove(work)
     return PortResult(outcome, wrote, notes=notes)
 
@@ -184,19 +184,6 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
         return load_mod(place, library.roots)
     library_writing.folder(place, library.files(mod))
     return load_mod(place, library.roots)
-
-
-def _write(job: porting.Job, new: variants.NewVariant) -> tuple[str, ...]:
-    """Write a variant, and the target into a mod.lock that is of the mod as it was; return what was written."""
-    files = dict(new.files)
-    locked = lock_entries.current(job.mod)
-    if locked is not None:
-        tree = job.target
-        files["mod.lock"] = lock_entries.extend(
-            locked, new.mod, new.planned, tree, tree.version or ""
-        )
-    writing.write_files(job.mod, files)
-    return tuple(os.path.join(job.mod.directory, name) for name in sorted(files))
 
 
 def _needless(job: porting.Job, new: variants.NewVariant) -> tuple[str, ...]:

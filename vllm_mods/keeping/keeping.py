@@ -255,20 +255,10 @@ def _bounds(clause: str) -> list[str]:
 
 
 def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
-    locked = lock_entries.current(mod)
-    variant = making.nearest(mod, tree.version, locked)
+    variant = making.nearest(mod, tree.version, lock_entries.current(mod))
     base = making.base_tree(mod, variant, tree.version, ways.releases)
-    old = base.version or base.spec
-    job = porting.Job(
-        mod,
-        variant,
-        base,
-        old,
-        tree,
-        making.default_name(mod, tree.version),
-        f"=={kept.release}",
-        ways.roots,
-    )
+    old, name = base.version or base.spec, making.default_name(mod, tree.version)
+    job = porting.Job(mod, variant, base, old, tree, name, f"=={kept.release}", ways.roots)
     outcome = porting.run(job, lambda: making.between(ways.releases, base, tree))
     repaired = tuple(f"repaired: {one}" for one in outcome.repaired)
     by_rule = [
@@ -281,13 +271,7 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
         ),
     ]
     if outcome.fits and outcome.new is not None:
-        files = dict(outcome.new.files)
-        if locked is not None:
-            new = outcome.new
-            files[mod_folder.LOCK] = lock_entries.extend(
-                locked, new.mod, new.planned, tree, kept.release
-            )
-        port_writing.write_files(mod, files)
+        port_writing.write_variant(job, outcome.new)
         return kept._replace(
             did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=repaired
         )

@@ -319,10 +319,7 @@ def clients(results: Mapping[str, Sequence[Row]]) -> Reply:
         lines.append(name)
         for subject, rows in itertools.groupby(of_template, key=lambda row: row.subject):
             lines.append(f"  {titles.get(subject, subject)}")
-            lines += [
-                f"    {line}"
-                for line in text.columns((_release_span(row), _client_words(row)) for row in rows)
-            ]
+            lines += [f"    {line}" for line in text.columns(map(_client_row, rows))]
         if not of_template:
             lines.append("  the table has no entry for its text: --target TREE asks a vLLM")
     keys = ("since", "until", "subject", "verdict", "why")
@@ -335,9 +332,6 @@ def clients(results: Mapping[str, Sequence[Row]]) -> Reply:
     return Reply(answer, "\n".join(lines))
 
 
-def _release_span(row: Row) -> str:
-    return row.since if row.since == row.until else f"{row.since} to {row.until}"
-
-
-def _client_words(row: Row) -> str:
-    return f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
+def _client_row(row: Row) -> tuple[str, str]:
+    span = row.since if row.since == row.until else f"{row.since} to {row.until}"
+    return span, f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
