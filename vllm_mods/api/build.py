@@ -12,8 +12,7 @@ from vllm_mods.base.errors import Refused, UsageError, refusing, system_errors
 from vllm_mods.base.output import write_whole
 from vllm_mods.building import outputs, upgrading
 from vllm_mods.checkpoints import fitting
-from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats import pairing_lock
+from vllm_mods.formats import pairing as pairings, pairing_lock
 from vllm_mods.formats.pairing_lock import LockDifference, LockedModel
 from vllm_mods.images import names
 from vllm_mods.images.open import platforms_of

@@ -12,8 +12,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
-from vllm_mods.matrices import bisect as searching
-from vllm_mods.matrices import choose, locks, ranges, run
+from vllm_mods.matrices import bisect as searching, choose, locks, ranges, run
 from vllm_mods.matrices.cell import Cell, CellProblem, ClientLine, MatrixResult
 from vllm_mods.matrices.work import Setting, Workshop
 from vllm_mods.planning import lock_entries

@@ -7,8 +7,7 @@ from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.tree import Folder, Tree
-from vllm_mods.making import compose, from_diff, recording
-from vllm_mods.making import folder as folders
+from vllm_mods.making import compose, folder as folders, from_diff, recording
 from vllm_mods.planning import lock_entries
 
 _NEWEST = 50

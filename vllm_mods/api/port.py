@@ -10,15 +10,12 @@ from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Variant
 from vllm_mods.base.tree import Tree
-from vllm_mods.library import reading
-from vllm_mods.library import writing as library_writing
+from vllm_mods.library import reading, writing as library_writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.porting import job as porting
-from vllm_mods.porting import variant as variants
-from vllm_mods.porting import writing
+from vllm_mods.porting import job as porting, variant as variants, writing
 
 
 class PortResult(NamedTuple):

@@ -8,8 +8,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import load_readable
 from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.library.catalog import Library
-from vllm_mods.templates import check as checking
-from vllm_mods.templates import model_texts, rendering
+from vllm_mods.templates import check as checking, model_texts, rendering
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import open_release
 from vllm_mods.templates.source import Template, conversations, open_in_tree, open_template

@@ -11,8 +11,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.formats import container, pairing, pairing_lock, receipt
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.images import names
-from vllm_mods.images.model import Base, environment, settings
-from vllm_mods.images.model import resolve as resolve_path
+from vllm_mods.images.model import Base, environment, resolve as resolve_path, settings
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library import packed_mod, trust
 from vllm_mods.planning import planner

@@ -13,9 +13,7 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
 from vllm_mods.matrices.locks import Updated
-from vllm_mods.report import against as against_forms
-from vllm_mods.report import bisect as report
-from vllm_mods.report import matrix_forms, text
+from vllm_mods.report import against as against_forms, bisect as report, matrix_forms, text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 from vllm_mods.report.reply import Reply
 

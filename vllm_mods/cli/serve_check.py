@@ -9,8 +9,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.serve_check import serve_check
 from vllm_mods.api.suggest import suggest
 from vllm_mods.cli import answers, options
-from vllm_mods.report import checkpoint
-from vllm_mods.report import serve as report
+from vllm_mods.report import checkpoint, serve as report
 from vllm_mods.report.reply import Reply
 
 

@@ -12,9 +12,7 @@ from vllm_mods.formats import manifest_editor
 from vllm_mods.keeping import branches
 from vllm_mods.library import catalog, mod_folder
 from vllm_mods.planning import lock_entries, planner
-from vllm_mods.porting import job as porting
-from vllm_mods.porting import variant as making
-from vllm_mods.porting import writing as port_writing
+from vllm_mods.porting import job as porting, variant as making, writing as port_writing
 from vllm_mods.trees.release import Releases
 
 

@@ -13,8 +13,7 @@ from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
 from vllm_mods.formats.schema import decode
-from vllm_mods.library import catalog, mod_folder, reading
-from vllm_mods.library import writing as library_writing
+from vllm_mods.library import catalog, mod_folder, reading, writing as library_writing
 from vllm_mods.planning import lock_entries
 from vllm_mods.porting import follow, outline, structure
 from vllm_mods.porting.files import FilePort

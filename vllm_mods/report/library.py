@@ -7,8 +7,7 @@ from typing import Any
 from vllm_mods.api.libraries import LibraryContents
 from vllm_mods.base.model import Mod
 from vllm_mods.base.versions import joined
-from vllm_mods.formats import diff
-from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats import diff, pairing as pairings
 from vllm_mods.formats.schema import BUNDLED
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.report import data

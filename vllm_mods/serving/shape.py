@@ -10,8 +10,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import configs, flag_rules, hints
 from vllm_mods.serving.flag_rules import FlagRules
-from vllm_mods.serving.flags import Flag, class_of, constant
-from vllm_mods.serving.flags import read as read_flags
+from vllm_mods.serving.flags import Flag, class_of, constant, read as read_flags
 from vllm_mods.serving.source import AnyPlace, ClassPlace, ModuleSources, SourcePlace, last_name
 
 _SWITCHES = {"store_true", "store_false", "store_const", "count", "version", "help"}

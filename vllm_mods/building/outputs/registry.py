@@ -8,8 +8,7 @@ from urllib.parse import urljoin
 from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.building import oci
 from vllm_mods.building.outputs.engine import tag_refusal
-from vllm_mods.images import engine_command, names
-from vllm_mods.images import oci as reading
+from vllm_mods.images import engine_command, names, oci as reading
 from vllm_mods.images.model import Base, Descriptor
 from vllm_mods.images.names import Name
 from vllm_mods.images.registry import ACCEPT, Client
