@@ -7,7 +7,7 @@ import click
 from vllm_mods.api import template_check
 from vllm_mods.api.template_clients import template_clients
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, named_files, options
+from vllm_mods.cli import named_files, options
 from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
@@ -104,7 +104,7 @@ def clients(templates: tuple[str, ...], **given: Any) -> Reply:
     """
     if given["target"] is not None and given["vllm"] is not None:
         raise UsageError("--vllm and --target both name the vLLM", hint="give one")
-    return report.clients(template_clients(names=templates, note=answers.note, **given))
+    return report.clients(template_clients(names=templates, **given))
 
 
 @command.command(name="render")
