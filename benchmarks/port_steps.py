@@ -27,8 +27,7 @@ from vllm_mods.formats import diff
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import planner
-from vllm_mods.porting import job as porting
-from vllm_mods.porting import writing
+from vllm_mods.porting import job as porting, writing
 from vllm_mods.porting.job import Job
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.release import Releases

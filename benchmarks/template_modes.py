@@ -43,10 +43,10 @@ def column(template: Template) -> Column:
     """Render everything with one template, and judge it."""
 
     def render(jobs: Sequence[Conversation], **how: Any) -> tuple[Rendered, ...]:  # noqa: ANN401
-        return rendering.render(template.data, template.path, jobs, **how).rendered
+        return rendering.render(template, jobs, **how).rendered
 
     jobs = [mode.conversation for mode in MODES]
-    answer = rendering.render(template.data, template.path, jobs)
+    answer = rendering.render(template, jobs)
     rust = render(jobs, rust=True)
     kept = replay.judge_scenes([mode.conversation for mode in MODES if mode.cached], render)
     losses = {one.conversation.name: one for one in kept}

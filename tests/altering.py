@@ -9,8 +9,7 @@ import tarfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from making_images import CONFIG, LAYER, MANIFEST, Link, digest
-from making_images import layer as tar_of
+from making_images import CONFIG, LAYER, MANIFEST, Link, digest, layer as tar_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -84,58 +84,58 @@ _HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
     from vllm_mods.api.access import Access as Access
-    from vllm_mods.api.build import BuildResult as BuildResult
-    from vllm_mods.api.build import build as build
-    from vllm_mods.api.build import lock as lock
-    from vllm_mods.api.image_verify import ImageVerified as ImageVerified
-    from vllm_mods.api.image_verify import image_verify as image_verify
-    from vllm_mods.api.installed import apply as apply
-    from vllm_mods.api.installed import revert as revert
-    from vllm_mods.api.installed import status as status
-    from vllm_mods.api.installed import verify as verify
+    from vllm_mods.api.build import BuildResult as BuildResult, build as build, lock as lock
+    from vllm_mods.api.image_verify import (
+        ImageVerified as ImageVerified,
+        image_verify as image_verify,
+    )
+    from vllm_mods.api.installed import (
+        apply as apply,
+        revert as revert,
+        status as status,
+        verify as verify,
+    )
     from vllm_mods.api.libraries import open_library as open_library
-    from vllm_mods.api.matrix import bisect as bisect
-    from vllm_mods.api.matrix import matrix as matrix
+    from vllm_mods.api.matrix import bisect as bisect, matrix as matrix
     from vllm_mods.api.new import new as new
     from vllm_mods.api.on_base import ReadLock as ReadLock
-    from vllm_mods.api.plan import CheckResult as CheckResult
-    from vllm_mods.api.plan import check as check
-    from vllm_mods.api.plan import plan as plan
-    from vllm_mods.api.port import PortResult as PortResult
-    from vllm_mods.api.port import port as port
-    from vllm_mods.api.serve_check import ServeChecked as ServeChecked
-    from vllm_mods.api.serve_check import serve_check as serve_check
-    from vllm_mods.api.suggest import Suggested as Suggested
-    from vllm_mods.api.suggest import suggest as suggest
-    from vllm_mods.api.sync import Synced as Synced
-    from vllm_mods.api.sync import sync as sync
+    from vllm_mods.api.plan import CheckResult as CheckResult, check as check, plan as plan
+    from vllm_mods.api.port import PortResult as PortResult, port as port
+    from vllm_mods.api.serve_check import ServeChecked as ServeChecked, serve_check as serve_check
+    from vllm_mods.api.suggest import Suggested as Suggested, suggest as suggest
+    from vllm_mods.api.sync import Synced as Synced, sync as sync
     from vllm_mods.api.template_check import template_check as template_check
-    from vllm_mods.applying.outcomes import Applied as Applied
-    from vllm_mods.applying.outcomes import Reverted as Reverted
-    from vllm_mods.applying.outcomes import Status as Status
-    from vllm_mods.applying.outcomes import Verified as Verified
-    from vllm_mods.base.errors import DiffError as DiffError
-    from vllm_mods.base.errors import ManifestError as ManifestError
-    from vllm_mods.base.errors import NotRendered as NotRendered
-    from vllm_mods.base.errors import NotRestored as NotRestored
-    from vllm_mods.base.errors import Refused as Refused
-    from vllm_mods.base.errors import TreeError as TreeError
-    from vllm_mods.base.errors import Unreachable as Unreachable
-    from vllm_mods.base.errors import UsageError as UsageError
-    from vllm_mods.base.errors import VllmModsError as VllmModsError
-    from vllm_mods.base.model import FileChange as FileChange
-    from vllm_mods.base.model import Finding as Finding
-    from vllm_mods.base.model import Mod as Mod
-    from vllm_mods.base.model import ModPlan as ModPlan
-    from vllm_mods.base.model import Plan as Plan
-    from vllm_mods.base.model import Verdict as Verdict
+    from vllm_mods.applying.outcomes import (
+        Applied as Applied,
+        Reverted as Reverted,
+        Status as Status,
+        Verified as Verified,
+    )
+    from vllm_mods.base.errors import (
+        DiffError as DiffError,
+        ManifestError as ManifestError,
+        NotRendered as NotRendered,
+        NotRestored as NotRestored,
+        Refused as Refused,
+        TreeError as TreeError,
+        Unreachable as Unreachable,
+        UsageError as UsageError,
+        VllmModsError as VllmModsError,
+    )
+    from vllm_mods.base.model import (
+        FileChange as FileChange,
+        Finding as Finding,
+        Mod as Mod,
+        ModPlan as ModPlan,
+        Plan as Plan,
+        Verdict as Verdict,
+    )
     from vllm_mods.base.tree import Tree as Tree
     from vllm_mods.formats.pairing import Pairing as Pairing
     from vllm_mods.library.catalog import Library as Library
     from vllm_mods.making.compose import NewMod as NewMod
     from vllm_mods.matrices.bisect import BisectOutcome as BisectOutcome
-    from vllm_mods.matrices.cell import Cell as Cell
-    from vllm_mods.matrices.cell import MatrixResult as MatrixResult
+    from vllm_mods.matrices.cell import Cell as Cell, MatrixResult as MatrixResult
     from vllm_mods.templates.check import TemplateChecked as TemplateChecked
     from vllm_mods.trees.open import open_tree as open_tree
 else:

@@ -16,8 +16,15 @@ from mod_making import diff_of, write_mod
 from small_site import FILES, build
 
 import vllm_mods as vm
-from vllm_mods.api import access as access_module
-from vllm_mods.api import export, import_mod, libraries, on_base, run, serve_check
+from vllm_mods.api import (
+    access as access_module,
+    export,
+    import_mod,
+    libraries,
+    on_base,
+    run,
+    serve_check,
+)
 from vllm_mods.api.access import releases_in
 from vllm_mods.api.template_check import render_template
 from vllm_mods.base import limits

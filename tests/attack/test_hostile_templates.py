@@ -16,6 +16,7 @@ from toy_release import toy_release
 from vllm_mods.base.errors import NotRendered, TreeError
 from vllm_mods.templates import parser_process, rendering
 from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates.source import Template
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,7 +157,7 @@ def test_where_the_kernel_has_no_filter_nothing_is_run(
     monkeypatch.setattr(rendering, "SANDBOX", "elsewhere")
     monkeypatch.setattr(parser_process, "SANDBOX", "elsewhere_too")
     with pytest.raises(NotRendered) as caught:
-        rendering.render(b"{{ messages }}", "t.jinja", (HELLO,))
+        rendering.render(Template("t", "t.jinja", b"{{ messages }}"), (HELLO,))
     fenced = "it runs only in a sandbox of the kernel, which is not available: "
     assert caught.value.message == f"t.jinja: {fenced}{why}"
     with pytest.raises(TreeError) as refused:
@@ -170,4 +171,4 @@ def test_lines_that_are_no_answer_are_none(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(rendering, "SANDBOX", "lying")
     with pytest.raises(NotRendered, match="it ended too early"):
-        rendering.render(b"{{ messages }}", "t.jinja", (HELLO,))
+        rendering.render(Template("t", "t.jinja", b"{{ messages }}"), (HELLO,))

@@ -53,6 +53,7 @@ from vllm_mods.sharing import contents, repositories
 from vllm_mods.site import site as writing
 from vllm_mods.templates import parser_process, rendering
 from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates.source import Template
 from vllm_mods.trees import git, git_process
 from vllm_mods.trees.archive import TarArchive, ZipArchive
 from vllm_mods.trees.http import Http
@@ -262,7 +263,7 @@ def library_file(folder: Path, name: str) -> object:
 
 
 def rendered(text: str) -> None:
-    (one,) = rendering.render(text.encode(), "x", (HELLO,)).rendered
+    (one,) = rendering.render(Template("t", "x", text.encode()), (HELLO,)).rendered
     raise ValueError(one.error)
 
 
@@ -478,7 +479,11 @@ ENOUGH: dict[
     "TRIAL_SECONDS": (0.2, "within 0.2 seconds", tried),
     "STDERR": (9, "'fatal: no'", lambda at: said(git_process.run(str(at), ("log",), os.environ))),
     "SERVE_COMMAND": (9, "the limit is 9", lambda _: command_line.read("echo " * 9)),
-    "TEMPLATE": (9, "at most 9 bytes", lambda _: rendering.render(b"x" * 99, "x", (HELLO,))),
+    "TEMPLATE": (
+        9,
+        "at most 9 bytes",
+        lambda _: rendering.render(Template("t", "x", b"x" * 99), (HELLO,)),
+    ),
     "PROMPT": (None, "more than 16,777,216 letters", lambda _: rendered("{{ 'x' * 17000000 }}")),
     "TEMPLATE_SECONDS": (
         1,

@@ -57,9 +57,9 @@ from making_images import (
     Image,
     digest,
     from_disk,
+    layer as tar_of,
     of_platforms,
 )
-from making_images import layer as tar_of
 from paired import NAME, library
 
 from vllm_mods.cli import run

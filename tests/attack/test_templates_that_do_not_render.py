@@ -104,7 +104,7 @@ def test_a_template_that_never_ends_is_refused_in_its_time(monkeypatch: pytest.M
 def test_all_prompts_together_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PROMPT", 1000)
     asked = [Conversation(str(n), ({"role": "user", "content": "hi"},)) for n in range(3)]
-    answer = rendering.render(b"{{ 'x' * 400 }}", "t.jinja", asked)
+    answer = rendering.render(Template("t", "t.jinja", b"{{ 'x' * 400 }}"), asked)
     assert [one.prompt is not None for one in answer.rendered] == [True, True, False]
     assert "1,000 letters" in str(answer.rendered[2].error)
     assert not answer.rendered[2].refused

@@ -12,8 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from making_images import Image
-from making_images import layer as tar_of
+from making_images import Image, layer as tar_of
 
 from vllm_mods.api.serve_check import ask, of_pairing
 from vllm_mods.base.tree import Tree, TreeView

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import small_site
 from altering import SITE, Opened, content, label, opened, put
-from making_images import Image, from_disk
-from making_images import layer as tar_of
+from making_images import Image, from_disk, layer as tar_of
 from paired import NAME, library
 
 from vllm_mods.base.digest import sha256

@@ -6,8 +6,7 @@ import subprocess
 import tarfile
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from vllm_mods.building import tarball
 from vllm_mods.building.tarball import TarEntry

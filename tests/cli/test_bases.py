@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import small_site
-from making_images import Image, Thing, from_disk, of_platforms
-from making_images import layer as tar_of
+from making_images import Image, Thing, from_disk, layer as tar_of, of_platforms
 from mod_making import diff_of, write_mod
 from paired import NAME, library
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import serve_tree
 import small_site
-from making_images import Image, from_disk
-from making_images import layer as tar_of
+from making_images import Image, from_disk, layer as tar_of
 from paired import NAME, Caller
 
 from vllm_mods.api import on_base

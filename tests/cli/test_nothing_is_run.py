@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from command_line import FILES, LOADER
 from histories import git
-from making_images import Image, from_disk
-from making_images import layer as tar_of
+from making_images import Image, from_disk, layer as tar_of
 from mod_making import diff_of, write_mod
 from package_server import make_sdist, make_wheel
-from paired import NAME
-from paired import library as paired_library
+from paired import NAME, library as paired_library
 from small_site import build
 from watching import watched
 

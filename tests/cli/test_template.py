@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making_images import Image, from_disk
-from making_images import layer as tar_of
+from making_images import Image, from_disk, layer as tar_of
 from toy_release import TEMPLATE, toy_release
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vllm_mods.diagnosis import diagnosis as tools
-from vllm_mods.diagnosis import search
+from vllm_mods.diagnosis import diagnosis as tools, search
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,8 +27,7 @@ from real_engines import (
     served,
     started,
 )
-from small_site import FILES
-from small_site import build as build_site
+from small_site import FILES, build as build_site
 
 from vllm_mods.fit import checker
 

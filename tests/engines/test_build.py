@@ -16,13 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from making_images import Image, from_disk
-from making_images import layer as tar_of
-from paired import BASE as NAME
-from paired import OLD, STALE, Tool, library
+from making_images import Image, from_disk, layer as tar_of
+from paired import BASE as NAME, OLD, STALE, Tool, library
 from real_engines import PASSWORD, SITE, USER, need, started
-from small_site import FILES
-from small_site import build as build_site
+from small_site import FILES, build as build_site
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.building import layer, oci, tarball

@@ -13,8 +13,7 @@ import pytest
 import serve_tree
 from making_images import File, Image, Link, layer
 from mod_making import diff_of
-from paired import NAME as PAIRING
-from paired import Tool, library
+from paired import NAME as PAIRING, Tool, library
 from real_engines import SITE, libraries, need
 
 if TYPE_CHECKING:

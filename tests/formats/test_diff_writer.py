@@ -7,8 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import diff, diff_writer

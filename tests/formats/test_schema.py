@@ -8,8 +8,7 @@ from enum import Enum
 from typing import Annotated, Any, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from vllm_mods.formats.schema import DecodeError, decode, encode
 

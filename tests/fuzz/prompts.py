@@ -11,6 +11,7 @@ from fuzz.parts import joined, taken
 from vllm_mods.base import limits
 from vllm_mods.library.mod_folder import data_root
 from vllm_mods.templates import conversation, rendering, source
+from vllm_mods.templates.source import Template
 
 REQUEST = json.dumps(
     {
@@ -35,7 +36,7 @@ def _prompt(data: bytes, _folder: str) -> None:
     template, request = taken(data, 2)
     asked = conversation.request(request, "request")
     with mock.patch.object(limits, "TEMPLATE_SECONDS", 1):
-        rendering.render(template, "t.jinja", (asked,))
+        rendering.render(Template("t", "t.jinja", template), (asked,))
 
 
 def _conversation(data: bytes, _folder: str) -> None:

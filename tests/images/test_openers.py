@@ -13,8 +13,7 @@ from lowering import lower
 from making_images import ARCHITECTURE, Image, layer, of_platforms
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.images import model, names
-from vllm_mods.images import open as opening
+from vllm_mods.images import model, names, open as opening
 
 if TYPE_CHECKING:
     from pathlib import Path

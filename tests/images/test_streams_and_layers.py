@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from lowering import lower
-from making_images import OLD, File, Folder, Image, Link, Thing, digest, zstd
-from making_images import layer as tar_of
+from making_images import OLD, File, Folder, Image, Link, Thing, digest, layer as tar_of, zstd
 
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError

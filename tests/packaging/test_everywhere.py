@@ -27,8 +27,7 @@ from situations import (
     pythons,
     wrapped,
 )
-from small_site import build as build_site
-from small_site import snapshot
+from small_site import build as build_site, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import event, given, settings
-from hypothesis import strategies as st
+from hypothesis import event, given, settings, strategies as st
 from memory_tree import MemoryTree
 from mod_making import diff_of, indexed, lock_of, lock_with, mod, variant
 from sampling import examples

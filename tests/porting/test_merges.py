@@ -7,8 +7,7 @@ import random
 import shutil
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash

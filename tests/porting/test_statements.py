@@ -7,8 +7,7 @@ import random
 import textwrap
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from vllm_mods.base import line_diff
 from vllm_mods.porting import statements, suites, text

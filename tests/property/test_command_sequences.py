@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import faults
 import installing
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from mod_making import diff_of, write_mod
 from sampling import ALL

@@ -9,8 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from memory_tree import MemoryTree
 from mod_making import mod, patched, variant
 from sampling import examples

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fuzz import contract, mutations
 from fuzz.targets import TARGETS
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from sampling import examples
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import FILES, LOADER
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from memory_tree import MemoryTree
 from mod_making import diff_of, write_mod
 from sampling import examples

@@ -6,8 +6,7 @@ import tempfile
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from mod_making import diff_of, lock_with, mod, variant
 from release_shelf import ReleaseInMemory, Shelf
 from sampling import examples

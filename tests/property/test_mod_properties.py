@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import pytest
 import small_site
-from hypothesis import event, given, settings
-from hypothesis import strategies as st
+from hypothesis import event, given, settings, strategies as st
 from memory_tree import MemoryTree
 from mod_making import lock_of, mod, patched, variant, write_mod
 from sampling import examples

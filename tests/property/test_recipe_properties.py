@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml  # noqa: TID251  (what launchers read them with)
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from recipe_texts import SOUND
 from sampling import examples
 

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from git_host import commit, git, mod
-from hypothesis import Phase, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sampling import ALL
 from small_site import build, snapshot

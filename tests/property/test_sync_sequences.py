@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from git_host import mod, write
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sampling import ALL
 from small_site import FILES, build, snapshot

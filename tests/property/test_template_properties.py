@@ -11,8 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from qwen_calls import turns
 from template_env import Message, calls_like, render, render_by_minijinja
 

@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from memory_tree import MemoryTree
 from small_replies import NOTE, TEXT, plan, planned
 

@@ -11,8 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from matrix_making import EVIL, SOURCE, about, example, hostile, hunk, large
 
 from vllm_mods.base.model import Verdict

@@ -38,8 +38,7 @@ from vllm_mods.porting.job import Job, PortOutcome
 from vllm_mods.porting.structure import Ported
 from vllm_mods.porting.variant import NewVariant
 from vllm_mods.porting.writing import Unfinished
-from vllm_mods.report import bisect, built, data, port
-from vllm_mods.report import image as report
+from vllm_mods.report import bisect, built, data, image as report, port
 from vllm_mods.trees.git import Commit
 from vllm_mods.trees.image import ImageTree
 

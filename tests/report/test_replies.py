@@ -23,8 +23,7 @@ from vllm_mods.checkpoints.fitting import PairingFit, Suggestion
 from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Tool, Trouble
 from vllm_mods.diagnosis.listing import Listed
-from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats import receipt
+from vllm_mods.formats import pairing as pairings, receipt
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.project import LibrarySource, SyncTarget
 from vllm_mods.formats.project_lock import LockedLibrary

@@ -7,8 +7,7 @@ import shlex
 import pytest
 from memory_tree import MemoryTree
 from mod_making import mod, variant
-from small_replies import FAST, NOTE, TEXT, lines, paint, planned
-from small_replies import plan as plan_of
+from small_replies import FAST, NOTE, TEXT, lines, paint, plan as plan_of, planned
 
 from vllm_mods.api.plan import CheckResult
 from vllm_mods.applying.outcomes import Applied

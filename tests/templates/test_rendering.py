@@ -12,6 +12,7 @@ from vllm_mods.base.errors import NotRendered
 from vllm_mods.templates import rendering
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.sandbox import environment
+from vllm_mods.templates.source import Template
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,7 @@ HELLO = Conversation("hello", ({"role": "user", "content": "hi"},))
 
 
 def _render(text: str, *conversations: Conversation) -> RenderAnswer:
-    return rendering.render(text.encode(), "t.jinja", conversations or (HELLO,))
+    return rendering.render(Template("t", "t.jinja", text.encode()), conversations or (HELLO,))
 
 
 def _prompt(text: str, *conversations: Conversation) -> str | None:
@@ -128,7 +129,7 @@ def test_what_fails_says_where(text: str, error: str, line: int | None) -> None:
 )
 def test_what_is_no_template_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(NotRendered, match=message):
-        rendering.render(data, "t.jinja", (HELLO,))
+        rendering.render(Template("t", "t.jinja", data), (HELLO,))
 
 
 def test_one_that_fails_for_a_conversation_goes_on_with_the_next() -> None:

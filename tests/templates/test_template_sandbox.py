@@ -11,6 +11,7 @@ from toy_release import toy_release
 from vllm_mods.base.errors import NotRendered, TreeError
 from vllm_mods.templates import parser_process, rendering
 from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates.source import Template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +23,11 @@ HELLO = Conversation("hello", ({"role": "user", "content": "hi"},))
 VALUE = {"b": ["ö", 1], "a": None}
 
 
-def _render(text: str, *jobs: Conversation, **how: Any) -> RenderAnswer:
-    return rendering.render(text.encode(), "t.jinja", jobs or (HELLO,), **how)
+def _render(
+    text: str, *jobs: Conversation, tokens: tuple[tuple[str, str], ...] = (), **how: Any
+) -> RenderAnswer:
+    template = Template("t", "t.jinja", text.encode(), tokens=tokens)
+    return rendering.render(template, jobs or (HELLO,), **how)
 
 
 def _both(text: str, **kwargs: Any) -> tuple[str | None, str | None]:
@@ -65,9 +69,12 @@ def test_the_rust_frontend_strips_a_file_and_leaves_out_what_is_none() -> None:
 
 def test_what_a_job_states_goes_over_what_every_template_gets() -> None:
     job = HELLO._replace(kwargs={"documents": [1], "bos_token": "own"}, tools=({"a": 1},))
-    tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+    tokens = (("bos_token", "<s>"), ("eos_token", "</s>"))
     text = "{{ documents }}{{ bos_token }}{{ eos_token }}{{ tools }}{{ add_generation_prompt }}"
-    assert _render(text, job, tokens=tokens).rendered[0].prompt == "[1]own</s>[{'a': 1}]True"
+    assert (
+        _render(text, job, tokens=tokens, marked=True).rendered[0].prompt
+        == "[1]own</s>[{'a': 1}]True"
+    )
 
 
 def test_time_goes_by_with_every_message_only_where_it_is_to() -> None:
@@ -163,7 +170,7 @@ def test_a_refusal_of_the_template_is_one_in_the_rust_frontend_too() -> None:
 )
 def test_what_is_no_template_says_why(data: bytes, message: str) -> None:
     with pytest.raises(NotRendered) as caught:
-        rendering.render(data, "t.jinja", (HELLO,))
+        rendering.render(Template("t", "t.jinja", data), (HELLO,))
     assert caught.value.message == message
     assert rendering.place("t", None) == "t"
 

@@ -16,11 +16,9 @@ from small_site import row
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import pairing_lock
 from vllm_mods.images.open import open_base
-from vllm_mods.trees import git as revisions
-from vllm_mods.trees import git_process
+from vllm_mods.trees import git as revisions, git_process
 from vllm_mods.trees.folder import FolderTree, find_site_root, read_in_workspace
-from vllm_mods.trees.image import ImageTree, open_image
-from vllm_mods.trees.image import find_site_root as find_in_image
+from vllm_mods.trees.image import ImageTree, find_site_root as find_in_image, open_image
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import functools
 from reference.commands import walk
 from reference.markdown import code, plain, table
 from reference.messages import sources
-from vllm_mods.base import errors
-from vllm_mods.base import limits as every_limit
+from vllm_mods.base import errors, limits as every_limit
 from vllm_mods.base.model import Verdict
 from vllm_mods.report.text import MEANING
 from vllm_mods.report.words import NEXT, does

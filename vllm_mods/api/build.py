@@ -4,30 +4,16 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from vllm_mods.api import on_base
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_pairing
 from vllm_mods.api.model import look_at_model
-from vllm_mods.api.on_base import (
-    BuiltFor,
-    ReadLock,
-    build_all,
-    demand_serving,
-    find_lock,
-    joined_lock,
-    lock_path,
-    on_bases,
-    parts_of,
-    read_lock,
-)
 from vllm_mods.base.errors import Refused, refusing, refusing_to_write
 from vllm_mods.base.output import write_whole
 from vllm_mods.building import outputs, upgrading
-from vllm_mods.building.outputs import Output, Written
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.checkpoint import Checkpoint
-from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats import pairing as pairings, pairing_lock
 from vllm_mods.formats.pairing_lock import LockDifference, LockedModel
 from vllm_mods.images import names
 from vllm_mods.images.open import platforms_of
@@ -42,20 +28,20 @@ class BuildResult(NamedTuple):
     ``written`` says what was done there.
     """
 
-    images: tuple[BuiltFor, ...]
+    images: tuple[on_base.BuiltFor, ...]
     tag: str
-    output: Output
-    written: Written
+    output: outputs.Output
+    written: outputs.Written
     lock: str
 
 
 class Upgraded(NamedTuple):
     """The lock of a pairing ``before`` and ``now``, and the ``images`` that were built and ``written``, if any."""
 
-    before: ReadLock
-    now: ReadLock
-    images: tuple[BuiltFor, ...] = ()
-    written: Written | None = None
+    before: on_base.ReadLock
+    now: on_base.ReadLock
+    images: tuple[on_base.BuiltFor, ...] = ()
+    written: outputs.Written | None = None
 
     @property
     def changed(self) -> bool:
@@ -81,7 +67,7 @@ def lock(
     model_folder: str | None = None,
     device_memory: str | None = None,
     access: Access | None = None,
-) -> ReadLock:
+) -> on_base.ReadLock:
     """Resolve a pairing of a library to hashes on its base, and write them down.
 
     ``base`` is the image to build on, wherever it lies (without it, the pairing's own); ``platforms`` are
@@ -106,16 +92,16 @@ def lock(
     ref = base or wanted.base
     places = platforms or _platforms(ref, access)
     epoch = source_date_epoch or 0
-    with on_bases(
+    with on_base.on_bases(
         library, wanted, ref, places, epoch=epoch, in_image=in_image, access=access
     ) as opened:
-        demand_serving(library, wanted, opened, access, model)
-        whole = joined_lock(opened)._replace(checkpoint=_locked(model))
+        on_base.demand_serving(library, wanted, opened, access, model)
+        whole = on_base.joined_lock(opened)._replace(checkpoint=_locked(model))
     data = pairing_lock.dump(whole)
     with refusing_to_write(path):
         write_whole(path, data)
     access.note(f"wrote {path}")
-    return ReadLock(path, data, whole)
+    return on_base.ReadLock(path, data, whole)
 
 
 @refusing()
@@ -134,19 +120,19 @@ def moved_since(
     """Return what moved since the lock of a pairing was made; nothing is written. Arguments are those of ``lock``."""
     wanted, path = _named(library, pairing, output)
     model = _look_at_model(library, wanted, access, folder=model_folder, memory=device_memory)
-    before = read_lock(library, path, pairing)
+    before = on_base.read_lock(library, path, pairing)
     ref = base or before.lock.base.ref
-    parts = parts_of(before.lock, ref, platform)
+    parts = on_base.parts_of(before.lock, ref, platform)
     epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
-    with on_bases(library, wanted, ref, parts, epoch=epoch, access=access) as opened:
-        now = joined_lock(opened)._replace(checkpoint=_locked(model))
+    with on_base.on_bases(library, wanted, ref, parts, epoch=epoch, access=access) as opened:
+        now = on_base.joined_lock(opened)._replace(checkpoint=_locked(model))
     return tuple(pairing_lock.moved(pairing_lock.joined(parts), now))
 
 
-def _named(library: Library, name: str, output: str | None) -> tuple[Pairing, str]:
+def _named(library: Library, name: str, output: str | None) -> tuple[pairings.Pairing, str]:
     """Read a pairing that has to be trusted, and return where its lock lies."""
     wanted = library.pairing(name)
-    path = lock_path(library, name, output)
+    path = on_base.lock_path(library, name, output)
     trust.demand_pairing(library, wanted.name)  # before anybody asks for its base and its model
     return wanted, path
 
@@ -163,7 +149,7 @@ def _platforms(ref: str, access: Access) -> Sequence[str | None]:
 
 def _look_at_model(
     library: Library,
-    wanted: Pairing,
+    wanted: pairings.Pairing,
     access: Access,
     *,
     folder: str | None = None,
@@ -218,11 +204,11 @@ def build(
     """
     access = access or Access()
     wanted = library.pairing(pairing)
-    locked, beside = find_lock(library, pairing, lock)
+    locked, beside = on_base.find_lock(library, pairing, lock)
     ref = base or locked.lock.base.ref
     tag = tag or locked.tag
-    parts = parts_of(locked.lock, ref, platform)
-    with on_bases(
+    parts = on_base.parts_of(locked.lock, ref, platform)
+    with on_base.on_bases(
         library, wanted, ref, parts, epoch=locked.lock.epoch, beside=beside, access=access
     ) as opened:
         for part, on_platform in zip(parts, opened, strict=True):
@@ -237,10 +223,10 @@ def build(
                 )
         mods = library.select(library.mods_of(wanted))  # what nobody knows, `lock` has said
         look_at_model(wanted, mods, folder=model_folder, memory=device_memory, here=True)
-        demand_serving(library, wanted, opened, access)
+        on_base.demand_serving(library, wanted, opened, access)
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)
-        images, written = build_all(locked, opened, place, tag, platform)
+        images, written = on_base.build_all(locked, opened, place, tag, platform)
     return BuildResult(tuple(images), tag, place, written, locked.sha256)
 
 
@@ -264,14 +250,14 @@ def upgrade(
     the commands that port it.
     """
     check_own_pairing(library, pairing)
-    before = read_lock(library, lock_path(library, pairing, None), pairing)
+    before = on_base.read_lock(library, on_base.lock_path(library, pairing, None), pairing)
     to = None if to is None else to.removeprefix("v")
     wanted = upgrading.move_to_release(library.pairing(pairing), before.lock, to, base)
     epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
     ref, platforms = base or wanted.base, pairing_lock.by_platform(before.lock)
     with (
         upgrading.naming_ports(pairing, to),
-        on_bases(
+        on_base.on_bases(
             library, wanted, ref, platforms, epoch=epoch, beside=(before.path,), access=access
         ) as opened,
     ):
@@ -281,8 +267,8 @@ def upgrade(
         for on_platform in opened:
             upgrading.check_version(wanted, before.lock, to, on_platform.tree.version)
         model = _look_at_model(library, wanted, access)
-        demand_serving(library, wanted, opened, access, model)
-        lock = joined_lock(opened)._replace(
+        on_base.demand_serving(library, wanted, opened, access, model)
+        lock = on_base.joined_lock(opened)._replace(
             checkpoint=_locked(model), pairing_digest=pairings.digest(wanted)
         )
         file = library.pairing_file(pairing)
@@ -290,8 +276,8 @@ def upgrade(
         edited = upgrading.edit_pairing(text, file, wanted)
         if edited == text and not pairing_lock.moved(before.lock, lock):
             return Upgraded(before, before)
-        now = ReadLock(before.path, pairing_lock.dump(lock), lock)
-        images, written = build_all(now, opened, place, now.tag, None)
+        now = on_base.ReadLock(before.path, pairing_lock.dump(lock), lock)
+        images, written = on_base.build_all(now, opened, place, now.tag, None)
         root = os.path.dirname(os.path.dirname(file))
         both = {file: edited, now.path: now.data}
         replace(root, {os.path.relpath(path, root): data for path, data in both.items()})

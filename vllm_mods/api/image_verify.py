@@ -7,7 +7,6 @@ from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Finding
 from vllm_mods.building import identity, inspection
-from vllm_mods.building.inspection import Inspection
 from vllm_mods.images.open import entries_of, indexes_of, platforms_in
 from vllm_mods.trees.image import ImageTree
 
@@ -18,7 +17,7 @@ class ImageVerified(NamedTuple):
     ``platforms`` are those of the index; without one, the only key of ``images`` is ``""`` or the named platform.
     """
 
-    images: Mapping[str, Inspection]
+    images: Mapping[str, inspection.Inspection]
     findings: tuple[Finding, ...]
     platforms: tuple[str, ...]
 
@@ -30,7 +29,7 @@ class ImageVerified(NamedTuple):
 
 def image_inspect(
     reference: str, access: Access, *, platform: str | None = None, in_image: str | None = None
-) -> Inspection:
+) -> inspection.Inspection:
     """Return what is in an image, with ``image:`` before its reference or without: mods, lock, what is not as it was left.
 
     Raises ``UsageError`` for what is no image with a vLLM.
@@ -69,7 +68,7 @@ def image_verify(
     indexes = indexes_of(name, offline=access.offline)
     entries = entries_of(indexes, name)
     several = () if platform else platforms_in(entries)
-    images: dict[str, Inspection] = {}
+    images: dict[str, inspection.Inspection] = {}
     wrong = [*inspection.entry_findings(entries)] if len(entries) > 1 else []
     for wanted in several or (platform,):
         try:

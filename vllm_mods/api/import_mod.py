@@ -17,11 +17,8 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.making import folder, over_releases, recording
 from vllm_mods.making.compose import ModEffect, NewMod, Wanted
 from vllm_mods.making.fetching import Fetcher, Lacked
-from vllm_mods.making.folder import ModSource
-from vllm_mods.making.recording import Limits
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.recipes import recipe_yaml
-from vllm_mods.recipes.recipe_yaml import ImportedRecipe
 
 
 class ImportTerms(NamedTuple):
@@ -35,7 +32,7 @@ class ImportTerms(NamedTuple):
     vllm: str | None = None
     fetch: bool = False
     others: Sequence[str] = ()
-    limits: Limits = Limits()
+    limits: recording.Limits = recording.Limits()
 
 
 def is_mod(path: str) -> bool:
@@ -126,7 +123,7 @@ class _ModImport(NamedTuple):
             )
         return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 
-    def record(self, source: ModSource, tree: Tree) -> ModEffect:
+    def record(self, source: folder.ModSource, tree: Tree) -> ModEffect:
         try:
             return recording.record(
                 [f"./{folder.SCRIPT}"],
@@ -142,7 +139,7 @@ class _ModImport(NamedTuple):
                 error.hint = f"{error.hint}; or --fetch, which allows downloads, each URL once"
             raise
 
-    def over_releases(self, source: ModSource) -> NewMod:
+    def over_releases(self, source: folder.ModSource) -> NewMod:
         spec = self.terms.vllm
         if spec is None:
             raise UsageError(
@@ -159,7 +156,7 @@ class _ModImport(NamedTuple):
 
 def import_recipe(
     library: Library, data: bytes, path: str, *, name: str | None, mods: Mapping[str, str]
-) -> ImportedRecipe:
+) -> recipe_yaml.ImportedRecipe:
     """Read a recipe, which messages call ``path``, as a pairing called ``name``.
 
     ``mods`` are names of the library's mods by the paths in the recipe. Raises ``UsageError`` for what is no text

@@ -6,11 +6,10 @@ from vllm_mods.api.plan import as_tree
 from vllm_mods.applying import ground
 from vllm_mods.applying.advice import next_command
 from vllm_mods.applying.carry_out import carry_out, remove
-from vllm_mods.applying.ground import Terms
 from vllm_mods.applying.opening import in_tree, open_tree
-from vllm_mods.applying.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
+from vllm_mods.applying.outcomes import Applied, Reverted, Status, Verified, of_mods
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.model import Mod, Plan, all_well
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity
@@ -52,7 +51,7 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
-    terms = Terms(
+    terms = ground.Terms(
         workspace=workspace,
         strict_version=strict_version,
         only_supported=only_supported,

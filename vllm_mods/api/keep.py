@@ -7,7 +7,6 @@ from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.versions import is_final
 from vllm_mods.keeping import keeping
-from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.keeping.proposing import Proposal
 from vllm_mods.keeping.pull_requests import MakeText, PullRequests
 from vllm_mods.library.catalog import Library, root_of
@@ -19,7 +18,7 @@ def keep(
     folder: str,
     mods: Sequence[str] = (),
     *,
-    message: Callable[[KeptRelease], str],
+    message: Callable[[keeping.KeptRelease], str],
     request: MakeText,
     since: str | None = None,
     vllm: str | None = None,
@@ -28,7 +27,7 @@ def keep(
     pull_requests: bool = False,
     remote: str | None = None,
     dry_run: bool = False,
-) -> Iterator[KeptRelease | Proposal]:
+) -> Iterator[keeping.KeptRelease | Proposal]:
     """Bring the mods of a library in a git repository up to the releases that are new to them.
 
     ``mods`` are names, without them all that the ``folder`` has; ``message`` returns the text of a commit.

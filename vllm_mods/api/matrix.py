@@ -12,12 +12,8 @@ from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
-from vllm_mods.matrices import bisect as searching
-from vllm_mods.matrices import choose, locks, ranges, run
-from vllm_mods.matrices.bisect import BisectOutcome
+from vllm_mods.matrices import bisect as searching, choose, locks, ranges, run
 from vllm_mods.matrices.cell import Cell, CellProblem, ClientLine, MatrixResult
-from vllm_mods.matrices.locks import Updated
-from vllm_mods.matrices.run import Progress
 from vllm_mods.matrices.work import Setting, Workshop
 from vllm_mods.planning import lock_entries
 from vllm_mods.planning.origins import Origins
@@ -37,7 +33,7 @@ def matrix(
     verify: bool = False,
     explain: bool = False,
     others: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    progress: run.Progress | None = None,
     access: Access | None = None,
 ) -> MatrixResult:
     """Plan each mod alone on each tree.
@@ -145,7 +141,7 @@ def choose_own_mods(
 
 def write_locks(
     mods: Sequence[Mod], cells: Sequence[Cell], access: Access
-) -> tuple[tuple[Mod, Updated], ...]:
+) -> tuple[tuple[Mod, locks.Updated], ...]:
     """Write into each ``mod.lock`` what a matrix (of ``relock``) found; what it says of other releases stays.
 
     A release that is new to a lock is downloaded whole first, and held to the hash that the index states.
@@ -173,7 +169,7 @@ def write_locks(
 
 def bisect(
     library: Library, mod: str, good: str, bad: str, *, repo: str, variant: str | None = None
-) -> BisectOutcome:
+) -> searching.BisectOutcome:
     """Find the commit of a clone of vLLM's repository at which a mod's verdict changes.
 
     ``mod`` is the name of one of the ``library``; ``good`` is the older revision of the clone's

@@ -7,10 +7,7 @@ from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.tree import Folder, Tree
-from vllm_mods.making import compose, from_diff, recording
-from vllm_mods.making import folder as folders
-from vllm_mods.making.compose import ModEffect, NewMod, Wanted
-from vllm_mods.making.recording import Limits
+from vllm_mods.making import compose, folder as folders, from_diff, recording
 from vllm_mods.planning import lock_entries
 
 _NEWEST = 50
@@ -26,12 +23,12 @@ def new(
     edited: Tree | Folder | None = None,
     record: Sequence[str] = (),
     in_container: bool = False,
-    limits: Limits | None = None,
+    limits: recording.Limits | None = None,
     summary: str | None = None,
     license: str | None = None,  # noqa: A002  (as in mod.toml)
     vllm: str | None = None,
     diff_name: str = "diff",
-) -> NewMod:
+) -> compose.NewMod:
     r"""Make a mod, and write it to ``patches/NAME`` of the folder ``library``.
 
     It is made on ``tree``, the vLLM that it is for, of one of these: ``diff``, a unified diff with paths from
@@ -55,7 +52,7 @@ def new(
             hint=f"vllm-mods new {name} --from-diff FILE --tree auto",
         )
     opened = as_tree(tree)
-    wanted = Wanted(name, summary, license, vllm)
+    wanted = compose.Wanted(name, summary, license, vllm)
     if diff is not None:
         effect = from_diff.changes(diff, diff_name, opened)
     elif edited is not None:
@@ -64,7 +61,7 @@ def new(
         container = recording.container_of(opened) if in_container else None
         files = folders.read_working_folder(os.getcwd())
         effect = recording.record(
-            record, name, files, opened, limits or Limits(), container=container
+            record, name, files, opened, limits or recording.Limits(), container=container
         )
     return of_effect(wanted, effect, opened).written(library)
 
@@ -92,9 +89,9 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
     raise Refused(f"{diff_name}: {why}", hint=hint)
 
 
-def of_effect(wanted: Wanted, effect: ModEffect, tree: Tree) -> NewMod:
+def of_effect(wanted: compose.Wanted, effect: compose.ModEffect, tree: Tree) -> compose.NewMod:
     """Make a mod of changes to a tree, with the lock that says what it was written for."""
     composed = compose.compose(wanted, effect, tree)
     files = {**composed.files, **lock_entries.first(composed.mod, [(composed.planned, tree)])}
     unknown = tuple(compose.unknown(wanted, tree.version))
-    return NewMod(composed.mod, files, composed.planned, effect.notes, unknown)
+    return compose.NewMod(composed.mod, files, composed.planned, effect.notes, unknown)

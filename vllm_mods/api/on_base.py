@@ -11,7 +11,6 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.building import building, outputs, resolving
-from vllm_mods.building.building import Drafted
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import Output, Written
 from vllm_mods.building.tarball import TarEntry
@@ -54,7 +53,7 @@ class OnBase(NamedTuple):
     """A pairing resolved on an open base, and what its image will hold."""
 
     base: Base
-    drafted: Drafted
+    drafted: building.Drafted
     tree: ImageTree
     planned: Plan
 

@@ -10,18 +10,12 @@ from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Variant
 from vllm_mods.base.tree import Tree
-from vllm_mods.library import reading
-from vllm_mods.library import writing as library_writing
+from vllm_mods.library import reading, writing as library_writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.porting import job as porting
-from vllm_mods.porting import variant as variants
-from vllm_mods.porting import writing
-from vllm_mods.porting.job import Job, PortOutcome
-from vllm_mods.porting.variant import NewVariant
-from vllm_mods.porting.writing import Unfinished
+from vllm_mods.porting import job as porting, variant as variants, writing
 
 
 class PortResult(NamedTuple):
@@ -32,9 +26,9 @@ class PortResult(NamedTuple):
     result there, so that no new one was written.
     """
 
-    outcome: PortOutcome
+    outcome: porting.PortOutcome
     wrote: tuple[str, ...] = ()
-    unfinished: Unfinished | None = None
+    unfinished: writing.Unfinished | None = None
     notes: tuple[str, ...] = ()
     enough: str = ""
 
@@ -93,7 +87,7 @@ def port(
                 hint="--vllm SPEC, such as --vllm '==0.23.0'",
             )
         source = source or variants.base_tree(copy, ported, target.version, access.releases)
-        job = Job(
+        job = porting.Job(
             mod=copy,
             variant=ported,
             base=source,
@@ -109,7 +103,7 @@ def port(
         result = PortResult(outcome)
         if outcome.fits and outcome.new is not None:
             enough = _enough(job, outcome.new)
-            wrote = () if enough else _write(job, outcome.new)
+            wrote = () if enough else writing.write_variant(job, outcome.new)
             result = PortResult(outcome, wrote, enough=enough)
         return result._replace(unfinished=writing.lay_out(outcome))
     finally:
@@ -143,19 +137,19 @@ def continue_port(
     variant = next((one for one in copy.variants if one.id == work.variant), None)
     if variant is None:
         raise UsageError(f"{copy.name} no longer has a variant `{work.variant}`", hint="--abort")
-    job = Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
+    job = porting.Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
     cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
     new = porting.finish(job, cuts, work.homes)
-    outcome = PortOutcome(job, (), (), new, (), tuple(cuts))
+    outcome = porting.PortOutcome(job, (), (), new, (), tuple(cuts))
     if not outcome.fits:
         return PortResult(outcome, unfinished=work)
     notes = tuple(_not_as_written(job, cuts))
-    wrote = _write(job, new)
+    wrote = writing.write_variant(job, new)
     writing.remove(work)
     return PortResult(outcome, wrote, notes=notes)
 
 
-def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
+def _not_as_written(job: porting.Job, cuts: Sequence[FileChange]) -> Iterator[str]:
     """Yield a note for each hunk of the variant that the finished files do not have as it was written."""
     finished = LayeredTree(job.target, cuts)
     planned = planner.plan_alone(job.mod, finished, job.variant)
@@ -166,7 +160,7 @@ def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
             yield f"{hunk.label} was changed by hand or left out"
 
 
-def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfinished:
+def abort_port(library: Library, mod: str, *, output: str | None = None) -> writing.Unfinished:
     """Remove what an unfinished port laid out for a person, and return what it was."""
     work = writing.unfinished(_own_copy(library, mod, output, new=False))
     writing.remove(work)
@@ -195,20 +189,7 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
     return load_mod(place, library.roots)
 
 
-def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
-    """Write a variant, and the target into a mod.lock that is of the mod as it was; return what was written."""
-    files = dict(new.files)
-    locked = lock_entries.current(job.mod)
-    if locked is not None:
-        tree = job.target
-        files["mod.lock"] = lock_entries.extend(
-            locked, new.mod, new.planned, tree, tree.version or ""
-        )
-    writing.write_files(job.mod, files)
-    return tuple(os.path.join(job.mod.directory, name) for name in sorted(files))
-
-
-def _enough(job: Job, new: NewVariant) -> str:
+def _enough(job: porting.Job, new: variants.NewVariant) -> str:
     """Say which variant does the same in the target without a new one; ``""`` where none does."""
     before = planner.plan_alone(job.mod, job.target)
     own = before.variant

@@ -14,8 +14,7 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.running import engine, starting
-from vllm_mods.running import evidence as looking
+from vllm_mods.running import engine, evidence as looking, starting
 from vllm_mods.running.engine import EngineContainer
 from vllm_mods.running.evidence import ServerEvidence
 from vllm_mods.running.failure import FailedStart, failure_of

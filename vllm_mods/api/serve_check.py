@@ -11,7 +11,6 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, Mod, Plan
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import environment, taken_over
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
@@ -131,7 +130,7 @@ def _default_target(asked: ServeArguments, access: Access) -> str:
     return releases_in(access, asked.vllm, plain=True)[-1]
 
 
-def of_pairing(library: Library, named: Pairing) -> ServeArguments:
+def of_pairing(library: Library, named: pairings.Pairing) -> ServeArguments:
     """Return what a pairing serves, with what it takes over of its mods.
 
     Raises ``ManifestError`` for a mod that is there and faulty, and as ``taken_over`` does.

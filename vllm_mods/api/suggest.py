@@ -8,7 +8,6 @@ from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.device import Device, device
-from vllm_mods.checkpoints.fitting import Suggestion
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import client_table
@@ -24,7 +23,7 @@ class Suggested(NamedTuple):
     """
 
     checkpoint: Checkpoint
-    suggestion: Suggestion
+    suggestion: fitting.Suggestion
     plan: Plan | None
     flags: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()

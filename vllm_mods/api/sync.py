@@ -14,7 +14,6 @@ from vllm_mods.formats.project import ProjectFile, SyncTarget
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.sharing import changing, locking
-from vllm_mods.sharing.changing import DEFAULT
 
 
 class Synced(NamedTuple):
@@ -90,11 +89,11 @@ def _choose_target(project: ProjectFile, name: str | None) -> SyncTarget:
     targets = {target.name: target for target in project.targets}
     if name is None and len(targets) == 1:
         return project.targets[0]
-    target = targets.get(name or DEFAULT)
+    target = targets.get(name or changing.DEFAULT)
     if target is None:
         known = f"it has {', '.join(targets)}" if targets else "it has none"
         raise UsageError(
-            f"{project.where} has no target named `{name or DEFAULT}`: {known}",
+            f"{project.where} has no target named `{name or changing.DEFAULT}`: {known}",
             hint=f"vllm-mods sync {next(iter(targets))}"
             if targets
             else 'name the mods: [targets.default], mods = ["LIBRARY/MOD"]',

@@ -8,9 +8,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import load_readable
 from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.library.catalog import Library
-from vllm_mods.templates import check as checking
-from vllm_mods.templates import model_texts, rendering
-from vllm_mods.templates.check import TemplateChecked
+from vllm_mods.templates import check as checking, model_texts, rendering
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import open_release
 from vllm_mods.templates.source import Template, conversations, open_in_tree, open_template
@@ -28,7 +26,7 @@ def template_check(
     answers: bytes | None = None,
     inside: str | None = None,
     access: Access | None = None,
-) -> tuple[TemplateChecked, ...]:
+) -> tuple[checking.TemplateChecked, ...]:
     """Render chat templates, as vLLM does and fenced in, and check what comes out.
 
     ``names`` are templates of the library (without any, all of them) or files; with ``inside``, a tree as
@@ -97,7 +95,7 @@ def render_template(
         kwargs={**conversation.kwargs, **kwargs},
         add_generation_prompt=conversation.add_generation_prompt and add_generation_prompt,
     )
-    answer = rendering.render(template.data, template.path, (asked,))
+    answer = rendering.render(template, (asked,))
     (rendered,) = answer.rendered
     if rendered.prompt is None:
         raise NotRendered(f"{rendering.place(template.path, rendered.line)}: {rendered.error}")
@@ -106,7 +104,7 @@ def render_template(
 
 def compare_templates(
     library: Library, old: str, new: str, conversations_of: str | None = None
-) -> tuple[TemplateChecked, TemplateChecked]:
+) -> tuple[checking.TemplateChecked, checking.TemplateChecked]:
     """Render the same conversations with two templates: those beside either, or of ``conversations_of``.
 
     Raises ``NotRendered`` for a template that cannot be read.

@@ -1,6 +1,6 @@
 """The clients of chat templates: which of them work on which release, asked of the releases or read from a library's table."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.base.errors import TreeError, UsageError
@@ -8,7 +8,6 @@ from vllm_mods.base.output import write_whole
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import client_check, client_requests, client_table
 from vllm_mods.templates.client_check import ClientAnswer
-from vllm_mods.templates.client_table import Row
 from vllm_mods.templates.parser_process import open_release
 from vllm_mods.templates.source import Template, open_template
 
@@ -21,13 +20,12 @@ def template_clients(
     vllm: str | None = None,
     update: bool = False,
     access: Access | None = None,
-    note: Callable[[str], None] = lambda _words: None,
-) -> dict[str, tuple[Row, ...]]:
+) -> dict[str, tuple[client_table.Row, ...]]:
     """Tell which clients work with chat templates on which releases of vLLM.
 
     ``names`` are templates of the library, without any all of them. Without ``target`` and ``vllm``, the library's
     table says it; with a tree as ``open_tree`` takes it, or a range of releases, these are asked: their own code takes
-    each client's requests, fenced in. ``update`` writes the table. ``note`` hears of each release that is asked.
+    each client's requests, fenced in. ``update`` writes the table. ``access`` notes each release that is asked.
 
     Returns the rows of each template by its name; none if nobody asked, or of another text. Raises ``UsageError`` for a
     template that there is not, ``TreeError`` for a tree that cannot be asked.
@@ -47,7 +45,7 @@ def template_clients(
     answers = {}
     for spec in specs:
         if vllm is not None:
-            note(f"asking {spec}")
+            access.note(f"asking {spec}")
         with access.open(spec) as tree:
             if tree.version is None:
                 raise TreeError(f"{tree.spec}: the tree does not state its vLLM version")

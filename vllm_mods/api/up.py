@@ -5,8 +5,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from vllm_mods.api import build as building
-from vllm_mods.api import on_base
+from vllm_mods.api import build as building, on_base
 from vllm_mods.api.access import Access
 from vllm_mods.api.run import (
     ServedPairing,

@@ -8,13 +8,12 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Plan
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import next_step
 from vllm_mods.site.undone import Undone
 
 
 def next_command(
-    tree: Tree, current: Receipt | None, undone: Undone, findings: Sequence[Finding]
+    tree: Tree, current: receipt.Receipt | None, undone: Undone, findings: Sequence[Finding]
 ) -> str:
     """Return the command that puts right what ``verify`` finds wrong with a tree."""
     place = shlex.quote(tree.spec)

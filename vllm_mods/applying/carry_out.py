@@ -21,7 +21,6 @@ from vllm_mods.library import trust
 from vllm_mods.planning import planner
 from vllm_mods.site import integrity, transaction, transitions
 from vllm_mods.site.state_folder import State
-from vllm_mods.site.transitions import Transition
 from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
 
@@ -59,17 +58,15 @@ def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
         if not terms.write:
             check_finished(tree, state, "apply")
         plan, transition = _decide(mods, tree, state, notes, terms)
-        changed: tuple[str, ...] = ()
-        if transition is not None:
-            outcome = commit(tree, transition, terms)
-            changed = outcome.changed
-            notes += outcome.notes
+        changed = () if transition is None else _commit(tree, transition, terms, notes)
     return Applied(tree.root, plan, changed, tuple(notes), templates_of(tree))
 
 
-def commit(tree: FolderTree, transition: Transition, terms: Terms) -> transaction.Outcome:
-    """Carry out a transition of a tree, or only return what it would change."""
-    return transaction.commit(
+def _commit(
+    tree: FolderTree, transition: transitions.Transition, terms: Terms, notes: list[str]
+) -> tuple[str, ...]:
+    """Carry out a transition of a tree, or only return the files that it would change; extend ``notes``."""
+    outcome = transaction.commit(
         tree.root,
         transition,
         workspace=tree.workspace,
@@ -77,11 +74,13 @@ def commit(tree: FolderTree, transition: Transition, terms: Terms) -> transactio
         keep_links=terms.keep_links,
         write=terms.write,
     )
+    notes += outcome.notes
+    return outcome.changed
 
 
 def _decide(
     mods: Sequence[Mod], tree: FolderTree, state: State, notes: list[str], terms: Terms
-) -> tuple[Plan, Transition | None]:
+) -> tuple[Plan, transitions.Transition | None]:
     """Return the plan, and the transition, if any; extend ``notes``. Raises ``Refused``."""
     base = ground.of(tree, state.receipt)
     plan, whole = plan_on_ground(mods, base, tree.workspace, terms)
@@ -127,10 +126,7 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
             wanted = transitions.revert_transition(tree.root, left, wanted)
             wanted = wanted._replace(undone=gone.paths)
         settled = wanted.mods == state.mods and not wanted.changes
-        changed: tuple[str, ...] = ()
-        if not settled:
-            outcome = commit(tree, wanted, terms)
-            changed, notes = outcome.changed, [*notes, *outcome.notes]
+        changed = () if settled else _commit(tree, wanted, terms, notes)
     was = {one.name: one for one in state.mods}
     now = {one.name: one for one in wanted.mods}
     return Exactly(
@@ -176,9 +172,7 @@ def remove(
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
             terms = Terms(source_date_epoch=source_date_epoch)
-            outcome = commit(tree, transition._replace(undone=undone.paths), terms)
-            changed = outcome.changed
-            notes += outcome.notes
+            changed = _commit(tree, transition._replace(undone=undone.paths), terms, notes)
         version = tree.version
     stay = tuple(entry for entry in state.mods if entry.name not in gone)
     return Reverted(tree.root, version, gone, stay, changed, tuple(notes))
@@ -186,7 +180,7 @@ def remove(
 
 def plan_removal(
     tree: FolderTree, current: Receipt, gone: Sequence[str], *, discard_edits: bool
-) -> Transition:
+) -> transitions.Transition:
     """Return the transition to the untouched tree with the remaining mods planned on it anew.
 
     Raises ``Refused`` where one of them needs one that goes, would not go in, or is not kept.

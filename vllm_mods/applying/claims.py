@@ -5,7 +5,6 @@ import re
 
 from vllm_mods.base.errors import DiffError, ManifestError, Refused
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
 from vllm_mods.planning import applied, patching, planner
 from vllm_mods.trees.folder import FolderTree
 
@@ -15,7 +14,7 @@ _FORMS = {
 }
 
 
-def check(tree: FolderTree, current: Receipt) -> None:
+def check(tree: FolderTree, current: receipt.Receipt) -> None:
     """Raise ``Refused`` for a receipt by which a file would be deleted that no mod has made.
 
     A mod counts as far as its kept form has the digest that the receipt states; and a file of which
@@ -31,7 +30,7 @@ def check(tree: FolderTree, current: Receipt) -> None:
         )
 
 
-def check_outside(current: Receipt, target: str) -> None:
+def check_outside(current: receipt.Receipt, target: str) -> None:
     """Refuse a receipt that would have files outside of the tree replaced: no mod ever did that."""
     for file in current.files:
         if file.path.startswith("/") and (file.before is not None or file.kind != receipt.FILE):
@@ -41,7 +40,7 @@ def check_outside(current: Receipt, target: str) -> None:
             )
 
 
-def _is_supported(tree: FolderTree, file: ReceiptFile, new_files: set[str]) -> bool:
+def _is_supported(tree: FolderTree, file: receipt.ReceiptFile, new_files: set[str]) -> bool:
     if file.kind == receipt.FOLDER:
         return True  # removed only if nothing is in it
     if file.kind != receipt.FILE:
@@ -54,7 +53,7 @@ def _is_supported(tree: FolderTree, file: ReceiptFile, new_files: set[str]) -> b
     return file.path in new_files and not os.path.lexists(original)
 
 
-def _new_files(tree: FolderTree, current: Receipt, entry: ReceiptMod) -> list[str]:
+def _new_files(tree: FolderTree, current: receipt.Receipt, entry: receipt.ReceiptMod) -> list[str]:
     """Return the files that a mod makes where there are none; none if it is not as it went in."""
     try:
         mod = applied.kept_mod(tree, entry.name)

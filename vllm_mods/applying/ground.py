@@ -14,7 +14,6 @@ from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import applied, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.site import transitions, undone
-from vllm_mods.site.transitions import Transition
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees import receipt_tree
 
@@ -158,14 +157,14 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
     return Planned(Plan(ground.tree.spec, ground.tree.version, (*named.values(),), changes), whole)
 
 
-def transition(ground: Ground, whole: Plan, root: str) -> Transition:
+def transition(ground: Ground, whole: Plan, root: str) -> transitions.Transition:
     """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
     wanted = transitions.forward(whole, None)
     result = transitions.revert_transition(root, ground.left, wanted)
     return result._replace(undone=ground.undone.paths, aside=undone.free_name(root))
 
 
-def notes(ground: Ground, plan: Plan, done: Transition) -> tuple[str, ...]:
+def notes(ground: Ground, plan: Plan, done: transitions.Transition) -> tuple[str, ...]:
     """Say what became of the mods that an installer had undone."""
     assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
     named = {one.mod.name for one in plan.mods}

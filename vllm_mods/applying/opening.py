@@ -8,13 +8,12 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats import receipt
 from vllm_mods.site import state_folder, transaction
-from vllm_mods.site.state_folder import State
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 
 def open_tree(
     target: Folder, workspace: Folder | None, *, recovering: Callable[[str], object] | None
-) -> tuple[FolderTree, State]:
+) -> tuple[FolderTree, state_folder.State]:
     """Open a folder, with what lies in it of earlier runs.
 
     With ``recovering``, which is told what one should know, what was interrupted is undone first.
@@ -43,7 +42,7 @@ def open_tree(
     return FolderTree(root, spec=spec, workspace=place), state
 
 
-def check_finished(tree: FolderTree, state: State, what: str) -> None:
+def check_finished(tree: FolderTree, state: state_folder.State, what: str) -> None:
     """Raise ``Refused`` for a tree in which an earlier run was interrupted: ``what`` undoes that first."""
     if state.unfinished is not None:
         raise Refused(
@@ -52,7 +51,7 @@ def check_finished(tree: FolderTree, state: State, what: str) -> None:
         )
 
 
-def in_tree(names: Sequence[str], state: State, tree: FolderTree) -> tuple[str, ...]:
+def in_tree(names: Sequence[str], state: state_folder.State, tree: FolderTree) -> tuple[str, ...]:
     """Return mods' names as a tree has them: whose they are, it does not say. Raises ``UsageError`` for others."""
     known = {entry.name for entry in state.mods}
     for name in names:

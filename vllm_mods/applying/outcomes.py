@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.model import Finding, Level, Plan
+from vllm_mods.base.model import Finding, Plan, all_well
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 
@@ -102,11 +102,6 @@ class Verified(NamedTuple):
     def ok(self) -> bool:
         """Whether all is as it was left; notes do not count."""
         return all_well(self.findings)
-
-
-def all_well(findings: Sequence[Finding]) -> bool:
-    """Whether no finding is an error."""
-    return not any(finding.level is Level.ERROR for finding in findings)
 
 
 def of_mods(findings: Sequence[Finding], mods: Sequence[ReceiptMod]) -> tuple[Finding, ...]:

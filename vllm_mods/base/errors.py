@@ -6,7 +6,7 @@ exits. Whatever else reaches the command line is a bug (exit code 70).
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from vllm_mods.base.model import Plan
@@ -175,6 +175,17 @@ class NotRestored(VllmModsError):
 
 
 @contextmanager
+def system_errors(
+    kind: Callable[..., VllmModsError], what: str, *, hint: str | None = None
+) -> Iterator[None]:
+    """Make an error of a kind of one of the system, whose words come behind ``what``."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror}", hint=hint) from error
+
+
+@contextmanager
 def refusing_to_write(place: str) -> Iterator[None]:
     """Make a refusal, with nothing changed, of a place that cannot be written."""
     try:
@@ -190,11 +201,9 @@ def refusing_to_write(place: str) -> Iterator[None]:
 @contextmanager
 def reading(place: str, what: str = "", *, hint: str | None = None) -> Iterator[None]:
     """Make a ``TreeError`` of a place that cannot be read, as ``what`` calls it."""
-    try:
+    hint = hint or f"namei -l {place}  # shows who may read it"
+    with system_errors(TreeError, what or place, hint=hint):
         yield
-    except OSError as error:
-        hint = hint or f"namei -l {place}  # shows who may read it"
-        raise TreeError(f"{what or place}: {error.strerror}", hint=hint) from error
 
 
 @contextmanager

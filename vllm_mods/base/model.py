@@ -4,6 +4,7 @@ Paths are POSIX paths relative to the *site root*, the folder that holds ``vllm/
 chat template written to a workspace outside the site root: its path is absolute.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -78,6 +79,11 @@ class Finding(NamedTuple):
     def __str__(self) -> str:
         """Say it on one line, a note marked as such."""
         return f"{'note: ' * (self.level is Level.NOTE)}{self.message} [{self.code}]"
+
+
+def all_well(findings: Iterable[Finding]) -> bool:
+    """Tell whether nothing that was found is an error; notes do not count."""
+    return not any(finding.level is Level.ERROR for finding in findings)
 
 
 class FileChange(NamedTuple):

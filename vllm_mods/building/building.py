@@ -10,11 +10,8 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import ImageFile, ModPlan, Verdict
 from vllm_mods.building import layer, oci, tarball
 from vllm_mods.building.content import content
-from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.resolving import Resolved
-from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import image_paths, pairing_lock
-from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
 from vllm_mods.formats.toml_writer import value
 from vllm_mods.images.model import DIR, FILE, Base, environment, resolve, settings
 from vllm_mods.site import transitions
@@ -28,11 +25,11 @@ _TRIPLETS = ("x86_64-linux-gnu", "aarch64-linux-gnu")
 class Drafted(NamedTuple):
     """What an image will hold: the ``entries`` of its layer, the ``lock``'s with no bytes yet."""
 
-    lock: PairingLock
-    entries: tuple[TarEntry, ...]
+    lock: pairing_lock.PairingLock
+    entries: tuple[tarball.TarEntry, ...]
 
 
-def draft(base: Base, resolved: Resolved, wheels: Iterable[TarEntry] = ()) -> Drafted:
+def draft(base: Base, resolved: Resolved, wheels: Iterable[tarball.TarEntry] = ()) -> Drafted:
     """Draft the image of what was resolved; ``wheels`` are the unpacked packages.
 
     Nothing in it depends on this machine, this moment or the place the base was read from. Raises
@@ -40,7 +37,7 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[TarEntry] = ()) -> Dr
     """
     lock = resolved.lock
     site_root = lock.vllm.site_root
-    nodes = [TarEntry(path=_place(lock), data=b"", mode=0o644, mtime=lock.epoch), *wheels]
+    nodes = [tarball.TarEntry(path=_place(lock), data=b"", mode=0o644, mtime=lock.epoch), *wheels]
     gone: list[str] = []
     if any(one.verdict.writes for one in resolved.planned.mods):
         written, gone = content(
@@ -54,13 +51,13 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[TarEntry] = ()) -> Dr
         nodes += written
     nodes += _image_files(base, site_root, resolved.planned.mods, epoch=lock.epoch)
     entries = layer.entries(base, nodes, gone, epoch=lock.epoch)
-    image = LockedImage(
+    image = pairing_lock.LockedImage(
         config=_config(base, resolved), layer=tuple(_listed(one, lock) for one in entries)
     )
     return Drafted(lock._replace(image=image), entries)
 
 
-def build(base: Base, drafted: Drafted, data: bytes) -> BuiltImage:
+def build(base: Base, drafted: Drafted, data: bytes) -> oci.BuiltImage:
     """Build the image of a lock, whose bytes are ``data``."""
     lock = drafted.lock
     raw = {**lock.image.config, "rootfs": {"diff_ids": lock.base.diff_ids}}
@@ -77,12 +74,12 @@ def build(base: Base, drafted: Drafted, data: bytes) -> BuiltImage:
     )
 
 
-def created_by(lock: PairingLock) -> str:
+def created_by(lock: pairing_lock.PairingLock) -> str:
     """Return what the history of an image says of its layer."""
     return f"vllm-mods build {lock.pairing}"
 
 
-def labels(lock: PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str, str]:
+def labels(lock: pairing_lock.PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str, str]:
     """Return what an image says of itself, in its labels and in its manifest's annotations.
 
     Source and revision are those of the base's labels, ``below``: they say where its vLLM comes from,
@@ -117,21 +114,21 @@ def _config(base: Base, resolved: Resolved) -> dict[str, object]:
     return {**taken, "config": merged}
 
 
-def _listed(entry: TarEntry, lock: PairingLock) -> LockedEntry:
+def _listed(entry: tarball.TarEntry, lock: pairing_lock.PairingLock) -> pairing_lock.LockedEntry:
     is_lock = entry.path == _place(lock)
     kind = pairing_lock.FOLDER if entry.data is None else pairing_lock.FILE
     kind, digest = (pairing_lock.LOCK, None) if is_lock else (kind, sha256(entry.data))
     uid, gid = entry.owner or (0, 0)
-    return LockedEntry(entry.path, kind, entry.mode, uid, gid, entry.mtime, digest)
+    return pairing_lock.LockedEntry(entry.path, kind, entry.mode, uid, gid, entry.mtime, digest)
 
 
-def _place(lock: PairingLock) -> str:
+def _place(lock: pairing_lock.PairingLock) -> str:
     return f"{lock.vllm.site_root}/{pairing_lock.PLACE}"
 
 
 def _image_files(
     base: Base, site_root: str, mods: Sequence[ModPlan], *, epoch: int
-) -> tuple[TarEntry, ...]:
+) -> tuple[tarball.TarEntry, ...]:
     """Return the files of the mods that are in as a layer has them.
 
     Raises ``Refused`` for one that takes the place of a file of the base that its mod does not name, at its path or
@@ -150,7 +147,7 @@ def _image_files(
                     hint="take one of the two out of the pairing",
                 )
     return tuple(
-        TarEntry(path=path, data=file.data, mode=file.mode, mtime=epoch)
+        tarball.TarEntry(path=path, data=file.data, mode=file.mode, mtime=epoch)
         for path, (_, file) in placed.items()
     )
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from vllm_mods.base.errors import Refused
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import DIR, FILE, LINK, Base, children
 from vllm_mods.site import bytecode, site
 from vllm_mods.site.staging import draft
@@ -26,7 +25,7 @@ from vllm_mods.site.transitions import Transition
 def content(
     base: Base,
     site_root: str,
-    applied: Receipt | None,
+    applied: receipt.Receipt | None,
     transition: Transition,
     *,
     epoch: int,
@@ -74,7 +73,7 @@ class _Slice:
     tool: str
     modes: dict[str, int] = field(default_factory=dict)
 
-    def lay(self, transition: Transition, applied: Receipt | None) -> None:
+    def lay(self, transition: Transition, applied: receipt.Receipt | None) -> None:
         self.folder(self.site_root)
         self.below(f"{self.site_root}/{receipt.STATE}")
         for file in applied.files if applied is not None else ():
@@ -147,7 +146,7 @@ class _Slice:
         gone += [self.place(folder.path) for folder in drafted.journal.gone]
         return nodes, gone
 
-    def node(self, op: Op, final: Receipt | None) -> TarEntry:
+    def node(self, op: Op, final: receipt.Receipt | None) -> TarEntry:
         path = self.place(op.step.path)
         if op.step.path == receipt.RECEIPT and final is not None:
             moved = _moved(final, lambda path: path.removeprefix(self.scratch))
@@ -194,7 +193,7 @@ def _inside(transition: Transition, scratch: str) -> Transition:
     return transition._replace(changes=tuple(changes), restored=restored)
 
 
-def _moved(applied: Receipt, place: Callable[[str], str]) -> Receipt:
+def _moved(applied: receipt.Receipt, place: Callable[[str], str]) -> receipt.Receipt:
     files = tuple(file._replace(path=place(file.path)) for file in applied.files)
     return applied._replace(files=files, workspace=applied.workspace and place(applied.workspace))
 

@@ -8,11 +8,10 @@ from vllm_mods.applying import ground
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding, Level, all_well
 from vllm_mods.building import identity
 from vllm_mods.building.identity import differs
 from vllm_mods.formats import pairing_lock, receipt
-from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import FILE, LINK, children, resolve, settings
 from vllm_mods.images.oci import UNKNOWN, IndexEntry, platform_of
@@ -34,7 +33,7 @@ class Inspection(NamedTuple):
 
     tree: ImageTree
     receipt: Receipt | None
-    lock: PairingLock | None
+    lock: pairing_lock.PairingLock | None
     lock_digest: str | None
     labels: dict[str, str]
     findings: tuple[Finding, ...]
@@ -42,7 +41,7 @@ class Inspection(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether nothing that was found is an error."""
-        return not any(found.level is Level.ERROR for found in self.findings)
+        return all_well(self.findings)
 
     def changed(self, name: str) -> bool:
         """Tell whether a finding is about a file of this mod."""
@@ -97,7 +96,7 @@ def compare_with_lock(inspection: Inspection, data: bytes, where: str) -> tuple[
 
 
 def _against(
-    tree: ImageTree, lock: PairingLock, data: bytes, earlier: Sequence[Finding]
+    tree: ImageTree, lock: pairing_lock.PairingLock, data: bytes, earlier: Sequence[Finding]
 ) -> tuple[Finding, ...]:
     """Compare an image with a lock, whose bytes are ``data``; ``earlier`` was found already."""
     platform, every = platform_of(tree.base.config), pairing_lock.by_platform(lock)

@@ -8,23 +8,10 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, Refused
 from vllm_mods.base.model import Mod, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
-from vllm_mods.formats import container, pairing, receipt
-from vllm_mods.formats.container import Served
-from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing_lock import (
-    LockedBase,
-    LockedImage,
-    LockedMod,
-    LockedTemplate,
-    LockedVllm,
-    LockedWheel,
-    PairingLock,
-)
-from vllm_mods.formats.receipt import Receipt
+from vllm_mods.formats import container, pairing, pairing_lock, receipt
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.images import names
-from vllm_mods.images.model import Base, environment, settings
-from vllm_mods.images.model import resolve as resolve_path
+from vllm_mods.images.model import Base, environment, resolve as resolve_path, settings
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library import packed_mod, trust
 from vllm_mods.planning import planner
@@ -36,22 +23,22 @@ class Resolved(NamedTuple):
     What the image holds is not in the lock yet.
     """
 
-    lock: PairingLock
+    lock: pairing_lock.PairingLock
     planned: Plan
-    applied: Receipt | None
-    served: Served
+    applied: receipt.Receipt | None
+    served: container.Served
 
 
 def resolve(
-    wanted: Pairing,
+    wanted: pairing.Pairing,
     mods: Sequence[Mod],
     base: Base,
     tree: Tree,
     site_root: str,
     *,
     epoch: int,
-    wheels: Callable[[Sequence[str], str], tuple[LockedWheel, ...]],
-    locked: PairingLock | None = None,
+    wheels: Callable[[Sequence[str], str], tuple[pairing_lock.LockedWheel, ...]],
+    locked: pairing_lock.PairingLock | None = None,
 ) -> Resolved:
     """Resolve a pairing, whose ``mods`` are read, on a base with its vLLM at ``site_root``.
 
@@ -85,34 +72,36 @@ def resolve(
         if one.variant is not None and one.verdict is not Verdict.UPSTREAM
         for text in one.variant.python
     ]
-    needed: tuple[LockedWheel, ...] = ()
+    needed: tuple[pairing_lock.LockedWheel, ...] = ()
     if requirements:
         needed = wheels(requirements, platform) if locked is None else locked.wheels
     return Resolved(
-        lock=PairingLock(
+        lock=pairing_lock.PairingLock(
             pairing=wanted.name,
             pairing_digest=pairing.digest(wanted),
             model=wanted.model,
             revision=wanted.revision,
-            base=LockedBase(
+            base=pairing_lock.LockedBase(
                 ref=_base_name(base, wanted.base),
                 config=base.config_digest,
                 diff_ids=base.diff_ids,
                 platform=platform,
             ),
-            vllm=LockedVllm(
+            vllm=pairing_lock.LockedVllm(
                 version=tree.version, site_root=site_root, record=_record(tree, applied)
             ),
             mods=tuple(_mod(one) for one in planned.mods),
             templates=tuple(
-                LockedTemplate(path=f"{folder}/{file.file}", sha256=sha256(file.data) or "")
+                pairing_lock.LockedTemplate(
+                    path=f"{folder}/{file.file}", sha256=sha256(file.data) or ""
+                )
                 for file in files
             ),
             wheels=needed,
             command=pairing.serve_script(served, templates),
             epoch=epoch,
             tool=receipt.TOOL if locked is None else locked.tool,
-            image=LockedImage({}, ()),  # until the layer is drafted
+            image=pairing_lock.LockedImage({}, ()),  # until the layer is drafted
         ),
         planned=planned,
         applied=applied,
@@ -128,7 +117,7 @@ def _base_name(base: Base, otherwise: str) -> str:
     return name.removeprefix("docker.io/").removeprefix("library/")
 
 
-def _as_locked(mod: Mod, was: LockedMod | None) -> Mod:
+def _as_locked(mod: Mod, was: pairing_lock.LockedMod | None) -> Mod:
     """Return a mod with the manifest of a lock, if nothing but the manifest has changed since.
 
     The manifest lies in the image: a word that was changed in it later must not make another image.
@@ -152,15 +141,15 @@ def workspace(base: Base) -> str | None:
     return f"/{named}" if named else None
 
 
-def _record(tree: Tree, applied: Receipt | None) -> str | None:
+def _record(tree: Tree, applied: receipt.Receipt | None) -> str | None:
     path = f"vllm-{tree.version}.dist-info/RECORD"
     # A mod of an earlier build may have changed it: the untouched one is meant.
     known = applied.file(path) if applied is not None else None
     return sha256((known and receipt.untouched(known, tree.read)) or tree.read(path))
 
 
-def _mod(planned: ModPlan) -> LockedMod:
-    return LockedMod(
+def _mod(planned: ModPlan) -> pairing_lock.LockedMod:
+    return pairing_lock.LockedMod(
         name=planned.mod.name,
         version=planned.mod.version,
         digest=planned.mod.digest,

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.limits import Limit
 from vllm_mods.formats import safetensors
-from vllm_mods.formats.safetensors import Tensor
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -26,7 +24,7 @@ class Checkpoint(NamedTuple):
     name: str
     commit: str | None
     config: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, safetensors.Tensor]
     config_sha256: str
     index_sha256: str | None
 
@@ -38,7 +36,7 @@ class ModelFiles(Protocol):
     commit: str | None
     names: tuple[str, ...]
 
-    def read(self, name: str, most: Limit) -> bytes:
+    def read(self, name: str, most: limits.Limit) -> bytes:
         """Return a whole file. Raises ``TreeError`` if it is larger than ``most``."""
 
     def start(self, name: str, length: int) -> tuple[int, bytes]:
@@ -71,7 +69,7 @@ def read(files: ModelFiles) -> Checkpoint:
             f"{files.name}: {len(missing)} of its {len(shards)} weight files are missing: {named}",
             hint="run `hf download` again: it continues where it stopped",
         )
-    tensors: dict[str, Tensor] = {}
+    tensors: dict[str, safetensors.Tensor] = {}
     for name in shards[: limits.SHARDS]:
         where = f"{files.name}: {name}"
         size, first = files.start(name, safetensors.LENGTH)

@@ -14,7 +14,6 @@ from urllib.parse import quote
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError, reading
 from vllm_mods.base.limits import Limit
 from vllm_mods.checkpoints import checkpoint
-from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.formats.safetensors import table
 from vllm_mods.trees.pip_config import read_settings
 
@@ -37,7 +36,7 @@ def open_checkpoint(
     folder: str | None = None,
     environ: Mapping[str, str] | None = None,
     here: bool = False,
-) -> Checkpoint:
+) -> checkpoint.Checkpoint:
     """Read a model: a folder, or an id on the Hub at a revision, ``main`` if none is named.
 
     ``folder`` is where it lies, whatever it is called. Where the Hub cannot be asked now, and if it is to be read
@@ -66,7 +65,7 @@ def open_checkpoint(
             raise unreachable from None
 
 
-def _read_kept(model: str, revision: str, environ: Mapping[str, str]) -> Checkpoint:
+def _read_kept(model: str, revision: str, environ: Mapping[str, str]) -> checkpoint.Checkpoint:
     """Read a model as the Hub's client keeps it. Raises ``Unreachable`` where it has not all of it."""
     home = environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     cache = environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")

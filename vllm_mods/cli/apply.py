@@ -10,7 +10,6 @@ from vllm_mods.api.libraries import Chosen, choose
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Plan
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
 from vllm_mods.report.reply import Reply
@@ -19,15 +18,15 @@ from vllm_mods.report.reply import Reply
 @click.command(name="apply")
 @options.plan_terms
 @options.target_folder
-@option(
+@options.option(
     "--keep-links",
     "Refuse to replace a file that has other hard links; these would keep the old contents.",
 )
-@option(
+@options.option(
     "--without-files",
     "Skip files outside site-packages, which only `build` can add, and name them.",
 )
-@option("--dry-run", "Print what would change; write nothing.")
+@options.option("--dry-run", "Print what would change; write nothing.")
 @options.json_output
 @options.source_date_epoch
 def command(

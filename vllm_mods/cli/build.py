@@ -7,7 +7,6 @@ import click
 from vllm_mods.api.build import build, lock, moved_since, upgrade
 from vllm_mods.api.on_base import lock_path
 from vllm_mods.cli import options
-from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import built as report
 from vllm_mods.report.reply import Reply
@@ -16,14 +15,14 @@ from vllm_mods.report.reply import Reply
 @click.command(name="lock")
 @options.pairing_name
 @options.base
-@option(
+@options.option(
     "--platform OS/ARCH,…",
     "The platforms to lock, such as linux/arm64 [all platforms of the image].",
 )
 @options.target_in_image
-@option("--output FILE", "Where to write the lock [NAME.lock beside the pairing].")
+@options.option("--output FILE", "Where to write the lock [NAME.lock beside the pairing].")
 @options.where_served
-@option("--check", "Print what changed since the lock was made; write nothing.")
+@options.option("--check", "Print what changed since the lock was made; write nothing.")
 @options.own_library
 @options.network
 @options.source_date_epoch
@@ -55,10 +54,10 @@ def lock_command(
 @click.command(name="build")
 @options.pairing_name
 @options.base
-@option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
-@option("--output WHERE", "docker, oci:DIR or registry:REF [the engine that has the base].")
-@option("--tag T", "The tag of the image [PAIRING:VLLM-LOCK].")
-@option("--platform OS/ARCH", "One platform of the lock [all, if the base is an index].")
+@options.option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
+@options.option("--output WHERE", "docker, oci:DIR or registry:REF [the engine that has the base].")
+@options.option("--tag T", "The tag of the image [PAIRING:VLLM-LOCK].")
+@options.option("--platform OS/ARCH", "One platform of the lock [all, if the base is an index].")
 @options.where_served
 @options.library
 @options.network
@@ -77,9 +76,9 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 
 @click.command(name="upgrade")
 @options.pairing_name
-@option("--to VERSION", "The vLLM version to move to [the current one].")
-@option("--base REF", "The base image [the pairing's, with that version in its tag].")
-@option("--output WHERE", "As for `build` [the engine that has the base].")
+@options.option("--to VERSION", "The vLLM version to move to [the current one].")
+@options.option("--base REF", "The base image [the pairing's, with that version in its tag].")
+@options.option("--output WHERE", "As for `build` [the engine that has the base].")
 @options.own_library
 @options.network
 @options.source_date_epoch

@@ -9,7 +9,6 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import choose, other_packages
 from vllm_mods.api.plan import CheckResult, check
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
 from vllm_mods.report.reply import Reply
@@ -20,14 +19,14 @@ from vllm_mods.report.reply import Reply
 @options.target_tree
 @options.platform
 @options.target_in_image
-@option(
+@options.option(
     "--model MODEL",
     "Also check that the mods are meant for this model: a folder, or an id on the Hub.",
 )
 @options.access_to_commits
 @options.verify
 @options.others
-@option("--explain", "Also list what was not checked, and why.")
+@options.option("--explain", "Also list what was not checked, and why.")
 @options.form(
     "How to print it: for a person, as annotations for GitHub, or as SARIF.",
     ("text", "github", "sarif"),

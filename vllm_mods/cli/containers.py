@@ -6,16 +6,8 @@ from typing import Any
 
 import click
 
+from vllm_mods.api import run
 from vllm_mods.api.access import Access
-from vllm_mods.api.run import (
-    StartedContainer,
-    check_single,
-    list_containers,
-    of_container,
-    of_log,
-    plan_service,
-    run,
-)
 from vllm_mods.api.up import UpStep, plan_up, up
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, UsageError
@@ -26,11 +18,10 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.report import serve as report
 from vllm_mods.report.reply import Reply
 from vllm_mods.running import engine, service
-from vllm_mods.running.service import StartOptions, Typed
 
 starting = options.grouped(
     "start",
-    StartOptions,
+    service.StartOptions,
     option("--lock FILE", "The pairing's lock [NAME.lock beside the pairing]."),
     option("--image REF", "The image to start [the tag that `build` gives it]."),
     option("--name NAME", "The name of the container [the pairing's]."),
@@ -80,7 +71,7 @@ def run_command(
     arguments: tuple[str, ...],
     library: Library,
     *,
-    start: StartOptions,
+    start: service.StartOptions,
     program: str | None,
     env_files: tuple[str, ...],
     only_print: bool,
@@ -93,21 +84,21 @@ def run_command(
     lists the containers; use the engine for the rest: `docker logs NAME`, `docker stop NAME`.
     """
     if only_print:
-        planned = plan_service(library, pairing, start, arguments, note=answers.note).service
-        check_single(pairing, planned)
+        planned = run.plan_service(library, pairing, start, arguments, note=answers.note).service
+        run.check_single(pairing, planned)
         program = program or next(iter(engine.engines_here()), engine_command.PROGRAMS[0])
         click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
         return EXIT_OK
-    typed = Typed(click.get_current_context().obj["arguments"])
+    typed = service.Typed(click.get_current_context().obj["arguments"])
     given |= {"program": program, "env_files": env_files, "typed": typed, "progress": _progress}
-    return _tell(run(library, pairing, arguments, start, **given))
+    return _tell(run.run(library, pairing, arguments, start, **given))
 
 
 def _progress(seconds: int, phase: str) -> None:
     click.echo(f"{seconds:4} s  {phase}", err=True)
 
 
-def _tell(started: StartedContainer) -> int:
+def _tell(started: run.StartedContainer) -> int:
     """Print where a container answers, and the evidence of its mods if it was waited for; return the exit code."""
     container = started.service
     click.echo(f"{container.name}: {started.program} {started.identity[:12]}, {container.url}")
@@ -130,7 +121,7 @@ def up_command(
     arguments: tuple[str, ...],
     library: Library,
     *,
-    start: StartOptions,
+    start: service.StartOptions,
     program: str | None,
     only_print: bool,
     access: Access,
@@ -143,7 +134,7 @@ def up_command(
     three steps are printed first.
     """
     words = click.get_current_context().obj["arguments"]
-    typed = Typed(("run", *(word for word in words[1:] if word != "--print")))
+    typed = service.Typed(("run", *(word for word in words[1:] if word != "--print")))
     given |= {"program": program, "access": access}
     if not only_print:
         given |= {"typed": typed, "progress": _progress, "announce": _announce}
@@ -179,7 +170,7 @@ def ps_command(**given: Any) -> Reply:
 
     The table has their state, restarts, port and mods, and whether the mods' code ran; the cause of each failure is below.
     """
-    return report.containers(list_containers(**given))
+    return report.containers(run.list_containers(**given))
 
 
 @click.command(name="evidence")
@@ -199,7 +190,7 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
     ready and the log contradicts no mod.
     """
     if log is None and container is not None:
-        return report.evidence(of_container(running=engine.container(container), **given))
+        return report.evidence(run.of_container(running=engine.container(container), **given))
     if log is None or container is not None:
         raise UsageError(
             "no log was named: give either --container or --log",
@@ -207,4 +198,4 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
         )
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)
-    return report.evidence(of_log(log=data, log_name=log, **given))
+    return report.evidence(run.of_log(log=data, log_name=log, **given))

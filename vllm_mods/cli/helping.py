@@ -8,13 +8,12 @@ from click.shell_completion import get_completion_class
 from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import main, options
-from vllm_mods.cli.options import option
 from vllm_mods.report import words
 from vllm_mods.report.reply import Reply
 
 
 @click.command(name="doctor")
-@option(
+@options.option(
     "--target TREE",
     "The tree to examine: a folder, image:REF, … [the active environment's vLLM].",
     envvar=options.TARGET,

@@ -6,7 +6,6 @@ import click
 
 from vllm_mods.api.image_verify import image_inspect, image_verify
 from vllm_mods.cli import named_files, options
-from vllm_mods.cli.options import option
 from vllm_mods.report import image as report
 from vllm_mods.report.reply import Reply
 
@@ -34,7 +33,7 @@ def inspect(**given: Any) -> Reply:
 
 @command.command(name="verify")
 @_reference
-@option("--lock FILE", "Also compare with this lock.")
+@options.option("--lock FILE", "Also compare with this lock.")
 @_chosen
 @options.json_output
 def verify(lock: str | None, **given: Any) -> Reply:

@@ -12,11 +12,8 @@ from vllm_mods.api.matrix import bisect, choose_mods, choose_own_mods, matrix, w
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
-from vllm_mods.cli.options import option
 from vllm_mods.matrices.locks import Updated
-from vllm_mods.report import against as against_forms
-from vllm_mods.report import bisect as report
-from vllm_mods.report import matrix_forms, text
+from vllm_mods.report import against as against_forms, bisect as report, matrix_forms, text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 from vllm_mods.report.reply import Reply
 
@@ -24,29 +21,29 @@ from vllm_mods.report.reply import Reply
 @click.command(name="matrix")
 @options.mods
 @options.pairing
-@option("--vllm SPEC", "Only releases in this range, such as '>=0.19,<0.22'.")
-@option("--pre", "Include pre-releases.")
-@option("--tree TREE", "Check these trees instead of releases.", "trees", multiple=True)
-@option(
+@options.option("--vllm SPEC", "Only releases in this range, such as '>=0.19,<0.22'.")
+@options.option("--pre", "Include pre-releases.")
+@options.option("--tree TREE", "Check these trees instead of releases.", "trees", multiple=True)
+@options.option(
     "--against BASE..HEAD",
     "Print only what changes from one tree to another: two releases, or two revisions of the clone here or of --commits.",
     "span",
 )
-@option(
+@options.option(
     "--update-lock",
     "Write the results into each mod's mod.lock; entries of other releases stay.",
     "relock",
 )
-@option(
+@options.option(
     "--strict",
     "Compute without the locks, and find the place of each hunk with a second parser. Also exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
 )
-@option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
-@option("--no-cache", "Compute every cell again; do not use or fill the cache.")
+@options.option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
+@options.option("--no-cache", "Compute every cell again; do not use or fill the cache.")
 @options.others
 @options.verify
 @options.form("The output format.", FORMS)
-@option("--output FILE", "Write to this file, and also print the text.")
+@options.option("--output FILE", "Write to this file, and also print the text.")
 @options.folders
 @options.access_to_commits
 @options.json_flag
@@ -141,10 +138,10 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
 
 @click.command(name="bisect")
 @click.argument("mod", shell_complete=options.complete_mods)
-@option("--repo REPO", "A clone of vLLM's repository.", required=True)
-@option("--good REV", "The older revision.", required=True)
-@option("--bad REV", "The newer revision, where the verdict is different.", required=True)
-@option("--variant ID", "Check only this variant of the mod.")
+@options.option("--repo REPO", "A clone of vLLM's repository.", required=True)
+@options.option("--good REV", "The older revision.", required=True)
+@options.option("--bad REV", "The newer revision, where the verdict is different.", required=True)
+@options.option("--variant ID", "Check only this variant of the mod.")
 @options.library
 @options.json_output
 def bisect_command(good: str, bad: str, repo: str, **given: Any) -> Reply:

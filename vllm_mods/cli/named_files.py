@@ -10,22 +10,20 @@ from typing import BinaryIO
 import click
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import UsageError, refusing_to_write
+from vllm_mods.base.errors import UsageError, refusing_to_write, system_errors
 from vllm_mods.base.output import write_whole
 
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """Open a file to read, standard input for ``-``. Raises ``UsageError`` for what cannot be read."""
-    try:
+    hint = f"ls -la {shlex.quote(os.path.dirname(os.path.abspath(path)))}"
+    with system_errors(UsageError, f"{path} cannot be read", hint=hint):
         if path == "-":
             yield sys.stdin.buffer
         else:
             with open(path, "rb") as file:
                 yield file
-    except OSError as error:
-        hint = f"ls -la {shlex.quote(os.path.dirname(os.path.abspath(path)))}"
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def read(path: str, most: limits.Limit | None = None) -> bytes:

@@ -8,7 +8,6 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.new import find_release, new
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import named_files, options
-from vllm_mods.cli.options import option
 from vllm_mods.making.recording import Limits
 from vllm_mods.report import imported as report
 from vllm_mods.report.reply import Reply
@@ -16,10 +15,10 @@ from vllm_mods.report.reply import Reply
 recorded = options.grouped(
     "limits",
     Limits,
-    option(
+    options.option(
         "--also PACKAGE", "Also copy this package, which is installed beside vllm.", multiple=True
     ),
-    option(
+    options.option(
         "--timeout",
         "The time limit, in seconds.",
         "seconds",
@@ -27,7 +26,7 @@ recorded = options.grouped(
         default=600.0,
         show_default=True,
     ),
-    option(
+    options.option(
         "--env NAME=VALUE", "An environment variable for the container.", "environ", multiple=True
     ),
 )
@@ -37,19 +36,19 @@ recorded = options.grouped(
 @click.command(name="new")
 @click.argument("name", metavar="NAME")
 @click.argument("argv", nargs=-1, metavar="[-- COMMAND...]")
-@option("--from-diff FILE", "A diff with any paths; - is standard input.", "diff_file")
-@option("--from-trees OLD NEW", "Compare these two trees.", "trees", nargs=2)
-@option("--record", "Run COMMAND on a copy of --tree.")
-@option(
+@options.option("--from-diff FILE", "A diff with any paths; - is standard input.", "diff_file")
+@options.option("--from-trees OLD NEW", "Compare these two trees.", "trees", nargs=2)
+@options.option("--record", "Run COMMAND on a copy of --tree.")
+@options.option(
     "--tree TREE",
     "The vLLM that the diff was made on, or to run COMMAND on; `auto` is the newest release where each hunk matches at its line.",
     "base",
 )
-@option("--image REF", "Run COMMAND in a container of this image, which must contain vLLM.")
-@option("--library DIR", "Write to DIR/patches/NAME [.].", default=".")
-@option("--summary TEXT", "A summary of the mod.")
-@option("--license SPDX", "The licence of the mod.")
-@option("--vllm SPEC", "The mod's version range [only that vLLM].")
+@options.option("--image REF", "Run COMMAND in a container of this image, which must contain vLLM.")
+@options.option("--library DIR", "Write to DIR/patches/NAME [.].", default=".")
+@options.option("--summary TEXT", "A summary of the mod.")
+@options.option("--license SPDX", "The licence of the mod.")
+@options.option("--vllm SPEC", "The mod's version range [only that vLLM].")
 @recorded
 @options.access
 @options.json_output

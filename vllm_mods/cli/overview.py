@@ -7,7 +7,6 @@ from vllm_mods.api.installed import status
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.cli.options import TARGET
 from vllm_mods.diagnosis import search
-from vllm_mods.diagnosis.search import Installed
 from vllm_mods.report import installed as report
 from vllm_mods.report.reply import Reply
 
@@ -17,7 +16,7 @@ _MOST = 8  # vLLMs that are told: it is one screen
 def overview() -> Reply:
     """Look at the vLLM that is named, else at those of the environments here; nothing is started."""
     named = os.environ.get(TARGET)
-    places = (Installed(named, TARGET),) if named else search.installed(os.environ)
+    places = (search.Installed(named, TARGET),) if named else search.installed(os.environ)
     lines = []
     next_step = "vllm-mods check --target pypi:VERSION  # or image:REF, or a folder"
     for place, (root, owner) in enumerate(places[:_MOST]):

@@ -9,16 +9,14 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.serve_check import serve_check
 from vllm_mods.api.suggest import suggest
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.options import option
-from vllm_mods.report import checkpoint
-from vllm_mods.report import serve as report
+from vllm_mods.report import checkpoint, serve as report
 from vllm_mods.report.reply import Reply
 
 
 @click.command(name="suggest")
 @click.argument("model")
-@option("--revision REV", "The commit, tag or branch of the model on the Hub [main].")
-@option(
+@options.option("--revision REV", "The commit, tag or branch of the model on the Hub [main].")
+@options.option(
     "--target TREE",
     "Also check that these mods apply to this vLLM: a folder, pypi:VERSION, image:REF, …",
 )
@@ -38,12 +36,12 @@ def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
 
 @click.command(name="serve-check")
 @click.argument("words", nargs=-1, metavar="[PAIRING | -- vllm serve …]")
-@option("--command TEXT", "Check this command line instead of a pairing's.")
-@option(
+@options.option("--command TEXT", "Check this command line instead of a pairing's.")
+@options.option(
     "--target TREE",
     "A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the pairing's vLLM].",
 )
-@option("--vllm SPEC", "Check against all releases in this range, such as '>=0.19'.")
+@options.option("--vllm SPEC", "Check against all releases in this range, such as '>=0.19'.")
 @options.library
 @options.access
 @options.json_output

@@ -4,15 +4,10 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.template_check import (
-    compare_templates,
-    list_templates,
-    render_template,
-    template_check,
-)
+from vllm_mods.api import template_check
 from vllm_mods.api.template_clients import template_clients
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, named_files, options
+from vllm_mods.cli import named_files, options
 from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
@@ -43,7 +38,7 @@ def command() -> None:
 @options.json_output
 def list_(library: Library) -> Reply:
     """List the chat templates: the bundled ones and those of --library."""
-    return report.listed(*list_templates(library))
+    return report.listed(*template_check.list_templates(library))
 
 
 @command.command(name="check")
@@ -87,7 +82,7 @@ def check(
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
     texts = None if answers is None else named_files.read(answers)
-    results = template_check(
+    results = template_check.template_check(
         names=templates, parsers_of=target, parsers=(tool, reasoner), answers=texts, **given
     )
     return report.checked(results)
@@ -109,7 +104,7 @@ def clients(templates: tuple[str, ...], **given: Any) -> Reply:
     """
     if given["target"] is not None and given["vllm"] is not None:
         raise UsageError("--vllm and --target both name the vLLM", hint="give one")
-    return report.clients(template_clients(names=templates, note=answers.note, **given))
+    return report.clients(template_clients(names=templates, **given))
 
 
 @command.command(name="render")
@@ -142,7 +137,7 @@ def render(
         where = "stdin" if messages == "-" else messages
         asked = conversation.request(named_files.read(messages), where)
     more = conversation.object_of((kwargs or "{}").encode(), "--chat-template-kwargs")
-    prompt, unread = render_template(
+    prompt, unread = template_check.render_template(
         opened, asked, more, add_generation_prompt=not no_generation_prompt
     )
     return report.rendered(opened, prompt, unread)
@@ -160,4 +155,4 @@ def diff(old: str, new: str, **given: Any) -> Reply:
     It also shows how much of the prefix cache each keeps. The prompts are those of the conversations beside either template, or of --conversations; if there are none,
     those of `template check`. Exit code 1 if any prompt differs.
     """
-    return report.diff(*compare_templates(old=old, new=new, **given), (old, new))
+    return report.diff(*template_check.compare_templates(old=old, new=new, **given), (old, new))

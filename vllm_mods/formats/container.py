@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from vllm_mods.base import secrets
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Pairing
 from vllm_mods.scripts import command_line
 
 _PORT = 8000
@@ -62,7 +61,7 @@ class Served(NamedTuple):
         return changed
 
 
-def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
+def served(pairing: pairings.Pairing, templates: Mapping[str, str]) -> Served:
     """Return what a container runs; ``templates`` as for ``pairing.serve_script``.
 
     Raises ``UsageError`` for a command that an image cannot run with more arguments behind it.
@@ -91,7 +90,7 @@ def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
     return Served(env, entrypoint, int(port), health(options, int(port)))
 
 
-def problems(pairing: Pairing) -> tuple[str, ...]:
+def problems(pairing: pairings.Pairing) -> tuple[str, ...]:
     """Return what no image may be made of, each with its key: secrets, and what contradicts the command."""
     faults = [
         f"env.{name}: it looks like a secret, and everybody who has the image can read its environment: {_GIVEN.format(name)}"

@@ -8,20 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_mods.base import limits
-from vllm_mods.base.model import (
-    Allowance,
-    BinaryFile,
-    FetchedFile,
-    ImageFile,
-    Mod,
-    OverlayFile,
-    PatchFile,
-    TemplateFile,
-    TextReplacement,
-    Variant,
-    When,
-)
+from vllm_mods.base import limits, model
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.base.versions import has_end
 from vllm_mods.formats import platforms
@@ -39,12 +26,12 @@ _SHA256 = (r"[0-9a-f]{64}\Z", "a sha256 in hexadecimal")
 _STATUSES = ("open", "merged", "rejected", "none")
 
 
-def from_toml(data: bytes, where: str) -> Mod:
+def from_toml(data: bytes, where: str) -> model.Mod:
     """Read a manifest. Raises ``ManifestError`` with every problem."""
     return from_dict(toml_of(data, where), where)
 
 
-def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) -> Mod:
+def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) -> model.Mod:
     """Read a manifest from a parsed table. Raises ``ManifestError`` with every problem.
 
     ``checked`` says that it is out of mod.lock, which is written from a manifest whose words were
@@ -54,11 +41,11 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
         return _mod(top)
 
 
-def _mod(top: Table) -> Mod:
+def _mod(top: Table) -> model.Mod:
     sections = [top.table(key) for key in ("upstream", "evidence", "serve", "hardware")]
     upstream, evidence, serve, hardware = sections
     variants = top.rows("variant", _variant)
-    mod = Mod(
+    mod = model.Mod(
         name=top.match("name", NAME, NAME_IN_WORDS, required=True),
         version=top.match("version", _VERSION, "a version such as 1.0.0", required=True),
         summary=top.text("summary", required=True),
@@ -127,14 +114,14 @@ def _env(table: Table) -> tuple[tuple[str, str], ...]:
     return tuple(table.variables().items())
 
 
-def _file(entry: Table) -> ImageFile:
+def _file(entry: Table) -> model.ImageFile:
     from vllm_mods.formats import image_paths  # noqa: PLC0415  (few mods have files of images)
 
     path = entry.text("path", required=True)
     if path and (why := image_paths.objection(path)):
         entry.problem("path", f"{path!r} {why}")
     mode = entry.match("mode", r"0[0-7]{3}\Z", "permission bits such as '0644'")
-    return ImageFile(
+    return model.ImageFile(
         path=path,
         source=entry.path("source", required=True),
         data=b"",
@@ -143,9 +130,9 @@ def _file(entry: Table) -> ImageFile:
     )
 
 
-def _when(table: Table) -> When:
+def _when(table: Table) -> model.When:
     config, tensors = table.table("config"), table.table("tensors")
-    when = When(
+    when = model.When(
         config=tuple((key, _scalars(config, key)) for key in config.raw),
         tensors=tuple((key, tensors.strings(key)) for key in tensors.raw),
         fails=table.text("fails"),
@@ -162,18 +149,18 @@ def _scalars(table: Table, key: str) -> tuple[Scalar, ...]:
     return tuple(table.scalar(f"{key}[{i}]", value) for i, value in enumerate(values))
 
 
-def _replacement(entry: Table) -> TextReplacement:
+def _replacement(entry: Table) -> model.TextReplacement:
     old, new = (entry.text(key, required=True) for key in ("old", "new"))
     count = entry.get("count", int)
     if not old or old == new:
         entry.problem("old", "expected text that differs from `new`")
     if count is not None and not 0 < count <= limits.HUNKS:
         entry.problem("count", f"expected a number from 1 to {limits.HUNKS}")
-    return TextReplacement(entry.path("path", required=True), old, new, count or 1)
+    return model.TextReplacement(entry.path("path", required=True), old, new, count or 1)
 
 
-def _overlay(entry: Table) -> OverlayFile:
-    return OverlayFile(
+def _overlay(entry: Table) -> model.OverlayFile:
+    return model.OverlayFile(
         source=entry.path("source", required=True),
         path=entry.path("path", required=True),
         data=b"",
@@ -181,24 +168,24 @@ def _overlay(entry: Table) -> OverlayFile:
     )
 
 
-def _template(entry: Table) -> TemplateFile:
+def _template(entry: Table) -> model.TemplateFile:
     name = entry.match("name", NAME, "the name of a template", required=True)
     file = entry.path("file", required=True)
     if "/" in file:
         entry.problem("file", f"{file!r} is not a plain file name")
-    return TemplateFile(name, file, source="", data=b"")
+    return model.TemplateFile(name, file, source="", data=b"")
 
 
-def _allowance(entry: Table) -> Allowance:
-    return Allowance(
+def _allowance(entry: Table) -> model.Allowance:
+    return model.Allowance(
         code=entry.text("code", required=True),
         scope=entry.text("scope"),
         reason=entry.text("reason", required=True),
     )
 
 
-def _fetched(entry: Table) -> FetchedFile:
-    return FetchedFile(
+def _fetched(entry: Table) -> model.FetchedFile:
+    return model.FetchedFile(
         url=entry.match("url", _URL, "an https URL without a login", required=True),
         sha256=entry.match("sha256", *_SHA256, required=True),
         source=entry.path("file", required=True),
@@ -206,8 +193,8 @@ def _fetched(entry: Table) -> FetchedFile:
     )
 
 
-def _binary(entry: Table) -> BinaryFile:
-    return BinaryFile(
+def _binary(entry: Table) -> model.BinaryFile:
+    return model.BinaryFile(
         source=entry.path("source", required=True),
         path=entry.match("path", _LIBRARY, "the path of a library, NAME.so", required=True),
         sha256=entry.match("sha256", *_SHA256, required=True),
@@ -217,14 +204,14 @@ def _binary(entry: Table) -> BinaryFile:
     )
 
 
-def _variant(table: Table) -> Variant:
+def _variant(table: Table) -> model.Variant:
     patches, optional = table.paths("patches"), table.paths("optional")
     root = table.path("root").strip("/")
     package = table.match("package", _PACKAGE, "the name of a distribution")
-    variant = Variant(
+    variant = model.Variant(
         id=table.text("id", required=True),
         vllm=table.specifier("vllm"),
-        patches=tuple(PatchFile(one, b"", root, one in optional) for one in patches),
+        patches=tuple(model.PatchFile(one, b"", root, one in optional) for one in patches),
         overlay=table.rows("overlay", _overlay),
         templates=table.rows("templates", _template),
         python=table.strings("python", _REQUIREMENT, "a PEP 508 requirement"),

@@ -9,22 +9,13 @@ from __future__ import annotations
 
 import re
 import types
+import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from functools import cache
-from typing import (
-    Annotated,
-    Any,
-    NamedTuple,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.versions import in_range
@@ -314,12 +305,12 @@ def encode(value: Any) -> Any:  # noqa: ANN401  (any of these)
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 @cache
 def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
-    return get_origin(kind), get_args(kind)
+    return typing.get_origin(kind), typing.get_args(kind)
 
 
 class _RecordReader:
@@ -389,7 +380,7 @@ class _RecordReader:
                 values[key] = self.value(hint, raw[key], f"{at}.{key}" if at else key)
             elif self.whole or key not in kind._field_defaults:
                 values[key] = None
-                if self.whole or types.NoneType not in get_args(hint):
+                if self.whole or types.NoneType not in typing.get_args(hint):
                     table.problem(key, "is required")
         if not self.more:
             table.refuse_unknown()

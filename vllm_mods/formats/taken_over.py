@@ -12,7 +12,6 @@ from typing import NamedTuple
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Pairing
 from vllm_mods.scripts import command_line
 
 _MODEL = r"""(?:'[^']*'|"[^"]*"|\{\w+\}|[^\s\\'"{}$;&|<>()`-][^\s\\'"{}$;&|<>()`]*)"""
@@ -22,7 +21,7 @@ _SERVES = rf"(?:vllm[ \t]+serve|vllm\.entrypoints\.openai\.api_server)(?:(?:[ \t
 class TakenOver(NamedTuple):
     """A pairing with what its mods bring; ``remarks`` are mods, each with what was taken of it, or why not."""
 
-    pairing: Pairing
+    pairing: pairings.Pairing
     remarks: tuple[tuple[str, str], ...]
 
 
@@ -34,7 +33,7 @@ class _Brought(NamedTuple):
     mods: tuple[str, ...]
 
 
-def taken_over(pairing: Pairing, mods: Sequence[Mod]) -> TakenOver:
+def taken_over(pairing: pairings.Pairing, mods: Sequence[Mod]) -> TakenOver:
     """Return a pairing with the variables and flags of its mods.
 
     Raises ``ManifestError`` where two mods want different values and the pairing has none of its own,
@@ -75,7 +74,7 @@ def taken_over(pairing: Pairing, mods: Sequence[Mod]) -> TakenOver:
     return TakenOver((changed or pairing)._replace(env={**pairing.env, **env}), tuple(remarks))
 
 
-def environment(pairing: Pairing) -> dict[str, str]:
+def environment(pairing: pairings.Pairing) -> dict[str, str]:
     """Return the variables of what serves: the pairing's, and those of its command. Raises ``UsageError``."""
     serving, script = pairings.serve_command(pairing)
     return {**pairing.env, **command_line.exported(script), **dict(serving.assignments)}
@@ -134,7 +133,7 @@ def _kept(wanted: Sequence[_Brought], own: str) -> list[tuple[str, str]]:
     ]
 
 
-def _with_words(pairing: Pairing, words: tuple[str, ...]) -> Pairing | None:
+def _with_words(pairing: pairings.Pairing, words: tuple[str, ...]) -> pairings.Pairing | None:
     """Put words behind the model of the command that serves; None where no place does that and no more."""
     text = shlex.join(words).replace("{", "{{").replace("}", "}}")
     for match in re.finditer(_SERVES, pairing.command):
@@ -145,7 +144,7 @@ def _with_words(pairing: Pairing, words: tuple[str, ...]) -> Pairing | None:
     return None
 
 
-def _adds(pairing: Pairing, changed: Pairing, words: tuple[str, ...]) -> bool:
+def _adds(pairing: pairings.Pairing, changed: pairings.Pairing, words: tuple[str, ...]) -> bool:
     (old, before), (new, after) = (pairings.serve_command(one) for one in (pairing, changed))
     commands, others = list(before.commands), list(after.commands)
     del commands[pairings.serving(before)], others[pairings.serving(after)]

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, reading
-from vllm_mods.base.limits import Limit
 
 DOCKER, PODMAN = "docker", "podman"
 PROGRAMS = (DOCKER, PODMAN)
@@ -29,7 +28,7 @@ class EngineOutcome(NamedTuple):
 
 
 def run(
-    program: str, *arguments: str, given: bytes = b"", within: Limit | None = None
+    program: str, *arguments: str, given: bytes = b"", within: limits.Limit | None = None
 ) -> EngineOutcome:
     """Run a command with ``given`` on its standard input. Raises ``TreeError`` if it cannot run, or does not end in time."""
     within = within or limits.TOOL_SECONDS

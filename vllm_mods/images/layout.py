@@ -8,12 +8,11 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, reading
 from vllm_mods.images import oci
 from vllm_mods.images.model import Base, Descriptor
-from vllm_mods.images.oci import Opening
 
 _AGAIN = "the copy is damaged or incomplete: get the image again"
 
 
-def open_layout(text: str, how: Opening) -> Base:
+def open_layout(text: str, how: oci.Opening) -> Base:
     """Open ``PATH``, ``PATH:TAG`` or ``PATH@DIGEST``. Raises ``UsageError``, ``TreeError``."""
     path, tag = _split(text)
     index = os.path.join(path, "index.json")

@@ -6,18 +6,8 @@ from functools import partial
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError, VllmModsError
-from vllm_mods.images import engine_command, layout, storage
+from vllm_mods.images import engine_command, layout, oci, storage
 from vllm_mods.images.model import Base
-from vllm_mods.images.oci import (
-    UNKNOWN,
-    Choice,
-    Index,
-    IndexEntry,
-    Opening,
-    entries_in,
-    is_for,
-    platform_of,
-)
 
 FORMS = (
     "docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG], registry:HOST/NAME:TAG, "
@@ -34,7 +24,7 @@ def open_base(
     note: Callable[[str], None] | None = None,
     cache_dir: str | None = None,
     platform: str | None = None,
-    known: Callable[[Index], object] | None = None,
+    known: Callable[[oci.Index], object] | None = None,
 ) -> Base:
     """Open the image that ``reference`` names; the caller closes it.
 
@@ -56,7 +46,7 @@ def open_base(
         return docker.open_image(name, cache, reference=reference, container=kind == "container")
     if kind == "podman":
         return storage.StoredImage(name, reference=reference)
-    how = Opening(reference, cache, progress, Choice(platform, note, known))
+    how = oci.Opening(reference, cache, progress, oci.Choice(platform, note, known))
     if kind == "registry":
         from vllm_mods.images.registry import open_registry  # noqa: PLC0415
 
@@ -64,14 +54,14 @@ def open_base(
     return layout.open_layout(name, how)
 
 
-def indexes_of(reference: str, *, offline: bool = False) -> tuple[Index, ...]:
+def indexes_of(reference: str, *, offline: bool = False) -> tuple[oci.Index, ...]:
     """Return the index that a reference names, and the indexes in it that lead to an image; an engine has none.
 
     Raises as ``open_base``.
     """
     if in_engine(reference):
         return ()
-    indexes: list[Index] = []
+    indexes: list[oci.Index] = []
     try:
         open_base(reference, offline=offline, known=indexes.append).close()
     except UsageError:  # perhaps none of them is for this machine
@@ -80,10 +70,10 @@ def indexes_of(reference: str, *, offline: bool = False) -> tuple[Index, ...]:
     return tuple(indexes)
 
 
-def entries_of(indexes: Iterable[Index], reference: str) -> tuple[IndexEntry, ...]:
+def entries_of(indexes: Iterable[oci.Index], reference: str) -> tuple[oci.IndexEntry, ...]:
     """Return what all indexes of a reference list, in their order. Raises ``TreeError``."""
     what = f"{reference}: its index"
-    return tuple(entry for index in indexes for entry in entries_in(index, what))
+    return tuple(entry for index in indexes for entry in oci.entries_in(index, what))
 
 
 def platforms_of(reference: str) -> tuple[str, ...]:
@@ -91,9 +81,9 @@ def platforms_of(reference: str) -> tuple[str, ...]:
     return platforms_in(entries_of(indexes_of(reference), reference))
 
 
-def platforms_in(entries: Iterable[IndexEntry]) -> tuple[str, ...]:
+def platforms_in(entries: Iterable[oci.IndexEntry]) -> tuple[str, ...]:
     """Return the platforms that entries of an index are for, sorted."""
-    return tuple(sorted({entry.platform for entry in entries} - {"", UNKNOWN}))
+    return tuple(sorted({entry.platform for entry in entries} - {"", oci.UNKNOWN}))
 
 
 def in_engine(reference: str) -> bool:
@@ -103,8 +93,8 @@ def in_engine(reference: str) -> bool:
 
 def demand_platform(base: Base, platform: str) -> None:
     """Raise ``UsageError`` unless an image is for the platform that the user has named."""
-    actual = platform_of(base.config)
-    if not is_for(actual, platform):
+    actual = oci.platform_of(base.config)
+    if not oci.is_for(actual, platform):
         pull = engine_command.STORES.get(base.where, engine_command.DOCKER)
         raise UsageError(
             f"{base.reference}: it is for {actual}, not {platform}",

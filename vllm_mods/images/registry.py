@@ -19,7 +19,6 @@ from vllm_mods.base.sessions import BROKEN, is_unconnected, reason, session, unt
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import names, oci
 from vllm_mods.images.model import Base, Descriptor, digest_of, with_ancestors
-from vllm_mods.images.names import Name
 
 PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
 """The environment variable that lists, with commas, registries that may be asked without TLS."""
@@ -45,7 +44,7 @@ def open_registry(text: str, how: oci.Opening, *, offline: bool = False) -> Base
 class Client:
     """One repository of a registry. A login is looked up when the registry asks for one."""
 
-    def __init__(self, name: Name, environ: Mapping[str, str]) -> None:
+    def __init__(self, name: names.Name, environ: Mapping[str, str]) -> None:
         self.name = name
         self._environ = environ
         host = "registry-1.docker.io" if name.host == names.HUB else name.host

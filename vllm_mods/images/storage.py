@@ -21,38 +21,25 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, reading
-from vllm_mods.images import engine_command, oci
-from vllm_mods.images.engine_command import PODMAN
-from vllm_mods.images.model import (
-    DIR,
-    FILE,
-    LINK,
-    OTHER,
-    Descriptor,
-    ImageEntry,
-    Opened,
-    Readable,
-    digest_of,
-    with_ancestors,
-)
+from vllm_mods.images import engine_command, model, oci
 
-_KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: DIR, stat.S_IFLNK: LINK}
+_KINDS = {stat.S_IFREG: model.FILE, stat.S_IFDIR: model.DIR, stat.S_IFLNK: model.LINK}
 
 
-class StoredImage(Opened):
+class StoredImage(model.Opened):
     """An image that podman has. Raises ``UsageError`` if there is none of that name."""
 
-    where = PODMAN
+    where = engine_command.PODMAN
 
     def __init__(self, name: str, *, reference: str) -> None:
-        if shutil.which(PODMAN) is None:
+        if shutil.which(engine_command.PODMAN) is None:
             hint = "apt install podman"
             raise UsageError(f"{reference}: podman is not installed here", hint=hint)
         self.reference = reference
         self._identity, folder = _find(name, reference)
         documents = _Documents(folder)
         self.manifest = documents.read("manifest")
-        self.manifest_digest = digest_of(self.manifest)
+        self.manifest_digest = model.digest_of(self.manifest)
         config, self.layers, self.config = oci.read_manifest(documents, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
@@ -66,25 +53,25 @@ class StoredImage(Opened):
     @cached_property
     def _files(self) -> _MountedFiles:
         self._give_back = weakref.finalize(
-            self, engine_command.call, PODMAN, "image", "unmount", self._identity
+            self, engine_command.call, engine_command.PODMAN, "image", "unmount", self._identity
         )
-        place = engine_command.call(PODMAN, "image", "mount", self._identity)
+        place = engine_command.call(engine_command.PODMAN, "image", "mount", self._identity)
         return _MountedFiles(place, self.reference)
 
 
-class _MountedFiles(Readable):
+class _MountedFiles(model.Readable):
     """What lies below ``root``, where an image is mounted: no link in it leads out to this machine."""
 
     def __init__(self, root: str, what: str) -> None:
         self._root = root
         self._what = what
 
-    def entry(self, path: str) -> ImageEntry | None:
+    def entry(self, path: str) -> model.ImageEntry | None:
         return self._entry(path) if self._is_folder(posixpath.dirname(path)) else None
 
     def read(self, path: str) -> bytes | None:
         entry = self.entry(path)
-        if entry is None or entry.kind != FILE:
+        if entry is None or entry.kind != model.FILE:
             return None
         try:
             descriptor = os.open(self._place(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -93,7 +80,7 @@ class _MountedFiles(Readable):
         except OSError as error:
             raise self._cannot(path, error) from error
 
-    def paths(self, under: str) -> Iterator[ImageEntry]:
+    def paths(self, under: str) -> Iterator[model.ImageEntry]:
         if not self._is_folder(under):
             return
         for folder, folders, files in os.walk(self._place(under), onerror=self._unread):
@@ -103,20 +90,20 @@ class _MountedFiles(Readable):
                     yield entry
 
     def _is_folder(self, path: str) -> bool:
-        entries = map(self._entry, with_ancestors(path))
-        return all(entry and entry.kind == DIR for entry in entries)
+        entries = map(self._entry, model.with_ancestors(path))
+        return all(entry and entry.kind == model.DIR for entry in entries)
 
-    def _entry(self, path: str) -> ImageEntry | None:
+    def _entry(self, path: str) -> model.ImageEntry | None:
         place = self._place(path)
         try:
             info = os.lstat(place)
-            kind = _KINDS.get(stat.S_IFMT(info.st_mode), OTHER)
-            target = os.readlink(place) if kind == LINK else ""
+            kind = _KINDS.get(stat.S_IFMT(info.st_mode), model.OTHER)
+            target = os.readlink(place) if kind == model.LINK else ""
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise self._cannot(path, error) from error
-        return ImageEntry(
+        return model.ImageEntry(
             path=path,
             kind=kind,
             mode=stat.S_IMODE(info.st_mode),
@@ -124,7 +111,7 @@ class _MountedFiles(Readable):
             gid=info.st_gid,
             mtime=int(info.st_mtime),
             target=target,
-            size=info.st_size if kind == FILE else 0,
+            size=info.st_size if kind == model.FILE else 0,
         )
 
     def _unread(self, error: OSError) -> None:
@@ -145,7 +132,7 @@ class _Documents(NamedTuple):
 
     folder: str
 
-    def open(self, blob: Descriptor) -> io.BytesIO:
+    def open(self, blob: model.Descriptor) -> io.BytesIO:
         return io.BytesIO(self.read(blob.digest))
 
     def read(self, key: str) -> bytes:
@@ -177,12 +164,12 @@ def _find(name: str, reference: str) -> tuple[str, str]:
 
 def _inspected(*arguments: str, reference: str) -> dict[str, Any]:
     """Run a command and read the JSON it prints. Raises ``UsageError`` where it knows no such image."""
-    done = engine_command.run(PODMAN, *arguments)
+    done = engine_command.run(engine_command.PODMAN, *arguments)
     if done.is_absent:
         name = arguments[-1]
         raise UsageError(f"{reference}: podman has no image {name}", hint=f"podman pull {name}")
     if done.code:
-        raise engine_command.failure(PODMAN, arguments[0], done)
+        raise engine_command.failure(engine_command.PODMAN, arguments[0], done)
     try:
         document: dict[str, Any] = json.loads(done.out)
     except ValueError as error:

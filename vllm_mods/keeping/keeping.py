@@ -10,13 +10,9 @@ from vllm_mods.base.model import Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import manifest_editor
 from vllm_mods.keeping import branches
-from vllm_mods.keeping.branches import LibraryHome
 from vllm_mods.library import catalog, mod_folder
-from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries, planner
-from vllm_mods.porting import job as porting
-from vllm_mods.porting import variant as making
-from vllm_mods.porting import writing as port_writing
+from vllm_mods.porting import job as porting, variant as making, writing as port_writing
 from vllm_mods.trees.release import Releases
 
 
@@ -89,7 +85,7 @@ def new_to(
 
 
 def _keep_on_branch(
-    home: LibraryHome,
+    home: branches.LibraryHome,
     at: str,
     kept: KeptRelease,
     releases: Releases,
@@ -105,7 +101,7 @@ def _keep_on_branch(
         return _leave(home, tip, kept)
     with branches.laid_out(home, at) as folder:
         try:
-            library = Library(folder)
+            library = catalog.Library(folder)
             ways = Ways(releases, library.roots)
             kept = keep(library.load(kept.mod), releases.open(kept.release), ways)
         except VllmModsError as error:
@@ -122,7 +118,7 @@ def _keep_on_branch(
         return kept._replace(commit=commit)
 
 
-def _leave(home: LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
+def _leave(home: branches.LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
     """Return what becomes of a release whose branch is left alone."""
     folders = [
         path.split("/")[2]
@@ -257,20 +253,10 @@ def _bounds(clause: str) -> list[str]:
 
 
 def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
-    locked = lock_entries.current(mod)
-    variant = making.nearest(mod, tree.version, locked)
+    variant = making.nearest(mod, tree.version, lock_entries.current(mod))
     base = making.base_tree(mod, variant, tree.version, ways.releases)
-    old = base.version or base.spec
-    job = porting.Job(
-        mod,
-        variant,
-        base,
-        old,
-        tree,
-        making.default_name(mod, tree.version),
-        f"=={kept.release}",
-        ways.roots,
-    )
+    old, name = base.version or base.spec, making.default_name(mod, tree.version)
+    job = porting.Job(mod, variant, base, old, tree, name, f"=={kept.release}", ways.roots)
     outcome = porting.run(job, lambda: making.between(ways.releases, base, tree))
     repaired = tuple(f"repaired: {one}" for one in outcome.repaired)
     by_rule = [
@@ -283,13 +269,7 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
         ),
     ]
     if outcome.fits and outcome.new is not None:
-        files = dict(outcome.new.files)
-        if locked is not None:
-            new = outcome.new
-            files[mod_folder.LOCK] = lock_entries.extend(
-                locked, new.mod, new.planned, tree, kept.release
-            )
-        port_writing.write_files(mod, files)
+        port_writing.write_variant(job, outcome.new)
         return kept._replace(
             did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=repaired
         )

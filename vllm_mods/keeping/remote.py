@@ -11,15 +11,14 @@ from urllib.parse import urlsplit, urlunsplit
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.hops import place
 from vllm_mods.keeping import branches
-from vllm_mods.keeping.branches import PREFIX, LibraryHome
 
-_BRANCHES = f"refs/heads/{PREFIX}*"
+_BRANCHES = f"refs/heads/{branches.PREFIX}*"
 
 
 class Remote(NamedTuple):
     """A remote: its default branch ``base``, and the ``tips`` of its branches that are ours."""
 
-    home: LibraryHome
+    home: branches.LibraryHome
     url: str
     base: str
     base_tip: str
@@ -38,7 +37,7 @@ class Remote(NamedTuple):
         return self.home.repository.run(*words).code == 0
 
 
-def find_url(home: LibraryHome, name: str | None) -> str:
+def find_url(home: branches.LibraryHome, name: str | None) -> str:
     """Return the URL to push to, of a remote or of the only one. Raises ``UsageError``."""
     names = home.run("the remotes cannot be read", "remote").decode().split()
     if name is None and len(names) == 1:
@@ -74,7 +73,7 @@ def open_remote(library: str, url: str, token: str) -> Remote:
     for value, _, name in (line.partition("\t") for line in listed.splitlines()):
         refs[f"{name} is" if value.startswith("ref: ") else name] = value
     base = refs.get("HEAD is", "").removeprefix("ref: refs/heads/")
-    if not base or base.startswith(PREFIX):
+    if not base or base.startswith(branches.PREFIX):
         raise Refused(f"{what}: it has no default branch", hint="git ls-remote --symref NAME HEAD")
     home.run(what, "fetch", "--no-tags", "--", url, "HEAD", f"{_BRANCHES}:{_BRANCHES}")
     tips = {name.removeprefix("refs/heads/"): tip for name, tip in refs.items()}

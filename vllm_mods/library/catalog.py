@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing import parse as parse_pairing
+from vllm_mods.formats.pairing import Pairing, parse as parse_pairing
 from vllm_mods.formats.schema import BUNDLED
 from vllm_mods.library import reading
 from vllm_mods.library.mod_folder import MANIFEST, TEMPLATE, data_root, load_mod

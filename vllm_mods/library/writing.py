@@ -10,8 +10,7 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 
 from vllm_mods.base.errors import Refused, refusing_to_write
 from vllm_mods.base.output import fill_folder, write_below

@@ -23,7 +23,6 @@ from vllm_mods.matrices.explain import explain
 from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
-from vllm_mods.placing.scopes import Scopes
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.context import ask_for_packages
 from vllm_mods.planning.origins import Origins
@@ -210,7 +209,7 @@ def second_reading(planned: ModPlan) -> ModPlan:
     )
 
 
-def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, ...]] | None:
+def _places(read: Callable[[bytes], scopes.Scopes], data: bytes) -> list[tuple[object, ...]] | None:
     """Return kind, name and lines of every class and function; None for what the reader cannot read."""
     try:
         return [one[:5] for one in read(data).definitions]

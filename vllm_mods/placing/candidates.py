@@ -55,6 +55,11 @@ def belongs_at_end(hunk: Hunk) -> bool:
     return hunk.lines[-1][0] != " " or not (hunk.new or hunk.old)[-1].endswith(b"\n")
 
 
+def belongs_at_edge(hunk: Hunk) -> bool:
+    """Tell whether a hunk is for the beginning or the end of its file."""
+    return belongs_at_end(hunk) or belongs_at_start(hunk)
+
+
 def at_edges(hunk: Hunk, target: Target, line: int) -> bool:
     """Tell whether a hunk that belongs at the start or the end of the file is there at this line."""
     ends = line - 1 + len(hunk.old) == len(target.lines)
@@ -67,7 +72,7 @@ def is_scant(hunk: Hunk) -> bool:
     The end of the file is a place of its own.
     """
     few = min(len(telling(side)) for side in (hunk.old, hunk.new)) < _FEW
-    return few and not belongs_at_end(hunk) and not belongs_at_start(hunk)
+    return few and not belongs_at_edge(hunk)
 
 
 def in_order(

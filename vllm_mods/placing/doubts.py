@@ -6,7 +6,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.placing.candidates import at_edges, belongs_at_end, belongs_at_start
+from vllm_mods.placing.candidates import at_edges, belongs_at_edge
 from vllm_mods.placing.headers import definition_in
 from vllm_mods.placing.resemblance import telling
 from vllm_mods.placing.target import Target, matches
@@ -86,8 +86,7 @@ def slides(back: Hunk) -> bool:
 
 def leaves_blanks(back: Hunk) -> bool:
     """Tell whether a hunk leaves blank lines alone: of these nobody can say that what was between them is gone."""
-    is_blank = not any(text.strip() for text in back.old)
-    return is_blank and not belongs_at_end(back) and not belongs_at_start(back)
+    return not any(text.strip() for text in back.old) and not belongs_at_edge(back)
 
 
 def is_left(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:

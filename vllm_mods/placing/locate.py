@@ -25,16 +25,8 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.placing import doubts, enclosure
+from vllm_mods.placing import candidates, doubts, enclosure
 from vllm_mods.placing.answers import BaseKnown, Located, Lost
-from vllm_mods.placing.candidates import (
-    at_edges,
-    belongs_at_end,
-    belongs_at_start,
-    candidates,
-    in_order,
-    is_scant,
-)
 from vllm_mods.placing.enclosure import Identity
 from vllm_mods.placing.headers import defines, definition_in, header_holds, written_in
 from vllm_mods.placing.resemblance import LookAlike, look_alikes
@@ -144,7 +136,7 @@ class _Placing:
                     for hunk, line in zip(self.hunks, known, strict=True)
                 )
         self.places = [self.fitting_lines(i, hunk) for i, hunk in enumerate(self.hunks)]
-        left = in_order(self.places, self.hunks, self.lost)
+        left = candidates.in_order(self.places, self.hunks, self.lost)
         proven = self.prove_hunks(left)
         stated = not self.lost and self.hold_stated(proven)
         return tuple(
@@ -154,7 +146,7 @@ class _Placing:
 
     def fitting_lines(self, i: int, hunk: Hunk) -> tuple[int, ...]:
         """Return the lines at which a hunk's text stands where it may have been written; else say why not."""
-        lines = candidates(hunk, self.target)
+        lines = candidates.candidates(hunk, self.target)
         if isinstance(lines, Lost):
             self.lost[i] = lines
             return ()
@@ -223,7 +215,7 @@ class _Placing:
         """Tell whether the only place of a hunk can be the one it was written for; ``known`` is what mod.lock says encloses it."""
         # that a removal is in shows only by what was around it
         shows = not self.back or any(kind == "-" for kind, _ in hunk.lines)
-        scant = is_scant(hunk)
+        scant = candidates.is_scant(hunk)
         # mod.lock says which statement it was, and of few lines not in which of its arguments
         placed = known is not None and not (scant and identity.inside_statement)
         if shows and (placed or identity.exact):
@@ -238,7 +230,7 @@ class _Placing:
     ) -> Iterator[_Rival]:
         """Yield the other places that resemble what the hunk expects, or leaves, and could be the one it was written for."""
         own = range(line, line + len(hunk.old))
-        if (belongs_at_end(hunk) or belongs_at_start(hunk)) and identity.homes == ((),):
+        if candidates.belongs_at_edge(hunk) and identity.homes == ((),):
             return  # the end of the file is a place of its own
         for side, expected in ((hunk, "it"), (hunk.reversed(), "the new text")):
             for match in look_alikes(side.old, self.target, own):
@@ -276,7 +268,7 @@ class _Placing:
             return False
         if self.back and any(map(doubts.leaves_blanks, self.hunks)):
             return False
-        if self.base is BaseKnown.NONE and not proven and all(map(is_scant, self.hunks)):
+        if self.base is BaseKnown.NONE and not proven and all(map(candidates.is_scant, self.hunks)):
             return False  # a twin of so few lines may well have come to stand there
         is_away = any(place.line != self.hunks[i].stated for i, place in proven.items())
         if is_away or stated_lines(self.file.reversed().hunks, self.target) is not None:
@@ -346,7 +338,7 @@ def stated_lines(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | Non
     fit = all(
         lines[line - 1 : line - 1 + len(hunk.old)] == hunk.old
         and line - 1 <= len(lines)
-        and at_edges(hunk, target, line)
+        and candidates.at_edges(hunk, target, line)
         for hunk, line in zip(hunks, stated, strict=True)
     )
     return stated if fit else None

@@ -5,8 +5,7 @@ mod was written for gives the target's own bytes. The second sees a change whose
 by now; it needs that tree, the *origin*.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError

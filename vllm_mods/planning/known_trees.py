@@ -14,7 +14,6 @@ from vllm_mods.placing.candidates import stands
 from vllm_mods.placing.target import Target, splice
 from vllm_mods.planning import part_step
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.planning.part_step import Part
 
 WORKSPACE = ".vllm-mods/templates"
 """Where chat templates go unless the caller names a workspace, and so what a lock records."""
@@ -35,7 +34,7 @@ def witness(beside: tuple[str, ...], view: LayeredTree) -> str:
 
 
 def place(
-    tree: LockedTree, parts: tuple[Part, ...], view: Tree, workspace: str
+    tree: LockedTree, parts: tuple[part_step.Part, ...], view: Tree, workspace: str
 ) -> tuple[tuple[FileChange, ...], tuple[PlacedHunk, ...]] | None:
     """Put a variant's parts where the lock says.
 

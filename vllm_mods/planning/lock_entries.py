@@ -10,8 +10,7 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedHunk, LockedTree, WrittenFor
 from vllm_mods.formats.receipt import hashes
 from vllm_mods.library import mod_folder
-from vllm_mods.planning import known_trees, patching
-from vllm_mods.planning import written as written_places
+from vllm_mods.planning import known_trees, patching, written as written_places
 from vllm_mods.planning.layered_tree import LayeredTree
 
 

@@ -8,7 +8,6 @@ from vllm_mods.base.errors import DiffError, VllmModsError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.base.tree import Tree, TreeSource
 from vllm_mods.formats import mod_lock
-from vllm_mods.formats.mod_lock import WrittenFor
 from vllm_mods.planning import carried_parts, patching, written
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -39,7 +38,7 @@ class Origins:
             self._known[key] = self._find(mod, variant) if own else None
         return self._known[key]
 
-    def places(self, mod: Mod) -> tuple[WrittenFor, ...]:
+    def places(self, mod: Mod) -> tuple[mod_lock.WrittenFor, ...]:
         """Return where the hunks of a mod's variants stand in the releases that they were written for, as far as there are such."""
         places = []
         for variant in mod.variants:

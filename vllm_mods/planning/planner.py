@@ -15,13 +15,13 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import (
     Finding,
     HunkState,
-    Level,
     Mod,
     ModPlan,
     OptionalPatch,
     Plan,
     Variant,
     Verdict,
+    all_well,
 )
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import LockedTree
@@ -38,7 +38,6 @@ from vllm_mods.planning import (
     written,
 )
 from vllm_mods.planning.context import Origin, PlanContext, ask_for_packages
-from vllm_mods.planning.patching import add_notes, as_placed, note
 
 if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache
@@ -108,7 +107,7 @@ class _Planner(NamedTuple):
             plan = requirements.judge(plan, self.context.tree)
             if mod.name in stale:
                 message = f"mod.lock was made from another state of {mod.name}, so it proves nothing: `vllm-mods matrix --update-lock` writes it again"
-                plan = add_notes(plan, note(FindingCode.STALE_LOCK, message))
+                plan = patching.add_notes(plan, patching.note(FindingCode.STALE_LOCK, message))
             if plan.verdict.writes:
                 self.context.view.lay(plan.changes)
             done[mod.name] = plan
@@ -140,7 +139,7 @@ class _Planner(NamedTuple):
             return None
         changes, placed = done
         optional = [patch.source for patch in variant.patches if patch.optional]
-        verdict, findings = as_placed(placed), patching.notes(placed, changes)
+        verdict, findings = patching.as_placed(placed), patching.notes(placed, changes)
         tried = self.context.plan_of(mod, variant, verdict, *findings)._replace(
             changes=changes,
             hunks=placed,
@@ -193,15 +192,15 @@ class _Planner(NamedTuple):
             origin = fit.AtOrigin(tree, at_origin.changes)
         view, allow = self.context.view, variant.allow
         looked = fit.fit(tried.changes, view, allow=allow, cache=self.cache, origin=origin)
-        if any(finding.level is Level.ERROR for finding in looked.findings):
+        if not all_well(looked.findings):
             tried = plan._replace(verdict=Verdict.UNFIT)
-        return add_notes(tried, *looked.findings)._replace(
+        return patching.add_notes(tried, *looked.findings)._replace(
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined
         )
 
     def finish(self, tried: ModPlan, variant: Variant, *leftovers: Finding) -> ModPlan:
         more = (*leftovers, *self.context.notes(tried.mod, variant))
-        return add_notes(tried, *more)._replace(
+        return patching.add_notes(tried, *more)._replace(
             witness=known_trees.witness(tried.beside, self.context.view),
             optional=tuple(self.optional_patches(tried, variant)),
         )

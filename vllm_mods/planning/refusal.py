@@ -8,7 +8,6 @@ from vllm_mods.base.model import Finding, HunkState, Level, Mod, ModPlan, Varian
 from vllm_mods.formats import tree_names
 from vllm_mods.planning import carried_parts, patching
 from vllm_mods.planning.context import PlanContext
-from vllm_mods.planning.patching import add_notes
 
 
 def refused(mod: Mod, verdict: Verdict, *findings: Finding) -> ModPlan:
@@ -59,7 +58,7 @@ def nothing_fits(
     unfit = [tried for tried in failed if tried.verdict is Verdict.UNFIT]
     if meant or unfit or version is None:
         best = min(meant or unfit or failed, key=lambda one: len(one.findings))
-        plan = add_notes(best, *context.leftovers(_touched(best)))
+        plan = patching.add_notes(best, *context.leftovers(_touched(best)))
         return plan if best.verdict is Verdict.UNFIT else _by_part(context, best) or plan
     if not context.as_released(context.by_range(mod)[0], mod):
         half = (one for one in (_by_part(context, tried) for tried in failed) if one)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level, ModPlan, Variant, Verdict
+from vllm_mods.base.model import Finding, Level, ModPlan, Variant, Verdict, all_well
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.planning.patching import add_notes, note, refuse
@@ -26,7 +26,7 @@ def judge(plan: ModPlan, tree: Tree) -> ModPlan:
         kept = (found._replace(level=Level.NOTE) for found in conflicts(plan.variant, tree))
         return add_notes(plan, *kept)
     findings = tuple(_findings(plan.variant, tree))
-    if any(each.level is Level.ERROR for each in findings):
+    if not all_well(findings):
         return refuse(plan, Verdict.UNFIT, *findings)
     return add_notes(plan, *findings)
 

@@ -7,7 +7,6 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding
 from vllm_mods.base.tree import Tree
 from vllm_mods.porting import follow, outline, structure, text
-from vllm_mods.porting.structure import Ported
 
 
 class FilePort(NamedTuple):
@@ -19,7 +18,7 @@ class FilePort(NamedTuple):
     path: str
     new_path: str
     before: bytes | None
-    ported: Ported
+    ported: structure.Ported
 
     @property
     def carried(self) -> bool:
@@ -49,7 +48,7 @@ def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
     else:
         message = f"the target has no {path}, and its new place is unknown"
         problem = Finding(FindingCode.FILE_GONE, message, scope="")
-        done = FilePort(path, path, None, Ported(None, [], (problem,)))
+        done = FilePort(path, path, None, structure.Ported(None, [], (problem,)))
     home = follow.home(tree, path, change.before, sorted(names), base) if names else None
     if home is None:
         return done
@@ -68,12 +67,12 @@ def _whole(change: FileChange, data: bytes | None) -> FilePort:
     """Carry over a file that the mod makes or removes."""
     path = change.path
     if data in {change.before, change.after}:
-        ported = Ported(change.after or b"", [], proof="file")
+        ported = structure.Ported(change.after or b"", [], proof="file")
     else:
         code = FindingCode.BOTH_ADD if change.before is None else FindingCode.REMOVED
         what = "makes" if change.before is None else "removes"
         message = f"the mod {what} {path}, but the target has it with different contents"
-        ported = Ported(None, [], (Finding(code, message, scope=""),))
+        ported = structure.Ported(None, [], (Finding(code, message, scope=""),))
     return FilePort(path, path, data, ported)
 
 

@@ -19,7 +19,6 @@ from vllm_mods.formats import syntax_tree
 from vllm_mods.placing import relocation
 from vllm_mods.porting import outline
 from vllm_mods.porting.follow import definition, likeness
-from vllm_mods.porting.outline import Outline
 from vllm_mods.porting.repair import Repair
 
 _ALIKE = 0.5
@@ -150,7 +149,7 @@ def _alike(before: World, old: Symbol, now: World, new: Symbol) -> bool:
     return mine is not None and its is not None and likeness(mine, its) >= _ALIKE
 
 
-def _definition(world: World, symbol: Symbol) -> Outline | None:
+def _definition(world: World, symbol: Symbol) -> outline.Outline | None:
     whole = outline.read(world.read(symbol.path) or b"")
     name = symbol.binding.name if isinstance(symbol.binding, Function | Class) else ""
     return None if whole is None else definition(whole, name)

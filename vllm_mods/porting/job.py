@@ -14,7 +14,6 @@ from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.porting import files, imports, repair, structure, text, variant
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.follow import Followed
-from vllm_mods.porting.variant import NewVariant
 
 _ROUNDS = 4
 """How often fit is asked again: what is put right may show what is behind it."""
@@ -57,7 +56,7 @@ class PortOutcome(NamedTuple):
     job: Job
     changes: tuple[FileChange, ...]
     files: tuple[FilePort, ...]
-    new: NewVariant | None
+    new: variant.NewVariant | None
     followed: tuple[Followed, ...]
     cuts: tuple[FileChange, ...] = ()
     repaired: tuple[str, ...] = ()
@@ -200,14 +199,14 @@ def _repair(outcome: PortOutcome) -> PortOutcome:
 
 def finish(
     job: Job, cuts: Sequence[FileChange], homes: Mapping[str, str], repairs: Sequence[str] = ()
-) -> NewVariant:
+) -> variant.NewVariant:
     """Make the variant out of finished files, and plan it on the target.
 
     The patches get more context until every hunk has one proven place; what the plan says then is
     for the caller to judge. ``homes`` says of a file of the target which one of the base it was;
     ``repairs`` stand above the first patch.
     """
-    result: NewVariant | None = None
+    result: variant.NewVariant | None = None
     package = job.variant.package
     version = LayeredTree(job.target).package(package) if package else None
     free = [os.path.basename(one.source) for one in job.variant.patches if one.optional]
@@ -229,7 +228,7 @@ def finish(
         new = variant.load_mod(job.mod, files, job.roots)
         (own,) = (one for one in new.variants if one.id == job.name)
         planned = planner.plan_alone(new, job.target, own)
-        result = NewVariant(new, files, planned)
+        result = variant.NewVariant(new, files, planned)
         if planned.verdict != "misplaced":
             break
     assert result is not None  # noqa: S101  (there are contexts)

@@ -3,16 +3,12 @@
 from collections.abc import Sequence
 
 from vllm_mods.base import diff3, line_diff
-from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.porting import follow, independence, outline, statements, structure, textual
-from vllm_mods.porting.follow import Followed
-from vllm_mods.porting.outline import Outline
-from vllm_mods.porting.structure import Ported
 
 
-def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
+def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> structure.Ported:
     """Carry the change from ``base`` to ``ours`` over to ``theirs``. Raises ``TreeError`` if git fails."""
     sides = (base, ours, theirs)
     read = [outline.read(one) for one in sides] if python else []
@@ -29,7 +25,7 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
     return done._replace(text=None, stretches=[whole], problems=problems, proof=None)
 
 
-def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
+def _by_scopes(sides: Sequence[bytes], outlines: Sequence[outline.Outline]) -> structure.Ported:
     whole = textual.merge(*(line_diff.split(one) for one in sides))
     by_text = diff3.clean(whole)
     base, ours, theirs = outlines
@@ -38,9 +34,9 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
         base, ours = (follow.with_names(side, chain, renaming.new) for side in (base, ours))
         scope = ".".join(key.split(" ")[0] for key in chain)
         new = ".".join([*scope.split(".")[:-1], renaming.new.split(" ")[0]])
-        followed.append(Followed(scope, new, renaming.likeness))
+        followed.append(follow.Followed(scope, new, renaming.likeness))
     merges = [structure.merge(base, ours, theirs, diff3.merge)]
-    done = Ported(None, whole, touched=merges[0].touched, followed=tuple(followed))
+    done = structure.Ported(None, whole, touched=merges[0].touched, followed=tuple(followed))
     if by_text is None or by_text != merges[0].text:
         merges.append(structure.merge(base, ours, theirs, textual.merge))
     by_scope = [one.text for one in merges]
@@ -65,27 +61,27 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
     return done._replace(stretches=both, problems=(problem,))
 
 
-def _both(first: bytes, other: bytes) -> list[Lines | Clash]:
+def _both(first: bytes, other: bytes) -> list[diff3.Lines | diff3.Clash]:
     """Return two results as one text, with both where they differ."""
     mine, theirs = line_diff.split(first), line_diff.split(other)
-    out: list[Lines | Clash] = []
+    out: list[diff3.Lines | diff3.Clash] = []
     at = 0
     for i, j, k, m in line_diff.changes(mine, theirs):
-        out += [mine[at:i], Clash(mine[i:j], (), theirs[k:m])]
+        out += [mine[at:i], diff3.Clash(mine[i:j], (), theirs[k:m])]
         at = j
     return [*out, mine[at:]]
 
 
-def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:
+def _plain(sides: Sequence[bytes], *, python: bool) -> structure.Ported:
     """Merge texts without scopes: two algorithms have to agree."""
     texts = [line_diff.split(one) for one in sides]
     whole = textual.merge(*texts)
     text = diff3.clean(whole)
     if text is not None and text == diff3.clean(diff3.merge(*texts)):
-        return Ported(text, whole, proof="file")
+        return structure.Ported(text, whole, proof="file")
     code, message = FindingCode.CLASH, "the target changed the same lines"
     if text is not None:
         why = "it cannot be parsed as Python, and " if python else ""
         code = FindingCode.DISAGREE
         message = f"{why}two ways to merge it give different results"
-    return Ported(None, whole, (Finding(code, message, scope=""),))
+    return structure.Ported(None, whole, (Finding(code, message, scope=""),))

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 
 from vllm_mods.base import diff3, line_diff
-from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.errors import TreeError
 from vllm_mods.trees import git_process
 
@@ -18,7 +17,7 @@ _BROKEN = 128  # exit codes below it count conflicts
 
 def merge(
     base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
-) -> list[Lines | Clash]:
+) -> list[diff3.Lines | diff3.Clash]:
     """Merge with ``git merge-file`` (``TreeError`` if it fails), else with our own diff3."""
     if shutil.which("git") is None:
         return diff3.merge(base, ours, theirs)
@@ -43,12 +42,12 @@ def _longer_than_all(lines: Iterable[bytes]) -> int:
     return max(_LONG, max(runs, default=0) + 1)
 
 
-def _read(text: bytes, long: int) -> list[Lines | Clash]:
+def _read(text: bytes, long: int) -> list[diff3.Lines | diff3.Clash]:
     """Read the stretches out of what git marked: between merged lines the three sides of a clash."""
     markers = b"|".join(re.escape(mark * long) for mark in _MARKS)
     parts = [line_diff.split(part) for part in re.split(rb"(?m)^(?:%b).*\n" % markers, text)]
-    out: list[Lines | Clash] = []
+    out: list[diff3.Lines | diff3.Clash] = []
     for n in range(0, len(parts), 4):
         out += [parts[n]] if parts[n] else []
-        out += [Clash(*parts[n + 1 : n + 4])] if n + 1 < len(parts) else []
+        out += [diff3.Clash(*parts[n + 1 : n + 4])] if n + 1 < len(parts) else []
     return out

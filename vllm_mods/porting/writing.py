@@ -8,16 +8,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import Refused, UsageError, system_errors
 from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
 from vllm_mods.formats.schema import decode
-from vllm_mods.library import catalog, mod_folder, reading
-from vllm_mods.library import writing as library_writing
+from vllm_mods.library import catalog, mod_folder, reading, writing as library_writing
+from vllm_mods.planning import lock_entries
 from vllm_mods.porting import follow, outline, structure
 from vllm_mods.porting.files import FilePort
-from vllm_mods.porting.job import PortOutcome
+from vllm_mods.porting.job import Job, PortOutcome
+from vllm_mods.porting.variant import NewVariant
 
 SCHEMA = 1
 _PREFIX = ".port-"
@@ -63,6 +64,19 @@ def write_files(mod: Mod, files: Mapping[str, bytes]) -> None:
     placed = {f"patches/{mod.name}/{name}": data for name, data in files.items()}
     kept = {f"patches/{mod.name}/{name}" for name in (mod_folder.MANIFEST, mod_folder.LOCK)}
     library_writing.replace(catalog.root_of(mod), placed, new=placed.keys() - kept)
+
+
+def write_variant(job: Job, new: NewVariant) -> tuple[str, ...]:
+    """Write a variant, and the target into a mod.lock that is of the mod as it was; return the paths of what was written."""
+    files = dict(new.files)
+    locked = lock_entries.current(job.mod)
+    if locked is not None:
+        tree = job.target
+        files[mod_folder.LOCK] = lock_entries.extend(
+            locked, new.mod, new.planned, tree, tree.version or ""
+        )
+    write_files(job.mod, files)
+    return tuple(os.path.join(job.mod.directory, name) for name in sorted(files))
 
 
 def lay_out(outcome: PortOutcome) -> Unfinished | None:
@@ -207,12 +221,8 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
 
 def remove(work: Unfinished) -> None:
     """Remove an unfinished port."""
-    try:
+    with system_errors(Refused, f"{work.folder} cannot be removed", hint=f"ls -ld {work.folder}"):
         shutil.rmtree(work.folder)
-    except OSError as error:
-        raise Refused(
-            f"{work.folder} cannot be removed: {error.strerror}", hint=f"ls -ld {work.folder}"
-        ) from error
 
 
 def _begun(mod: Mod) -> list[str]:

@@ -5,7 +5,6 @@ import re
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Pairing
 from vllm_mods.recipes.yaml_source import Document
 from vllm_mods.scripts import command_line
 
@@ -62,7 +61,7 @@ def _check_marks(findings: RecipeFindings, command: str) -> None:
             findings.error(FindingCode.DASH, "command", why, _line(findings, number))
 
 
-def check(findings: RecipeFindings, pairing: Pairing) -> None:
+def check(findings: RecipeFindings, pairing: pairings.Pairing) -> None:
     """Say what is wrong with the command, as a launcher and then a shell would read it."""
     used = {name for _, name in pairings.placeholders(pairing.command)}
     for key in pairing.defaults:
@@ -91,7 +90,7 @@ def check(findings: RecipeFindings, pairing: Pairing) -> None:
         findings.note(FindingCode.SHELL, "command", why, _line(findings, unknown.line))
 
 
-def with_model(findings: RecipeFindings, pairing: Pairing) -> Pairing:
+def with_model(findings: RecipeFindings, pairing: pairings.Pairing) -> pairings.Pairing:
     """Take the model from the command of a recipe that names it nowhere else."""
     argv = pairings.arguments(pairing)
     named = [argv[i + 1] for i, word in enumerate(argv[:-1]) if word == "--model"]

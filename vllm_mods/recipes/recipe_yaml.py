@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding, all_well
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Pairing, Recipe
 from vllm_mods.formats.schema import NAME, DecodeError, Scalar, decode
 from vllm_mods.recipes import command, yaml_source
 from vllm_mods.recipes.yaml_source import Document
@@ -50,13 +49,13 @@ _UNDONE = {
 class ImportedRecipe(NamedTuple):
     """The pairing of a recipe, and the findings about it."""
 
-    pairing: Pairing
+    pairing: pairings.Pairing
     findings: tuple[Finding, ...]
 
     @property
     def ok(self) -> bool:
         """Whether the pairing does all that the recipe says."""
-        return all(finding.level is Level.NOTE for finding in self.findings)
+        return all_well(self.findings)
 
 
 def read(
@@ -87,12 +86,12 @@ def read(
     return ImportedRecipe(pairing, tuple(findings))
 
 
-def write(pairing: Pairing) -> str:
+def write(pairing: pairings.Pairing) -> str:
     """Write a recipe that renders the same command; ``read`` makes the same pairing of it.
 
     What a recipe has no key for stands under ``vllm_mods:``, which launchers skip.
     """
-    recipe = pairing.recipe or Recipe("1", pairing.name, {}, {})
+    recipe = pairing.recipe or pairings.Recipe("1", pairing.name, {}, {})
     names = dict.fromkeys((*pairing.mods, *pairing.templates))
     only = {f"{pairing.topology}_only": True} if pairing.topology != "any" else {}
     own = {
@@ -127,12 +126,12 @@ class _RecipeReader(command.RecipeFindings):
         self.known = known
         self.paths = paths
 
-    def pairing(self, name: str | None) -> Pairing:
+    def pairing(self, name: str | None) -> pairings.Pairing:
         own = self.own()
         version = self.text("recipe_version", required=True) or ""
         title = self.text("name", required=True) or ""
         mods, paths = self.mods(own.templates)
-        pairing = Pairing(
+        pairing = pairings.Pairing(
             name=name or own.name or slug(title),
             summary=self.text("description") or title,
             model=self.text("model") or "",
@@ -145,7 +144,7 @@ class _RecipeReader(command.RecipeFindings):
             env=self.env(),
             command=self.text("command", required=True) or "",
             topology=self.topology(),
-            recipe=Recipe(version, title, paths, self.keys()),
+            recipe=pairings.Recipe(version, title, paths, self.keys()),
         )
         command.check(self, pairing)
         if not self.problems:
@@ -280,7 +279,7 @@ class _RecipeReader(command.RecipeFindings):
                 self.note(FindingCode.KEPT, key, "is kept for launchers; vllm-mods does not use it")
         return {key: _without_none(value) for key, value in others.items() if value is not None}
 
-    def check_written(self, pairing: Pairing) -> None:
+    def check_written(self, pairing: pairings.Pairing) -> None:
         """Make sure that what was read is a pairing that can be written and read again."""
         try:
             pairings.parse(pairings.dump(pairing), self.where)
@@ -318,7 +317,7 @@ def _base(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1].removesuffix(".zip")
 
 
-def _defaults(pairing: Pairing, version: str) -> Mapping[str, Scalar]:
+def _defaults(pairing: pairings.Pairing, version: str) -> Mapping[str, Scalar]:
     """Add what launchers of version 1 would not know ``{model}`` to mean."""
     values: dict[str, Scalar] = dict(pairing.defaults)
     if version == "1":

@@ -9,7 +9,6 @@ from vllm_mods.api.on_base import BuiltFor, ReadLock
 from vllm_mods.building import outputs
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
 from vllm_mods.report.data import fields
 from vllm_mods.report.reply import Reply
 
@@ -43,13 +42,13 @@ def lock(result: ReadLock, *, output: str | None) -> Reply:
     )
 
 
-def moved(differences: Sequence[LockDifference], path: str) -> Reply:
+def moved(differences: Sequence[pairing_lock.LockDifference], path: str) -> Reply:
     """Return what moved since the lock at a path was made."""
     answer = {"ok": not differences, "differences": differences}
     return Reply(answer, "\n".join(map(str, differences)) or f"{path} holds", not differences)
 
 
-def _mod_lines(lock: PairingLock) -> list[str]:
+def _mod_lines(lock: pairing_lock.PairingLock) -> list[str]:
     return [
         f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})" for mod in lock.mods
     ]

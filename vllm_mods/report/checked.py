@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from vllm_mods.api.plan import CheckResult
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
-from vllm_mods.report.text import Paint
 
 if TYPE_CHECKING:
     from vllm_mods.applying.outcomes import Applied
     from vllm_mods.formats.pairing import Pairing
 
 
-def check(result: CheckResult, paint: Paint, *, explain: bool) -> Reply:
+def check(result: CheckResult, paint: text.Paint, *, explain: bool) -> Reply:
     """Return a plan and how the mods fit a model; with ``explain``, what was not examined too."""
     answer = {**data.plan(result.plan), "beside": result.beside}
     lines = [text.plan(result.plan, paint, explain=explain)]
@@ -32,7 +31,7 @@ def check(result: CheckResult, paint: Paint, *, explain: bool) -> Reply:
     return Reply(answer, "\n".join(lines), result.ok, result.hint)
 
 
-def diff(result: CheckResult, paint: Paint) -> Reply:
+def diff(result: CheckResult, paint: text.Paint) -> Reply:
     """Return what mods would change as a diff; the plan where any of them does not fit."""
     answer = data.plan(result.plan)
     if not result.ok:
@@ -62,7 +61,7 @@ def _counted(path: str, diff: bytes) -> dict[str, Any]:
     return {"path": path, "added": added, "removed": removed}
 
 
-def apply(done: Applied, pairing: Pairing | None, paint: Paint, *, dry_run: bool) -> Reply:
+def apply(done: Applied, pairing: Pairing | None, paint: text.Paint, *, dry_run: bool) -> Reply:
     """Return what was done, or would be, and how to serve with it."""
     answer = {**data.plan(done.plan), "changed": done.changed}
     lines = [text.plan(done.plan, paint), text.done(done.changed, dry_run=dry_run)]

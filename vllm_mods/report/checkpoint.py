@@ -10,7 +10,6 @@ from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
 from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
-from vllm_mods.report.text import Paint
 
 _MOST = 8
 
@@ -29,7 +28,7 @@ def fit_text(fit: ModelFit) -> str:
     return "\n".join([f"model {_name(fit)}", *(wrong or ["  what the mods are meant for"])])
 
 
-def suggested(result: Suggested, paint: Paint) -> Reply:
+def suggested(result: Suggested, paint: text.Paint) -> Reply:
     """Return what a model is, what is for it, and whether that goes into the tree."""
     checkpoint, suggestion = result.checkpoint, result.suggestion
     facts = suggestion.facts

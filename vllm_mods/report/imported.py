@@ -9,6 +9,7 @@ from vllm_mods.formats import pairing as pairings
 from vllm_mods.library import mod_folder
 from vllm_mods.making.compose import NewMod
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
+from vllm_mods.report.data import fields
 from vllm_mods.report.reply import Reply, notes
 
 
@@ -43,9 +44,7 @@ def _mod_data(result: NewMod) -> dict[str, Any]:
         "files": sorted(result.files),
         "verdict": result.planned and result.planned.verdict,
         "findings": result.planned.findings if result.planned else (),
-        "notes": result.notes,
-        "unknown": result.unknown,
-        "releases": result.releases,
+        **fields(result, "notes", "unknown", "releases"),
     }
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from vllm_mods.api.sync import Synced
 from vllm_mods.applying.outcomes import Reverted, Status, Verified
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 
@@ -34,7 +33,7 @@ def status(result: Status, target: str) -> Reply:
 
 
 def verify(
-    result: Verified, target: str, node: tuple[Receipt | None, Mapping[str, str]] | None
+    result: Verified, target: str, node: tuple[receipt.Receipt | None, Mapping[str, str]] | None
 ) -> Reply:
     """Return whether files are as they were left; with the receipt and the packages of a ``node``."""
     lines = [text.tree_name(result.version, target), *text.located(result.findings)]

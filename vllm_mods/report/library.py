@@ -7,9 +7,7 @@ from typing import Any
 from vllm_mods.api.libraries import LibraryContents
 from vllm_mods.base.model import Mod
 from vllm_mods.base.versions import joined
-from vllm_mods.formats import diff
-from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats import diff, pairing as pairings
 from vllm_mods.formats.schema import BUNDLED
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.report import data
@@ -105,7 +103,7 @@ def mod_lines(mod: Mod) -> list[str]:
     return lines
 
 
-def pairing(shown: Pairing, file: str) -> Reply:
+def pairing(shown: pairings.Pairing, file: str) -> Reply:
     """Return a pairing with its command as a template, filled in, and as the words of it."""
     lines = [
         f"{shown.name}: {shown.summary}",
@@ -152,7 +150,7 @@ def _listed_mods(mods: Mapping[str, Mod], library: Library) -> list[str]:
     return columns(rows)
 
 
-def _listed_pairings(pairings: Iterable[Pairing]) -> list[str]:
+def _listed_pairings(pairings: Iterable[pairings.Pairing]) -> list[str]:
     rows = []
     for pairing in pairings:
         parts = ", ".join((*pairing.mods, *pairing.templates)) or "no mods"

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 
 from vllm_mods.formats.schema import encode
 from vllm_mods.matrices.cell import Cell, MatrixResult
-from vllm_mods.report import annotations, html, junit, matrix_markdown, sarif
-from vllm_mods.report import matrix_grid as view
+from vllm_mods.report import annotations, html, junit, matrix_grid as view, matrix_markdown, sarif
 from vllm_mods.report.data import SCHEMA, fields
 from vllm_mods.report.text import Paint, columns, folded
 

@@ -14,7 +14,9 @@ from vllm_mods.sharing.changing import LibraryAdded, LibraryUpdate
 def added(project: str, library: LibraryAdded) -> Reply:
     """Return a library that was added to the file ``project``, with what each of its mods may touch."""
     lines = [f"{library.name}: {library.locked.source}{_at(library.locked)}"]
-    lines += [line for mod in library.mods for line in _shown(mod)] or ["  it has no mods"]
+    lines += [f"  {line}" for mod in library.mods for line in mod_lines(mod)] or [
+        "  it has no mods"
+    ]
     next_step = None
     if library.named:
         lines.append(f"`vllm-mods sync` will put in: {', '.join(library.named)}")
@@ -79,10 +81,6 @@ def _of_library(locked: LockedLibrary) -> dict[str, Any]:
     return {"source": str(locked.source), **resolved, "files": f"sha256:{locked.files}"}
 
 
-def _shown(mod: Mod) -> list[str]:
-    return [f"  {line}" for line in mod_lines(mod)]
-
-
 def _lines(update: LibraryUpdate) -> list[str]:
     head = f"{update.name}: {update.now.source}"
     if not update.changed:
@@ -91,7 +89,7 @@ def _lines(update: LibraryUpdate) -> list[str]:
     lines = [f"{head}{was} →{_at(update.now)}"]
     for name, old, new in _changes(update):
         lines.append(f"  {name} {_version(old) or 'is new'} → {_version(new) or 'gone'}")
-        lines += _shown(new) if new and not old else []
+        lines += [f"  {line}" for line in mod_lines(new)] if new and not old else []
     if update.mods_before is None:
         lines.append(
             "  the locked version is not on this machine, so the changes of its mods are unknown"

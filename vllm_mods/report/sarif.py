@@ -6,8 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from vllm_mods import __version__
-from vllm_mods.report import matrix_grid as view
-from vllm_mods.report import words
+from vllm_mods.report import matrix_grid as view, words
 from vllm_mods.report.annotations import Remark
 
 

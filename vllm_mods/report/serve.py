@@ -8,7 +8,6 @@ from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.base.model import Level
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
-from vllm_mods.report.text import columns
 from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
 from vllm_mods.running.service import PAIRING_LABEL
 from vllm_mods.serving.check import ServeAnswer
@@ -69,7 +68,7 @@ def _cells_text(cells: Sequence[ServeCell]) -> str:
         rows.append((labels[cell.tree], subjects))
         for fault in wrong:
             places.setdefault((fault.code, fault.subject), []).append((labels[cell.tree], fault))
-    lines = columns(rows)
+    lines = text.columns(rows)
     for faults in places.values():
         first, last = faults[0][0], faults[-1][0]
         trees = first if first == last else f"{first} to {last}, {len(faults)} of {len(cells)}"
@@ -117,7 +116,7 @@ def containers(listed: Sequence[ListedContainer]) -> Reply:
             }
         )
     failed = [(each.container.name, each.failure) for each in listed if each.failure]
-    words = "\n".join((*columns(rows), *(f"{name}: {why.cause}" for name, why in failed)))
+    words = "\n".join((*text.columns(rows), *(f"{name}: {why.cause}" for name, why in failed)))
     hint = failed[0][1].hint if failed else None
     return Reply(
         {"containers": objects},

@@ -10,7 +10,6 @@ from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.template_verdict import verdict
-from vllm_mods.report.text import columns
 from vllm_mods.templates.check import TemplateChecked, Weight, count_weights, weight
 from vllm_mods.templates.client_requests import clients as known_clients
 from vllm_mods.templates.client_table import Row
@@ -40,7 +39,7 @@ def listed(templates: Sequence[Template], faults: Sequence[ManifestError]) -> Re
         goes = filter(None, (", ".join(about.families), needs))
         rows.append((template.name, f"{about.version}  {about.summary}"))
         rows.append(("", f"for {'; '.join(goes)}"))
-    words = "\n".join(columns(rows)) or "there are no templates"
+    words = "\n".join(text.columns(rows)) or "there are no templates"
     return data.with_faults(Reply({"templates": list(map(_about, templates))}, words), faults)
 
 
@@ -128,7 +127,7 @@ def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
     rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
     before, after = count_weights(first.every), count_weights(second.every)
     rows += [(name, str(before[name]), str(after[name])) for name in Weight]
-    return "\n".join(columns(rows))
+    return "\n".join(text.columns(rows))
 
 
 def _beside(
@@ -320,10 +319,7 @@ def clients(results: Mapping[str, Sequence[Row]]) -> Reply:
         lines.append(name)
         for subject, rows in itertools.groupby(of_template, key=lambda row: row.subject):
             lines.append(f"  {titles.get(subject, subject)}")
-            lines += [
-                f"    {line}"
-                for line in columns((_release_span(row), _client_words(row)) for row in rows)
-            ]
+            lines += [f"    {line}" for line in text.columns(map(_client_row, rows))]
         if not of_template:
             lines.append("  the table has no entry for its text: --target TREE asks a vLLM")
     keys = ("since", "until", "subject", "verdict", "why")
@@ -336,9 +332,6 @@ def clients(results: Mapping[str, Sequence[Row]]) -> Reply:
     return Reply(answer, "\n".join(lines))
 
 
-def _release_span(row: Row) -> str:
-    return row.since if row.since == row.until else f"{row.since} to {row.until}"
-
-
-def _client_words(row: Row) -> str:
-    return f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
+def _client_row(row: Row) -> tuple[str, str]:
+    span = row.since if row.since == row.until else f"{row.since} to {row.until}"
+    return span, f"{row.verdict}: {row.why}" if row.why else str(row.verdict)

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import Level, all_well
 from vllm_mods.templates.check import TemplateChecked
-from vllm_mods.templates.replay import only_notes
 
 _WORKS_FOR = {"chat": "chat", "agent": "agents"}
 _LOSSES: dict[str, str] = {
@@ -47,7 +46,7 @@ def _faults(result: TemplateChecked) -> Iterator[str]:
     wrong = sum(not outcome.ok for outcome in result.outcomes)
     if wrong:
         yield f"{wrong} of {len(result.outcomes)} conversations are not as expected"
-    if not only_notes(result.findings):
+    if not all_well(result.findings):
         yield "it differs from its template.toml"
     if result.back and not result.back.ok:
         yield f"vLLM {result.back.release.version} does not parse its answers completely"

@@ -18,7 +18,6 @@ from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note, of
 from vllm_mods.serving.flags import Flag
 from vllm_mods.serving.shape import FlagShape, KnownFlags
-from vllm_mods.serving.template import Serving
 from vllm_mods.templates import client_table
 
 # How many flags are named that a word may stand for.
@@ -43,14 +42,14 @@ class ServeAnswer(NamedTuple):
         return all(fault.level is Level.NOTE for fault in self.faults)
 
 
-def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
+def check(known: KnownFlags, serving: template.Serving) -> ServeAnswer:
     """Hold a command against a tree with its mods in. Raises ``TreeError`` for one unreadable."""
     checker = _Checker(known, serving)
     return ServeAnswer(tuple(dict.fromkeys(checker.faults())), len(checker.parsed.uses))
 
 
 class _Checker:
-    def __init__(self, known: KnownFlags, serving: Serving) -> None:
+    def __init__(self, known: KnownFlags, serving: template.Serving) -> None:
         self.known = known
         self.sources = known.sources
         self.shape = known.shape

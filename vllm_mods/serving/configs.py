@@ -6,15 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.serving.source import (
-    AnyPlace,
-    ClassPlace,
-    FunctionPlace,
-    ModuleSources,
-    SourcePlace,
-    last_name,
-    text_of,
-)
+from vllm_mods.serving import source
 
 # How pydantic names the bounds of a number, and how people write them.
 BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
@@ -24,7 +16,7 @@ class ConfigField(NamedTuple):
     """A field of a dataclass. ``init`` is False where the constructor does not take it; ``is_required`` without a default."""
 
     name: str
-    annotation: AnyPlace
+    annotation: source.AnyPlace
     doc: str
     init: bool
     is_required: bool
@@ -34,7 +26,7 @@ class ConfigField(NamedTuple):
 class Validator(NamedTuple):
     """A function that pydantic calls: ``early``, before the types are checked, or not; ``whole`` gets all fields."""
 
-    at: FunctionPlace
+    at: source.FunctionPlace
     early: bool
     whole: bool
 
@@ -47,21 +39,21 @@ class Validator(NamedTuple):
         return called - marks == {"handler"}
 
 
-def is_dataclass(sources: ModuleSources, cls: ClassPlace) -> bool:
+def is_dataclass(sources: source.ModuleSources, cls: source.ClassPlace) -> bool:
     """Tell whether the class itself, or one it inherits from, is decorated as a dataclass."""
     return any(
-        last_name(mark) in {"config", "dataclass"}
+        source.last_name(mark) in {"config", "dataclass"}
         for one in sources.bases(cls)
         for mark in one.node.decorator_list
     )
 
 
-def fields(sources: ModuleSources, cls: ClassPlace) -> dict[str, ConfigField]:
+def fields(sources: source.ModuleSources, cls: source.ClassPlace) -> dict[str, ConfigField]:
     """Return the fields of a dataclass by name, those of its bases first."""
     return {field.name: field for one in reversed(sources.bases(cls)) for field in _own_fields(one)}
 
 
-def takes_any_key(sources: ModuleSources, cls: ClassPlace) -> str | None:
+def takes_any_key(sources: source.ModuleSources, cls: source.ClassPlace) -> str | None:
     """Return why a class may take keys that are no fields of it; ``None`` if it cannot."""
     for base in sources.bases(cls):
         for member in base.node.body:
@@ -75,28 +67,30 @@ def takes_any_key(sources: ModuleSources, cls: ClassPlace) -> str | None:
     return None
 
 
-def validators(sources: ModuleSources, cls: ClassPlace, name: str) -> Iterator[Validator]:
+def validators(
+    sources: source.ModuleSources, cls: source.ClassPlace, name: str
+) -> Iterator[Validator]:
     """Yield the functions that may change what is given for a field, or refuse it."""
     for at in sources.methods(cls):
         for mark in at.node.decorator_list:
             if not isinstance(mark, ast.Call) or "validator" not in (dotted(mark.func) or ""):
                 continue
             whole = "model_validator" in (dotted(mark.func) or "")
-            if whole or {name, "*"}.intersection(filter(None, map(text_of, mark.args))):
-                early = text_of(_keyword(mark, "mode")) in {"before", "wrap", "plain"}
+            if whole or {name, "*"}.intersection(filter(None, map(source.text_of, mark.args))):
+                early = source.text_of(_keyword(mark, "mode")) in {"before", "wrap", "plain"}
                 yield Validator(at, early, whole)
 
 
-def is_enum(sources: ModuleSources, cls: ClassPlace) -> bool:
+def is_enum(sources: source.ModuleSources, cls: source.ClassPlace) -> bool:
     """Tell whether a class is an enumeration."""
     return any(
-        last_name(base).endswith(("Enum", "Flag"))
+        source.last_name(base).endswith(("Enum", "Flag"))
         for one in sources.bases(cls)
         for base in one.node.bases
     )
 
 
-def members(cls: ClassPlace) -> dict[str, ast.expr]:
+def members(cls: source.ClassPlace) -> dict[str, ast.expr]:
     """Return what the members of an enumeration are assigned, by name."""
     return {
         target.id: node.value
@@ -108,7 +102,7 @@ def members(cls: ClassPlace) -> dict[str, ast.expr]:
 
 
 @lru_cache(maxsize=512)
-def _own_fields(cls: ClassPlace) -> tuple[ConfigField, ...]:
+def _own_fields(cls: source.ClassPlace) -> tuple[ConfigField, ...]:
     fields = []
     body = cls.node.body
     for node, after in zip(body, [*body[1:], None], strict=True):
@@ -118,11 +112,11 @@ def _own_fields(cls: ClassPlace) -> tuple[ConfigField, ...]:
             continue
         call = node.value if isinstance(node.value, ast.Call) else None
         init = _keyword(call, "init")
-        doc = text_of(after.value) if isinstance(after, ast.Expr) else None
+        doc = source.text_of(after.value) if isinstance(after, ast.Expr) else None
         fields.append(
             ConfigField(
                 name=node.target.id,
-                annotation=SourcePlace(cls.path, node.annotation),
+                annotation=source.SourcePlace(cls.path, node.annotation),
                 doc=" ".join((doc or "").split()),
                 is_required=node.value is None,
                 init=not (isinstance(init, ast.Constant) and init.value is False),

@@ -12,16 +12,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.serving import configs
-from vllm_mods.serving.source import (
-    AnyPlace,
-    ClassPlace,
-    FunctionPlace,
-    ModuleSources,
-    SourcePlace,
-    as_class,
-    text_of,
-)
+from vllm_mods.serving import configs, source
 
 _ENTRY = "make_arg_parser"
 # Where the files are that make the flags.
@@ -40,9 +31,9 @@ class Flag(NamedTuple):
     """
 
     names: tuple[str, ...]
-    owner: AnyPlace | None
+    owner: source.AnyPlace | None
     field: str | None
-    given: dict[str, AnyPlace | None]
+    given: dict[str, source.AnyPlace | None]
     removed: list[object]
     computed: set[str]
 
@@ -55,7 +46,7 @@ class Flag(NamedTuple):
 class _Kwargs:
     """The dict that ``get_kwargs(Cls)`` returns: the flags, still without names, by their fields."""
 
-    def __init__(self, cls: AnyPlace) -> None:
+    def __init__(self, cls: source.AnyPlace) -> None:
         """Take the class, or where it is named."""
         self.cls = cls
         self.fields: dict[str, Flag] = {}
@@ -68,12 +59,12 @@ class _FlagScope(NamedTuple):
     """A function being followed: its file, the class it was found in and the one it is called on."""
 
     path: str
-    inside: ClassPlace | None
-    cls: ClassPlace | None
+    inside: source.ClassPlace | None
+    cls: source.ClassPlace | None
     names: dict[str, _Kwargs | Flag]
 
 
-def read(sources: ModuleSources) -> tuple[tuple[Flag, ...], FunctionPlace]:
+def read(sources: source.ModuleSources) -> tuple[tuple[Flag, ...], source.FunctionPlace]:
     """Return the flags of ``vllm serve``, and the function that makes them. Raises ``TreeError`` where the tree does not say them."""
     entry = _entry(sources)
     reader = _FlagReader(sources)
@@ -81,13 +72,13 @@ def read(sources: ModuleSources) -> tuple[tuple[Flag, ...], FunctionPlace]:
     return tuple(reader.flags), entry
 
 
-def _entry(sources: ModuleSources) -> FunctionPlace:
+def _entry(sources: source.ModuleSources) -> source.FunctionPlace:
     """Find ``make_arg_parser``: its file has moved twice."""
     named = [path for path in sources.tree.paths(_FOLDER) if path.endswith(_FILE)]
     for path in sorted(named, key=lambda path: (path.count("/"), path)):
         entry = sources.find(path, _ENTRY)
         if entry is not None and isinstance(entry.node, ast.FunctionDef):
-            return SourcePlace(entry.path, entry.node)
+            return source.SourcePlace(entry.path, entry.node)
     raise TreeError(
         f"{sources.tree.spec}: no cli_args.py below {_FOLDER} has a function {_ENTRY}, so its flags cannot be read",
         hint="serve-check reads vLLM 0.9 and newer",
@@ -97,12 +88,12 @@ def _entry(sources: ModuleSources) -> FunctionPlace:
 class _FlagReader:
     """Follows the functions that add arguments, statement by statement."""
 
-    def __init__(self, sources: ModuleSources) -> None:
+    def __init__(self, sources: source.ModuleSources) -> None:
         self.sources = sources
         self.flags: list[Flag] = []
-        self.followed: set[FunctionPlace] = set()
+        self.followed: set[source.FunctionPlace] = set()
 
-    def function(self, at: FunctionPlace, scope: _FlagScope) -> _Kwargs | None:
+    def function(self, at: source.FunctionPlace, scope: _FlagScope) -> _Kwargs | None:
         """Follow one function; return the keywords that it returns, if it does."""
         self.block(at.node.body, scope)
         last = at.node.body[-1]
@@ -133,7 +124,7 @@ class _FlagReader:
 
     def assign(self, target: ast.expr, value: ast.expr, scope: _FlagScope) -> None:
         if isinstance(target, ast.Subscript):
-            self.set(target, SourcePlace(scope.path, value), scope)
+            self.set(target, source.SourcePlace(scope.path, value), scope)
             return
         meant = self.value(value, scope)
         if meant is not None and isinstance(target, ast.Name):
@@ -143,7 +134,7 @@ class _FlagReader:
         if isinstance(node, ast.Call):
             return self.call(node, scope)
         if isinstance(node, ast.Subscript):
-            whole, name = self.value(node.value, scope), text_of(node.slice)
+            whole, name = self.value(node.value, scope), source.text_of(node.slice)
             return whole[name] if isinstance(whole, _Kwargs) and name else None
         if isinstance(node, ast.Name):
             return scope.names.get(node.id)
@@ -156,7 +147,7 @@ class _FlagReader:
             case ast.Attribute(attr="remove" | "append" | "extend" | "insert" | "update") as func:
                 self.mutate(node, func, scope)
             case ast.Name(id="get_kwargs") if node.args:
-                named = SourcePlace(scope.path, node.args[0])
+                named = source.SourcePlace(scope.path, node.args[0])
                 cls = scope.cls if dotted(named.node) == "cls" else named
                 return None if cls is None else _Kwargs(cls)
             case ast.Attribute() as func:
@@ -174,7 +165,7 @@ class _FlagReader:
         if upwards and scope.inside is not None:
             order = order[order.index(scope.inside) + 1 :] if scope.inside in order else []
         methods = (
-            (owner, SourcePlace(owner.path, member))
+            (owner, source.SourcePlace(owner.path, member))
             for owner in order
             for member in owner.node.body
             if isinstance(member, ast.FunctionDef) and member.name == func.attr
@@ -196,10 +187,10 @@ class _FlagReader:
         """Find what ``kwargs["field"]["keyword"]`` stands for."""
         if not isinstance(node, ast.Subscript):
             return None
-        flag, key = self.value(node.value, scope), text_of(node.slice)
+        flag, key = self.value(node.value, scope), source.text_of(node.slice)
         return (flag, key) if isinstance(flag, Flag) and key else None
 
-    def set(self, node: ast.expr, value: AnyPlace | None, scope: _FlagScope) -> None:
+    def set(self, node: ast.expr, value: source.AnyPlace | None, scope: _FlagScope) -> None:
         target = self.target(node, scope)
         if target is not None:
             target[0].given[target[1]] = value
@@ -208,7 +199,11 @@ class _FlagReader:
         target = self.target(func.value, scope)
         if target is None:
             return
-        value = constant(self.sources, SourcePlace(scope.path, node.args[0])) if node.args else None
+        value = (
+            constant(self.sources, source.SourcePlace(scope.path, node.args[0]))
+            if node.args
+            else None
+        )
         if func.attr == "remove" and value is not None:
             target[0].removed.append(value)
         else:
@@ -236,14 +231,14 @@ class _FlagReader:
             self.flags.append(whole[name]._replace(names=(*short, f"--{name.replace('_', '-')}")))
 
     def add(self, node: ast.Call, scope: _FlagScope) -> None:
-        names = tuple(name for arg in node.args if (name := text_of(arg)))
+        names = tuple(name for arg in node.args if (name := source.text_of(arg)))
         if not names or not names[0].startswith("-"):
             return  # a positional
-        given: dict[str, AnyPlace | None] = {}
+        given: dict[str, source.AnyPlace | None] = {}
         base = Flag(names, None, None, {}, [], set())
         for key, value in _keywords(node):
             if key is not None:
-                given[key] = SourcePlace(scope.path, value)
+                given[key] = source.SourcePlace(scope.path, value)
             elif isinstance(meant := self.value(value, scope), Flag):
                 base = meant
         if not any(name in one.names for one in self.flags for name in names):
@@ -251,12 +246,12 @@ class _FlagReader:
             self.flags.append(base._replace(names=names, given={**base.given, **given}))
 
 
-def class_of(sources: ModuleSources, at: AnyPlace | None) -> ClassPlace | None:
+def class_of(sources: source.ModuleSources, at: source.AnyPlace | None) -> source.ClassPlace | None:
     """Return the config class that is somewhere, or named there; ``None`` if the tree has none."""
-    return as_class(at) or (sources.find_class(at.path, dotted(at.node)) if at else None)
+    return source.as_class(at) or (sources.find_class(at.path, dotted(at.node)) if at else None)
 
 
-def constant(sources: ModuleSources, at: AnyPlace | None) -> object | None:
+def constant(sources: source.ModuleSources, at: source.AnyPlace | None) -> object | None:
     """Return the value of an expression without anything to compute in it; else ``None``."""
     if at is None:
         return None
@@ -264,7 +259,7 @@ def constant(sources: ModuleSources, at: AnyPlace | None) -> object | None:
         value: object = ast.literal_eval(at.node)
     except ValueError:
         inner = sources.value(at.path, dotted(at.node))
-        return None if inner is None else constant(sources, SourcePlace(at.path, inner))
+        return None if inner is None else constant(sources, source.SourcePlace(at.path, inner))
     return value
 
 
@@ -273,6 +268,6 @@ def _keywords(node: ast.Call) -> Iterator[tuple[str | None, ast.expr]]:
     for keyword in node.keywords:
         if keyword.arg is None and isinstance(keyword.value, ast.Dict):
             for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
-                yield (None if key is None else text_of(key)), value
+                yield (None if key is None else source.text_of(key)), value
         else:
             yield keyword.arg, keyword.value

@@ -6,15 +6,7 @@ from typing import NamedTuple
 
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.formats import syntax_tree
-from vllm_mods.serving import configs
-from vllm_mods.serving.source import (
-    AnyPlace,
-    ClassPlace,
-    ModuleSources,
-    SourcePlace,
-    as_class,
-    last_name,
-)
+from vllm_mods.serving import configs, source
 
 _BUILTINS = frozenset({"bool", "int", "float", "str", "dict", "list", "tuple", "set", "None"})
 _CAPITAL = {"Dict": "dict", "List": "list", "Tuple": "tuple", "Set": "set"}
@@ -36,12 +28,12 @@ class Hint(NamedTuple):
     kind: str
     name: str = ""
     values: tuple[object, ...] = ()
-    args: tuple[AnyPlace, ...] = ()
-    place: ClassPlace | None = None
+    args: tuple[source.AnyPlace, ...] = ()
+    place: source.ClassPlace | None = None
 
 
 def hints(
-    sources: ModuleSources, annotation: AnyPlace, *, typing: bool = False
+    sources: source.ModuleSources, annotation: source.AnyPlace, *, typing: bool = False
 ) -> tuple[Hint, ...]:
     """Take an annotation apart; ``typing`` as for ``ModuleSources.find``."""
     return tuple(dict.fromkeys(_HintReader(sources, typing=typing).read(annotation, 0)))
@@ -52,18 +44,18 @@ def literals(hints: Iterable[Hint]) -> tuple[object, ...]:
     return tuple(value for hint in hints for value in hint.values)
 
 
-def config_class(sources: ModuleSources, hints: Iterable[Hint]) -> ClassPlace | None:
+def config_class(sources: source.ModuleSources, hints: Iterable[Hint]) -> source.ClassPlace | None:
     """Return the first config class among hints."""
     places = (hint.place for hint in hints)
     return next((one for one in places if one and configs.is_dataclass(sources, one)), None)
 
 
 class _HintReader:
-    def __init__(self, sources: ModuleSources, *, typing: bool) -> None:
+    def __init__(self, sources: source.ModuleSources, *, typing: bool) -> None:
         self.sources = sources
         self.typing = typing
 
-    def read(self, at: AnyPlace, depth: int) -> Iterator[Hint]:
+    def read(self, at: source.AnyPlace, depth: int) -> Iterator[Hint]:
         match at.node:
             case _ if depth > _DEPTH:
                 yield Hint("other", "too deep")
@@ -75,10 +67,10 @@ class _HintReader:
                 except (SyntaxError, ValueError):
                     yield Hint("other", text)
                     return
-                yield from self.read(SourcePlace(at.path, quoted), depth + 1)
+                yield from self.read(source.SourcePlace(at.path, quoted), depth + 1)
             case ast.BinOp(op=ast.BitOr(), left=left, right=right):
                 for side in (left, right):
-                    yield from self.read(SourcePlace(at.path, side), depth + 1)
+                    yield from self.read(source.SourcePlace(at.path, side), depth + 1)
             case ast.Subscript() as node:
                 yield from self.subscript(at.path, node, depth)
             case node:
@@ -86,8 +78,8 @@ class _HintReader:
 
     def subscript(self, path: str, node: ast.Subscript, depth: int) -> Iterator[Hint]:
         inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        args = tuple(SourcePlace(path, one) for one in inside)
-        name = last_name(node.value)
+        args = tuple(source.SourcePlace(path, one) for one in inside)
+        name = source.last_name(node.value)
         name = _CAPITAL.get(name, name)
         if name == "Literal":
             yield Hint("literal", values=tuple(self.values(args, depth)))
@@ -103,23 +95,23 @@ class _HintReader:
         else:
             yield Hint("other", ast.unparse(node))
 
-    def named(self, at: AnyPlace, name: str | None, depth: int) -> Iterator[Hint]:
+    def named(self, at: source.AnyPlace, name: str | None, depth: int) -> Iterator[Hint]:
         place = self.sources.find(at.path, name, typing=self.typing)
         if name is None:
             yield Hint("other", ast.unparse(at.node))
         elif place is None:
             short = _CAPITAL.get(name, name)
             yield Hint("builtin", short) if short in _BUILTINS else Hint("other", name)
-        elif cls := as_class(place):
+        elif cls := source.as_class(place):
             yield Hint("class", cls.node.name, place=cls)
         else:
             value = getattr(place.node, "value", None)  # `X = …`, `X: TypeAlias = …`, `type X = …`
             if value is None:
                 yield Hint("other", name)
             else:
-                yield from self.read(SourcePlace(place.path, value), depth + 1)
+                yield from self.read(source.SourcePlace(place.path, value), depth + 1)
 
-    def values(self, args: tuple[AnyPlace, ...], depth: int) -> Iterator[object]:
+    def values(self, args: tuple[source.AnyPlace, ...], depth: int) -> Iterator[object]:
         """Yield the values of a ``Literal``; another ``Literal`` inside it is opened."""
         for arg in args:
             try:

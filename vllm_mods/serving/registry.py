@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import configs, hints
-from vllm_mods.serving.configs import ConfigField
 from vllm_mods.serving.flags import Flag
 from vllm_mods.serving.shape import FlagShape
 from vllm_mods.serving.source import ClassPlace, ModuleSources, text_of
@@ -77,7 +76,7 @@ def offered(sources: ModuleSources, flag: Flag, shape: FlagShape) -> Offered | N
 def named(
     sources: ModuleSources,
     cls: ClassPlace | None,
-    field: ConfigField | None,
+    field: configs.ConfigField | None,
     first: Sequence[ast.FunctionDef] = (),
 ) -> Offered:
     """Return the names that an annotation lists, and those that the functions around it take.
@@ -146,7 +145,7 @@ def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
     return f"vLLM {version} has no class for {named}, the model's architecture: it starts only if Transformers or a plugin has one"
 
 
-def _annotated_names(sources: ModuleSources, field: ConfigField | None) -> Iterator[str]:
+def _annotated_names(sources: ModuleSources, field: configs.ConfigField | None) -> Iterator[str]:
     """Yield what the annotation lists: the members of an enumeration, the values of a Literal."""
     if field is None:
         return

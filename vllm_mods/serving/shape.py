@@ -9,11 +9,8 @@ from typing import NamedTuple
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import configs, flag_rules, hints
-from vllm_mods.serving.configs import ConfigField
 from vllm_mods.serving.flag_rules import FlagRules
-from vllm_mods.serving.flags import Flag, class_of, constant
-from vllm_mods.serving.flags import read as read_flags
-from vllm_mods.serving.hints import Hint
+from vllm_mods.serving.flags import Flag, class_of, constant, read as read_flags
 from vllm_mods.serving.source import AnyPlace, ClassPlace, ModuleSources, SourcePlace, last_name
 
 _SWITCHES = {"store_true", "store_false", "store_const", "count", "version", "help"}
@@ -36,7 +33,7 @@ class FlagShape(NamedTuple):
     open: str = ""
     config: ClassPlace | None = None
     cls: ClassPlace | None = None
-    field: ConfigField | None = None
+    field: configs.ConfigField | None = None
     append: bool = False
     human_json: bool = False
 
@@ -89,7 +86,7 @@ def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
     return result if action is None else _of_action(action.node, result)
 
 
-def _of_field(sources: ModuleSources, field: ConfigField, rules: FlagRules) -> FlagShape:
+def _of_field(sources: ModuleSources, field: configs.ConfigField, rules: FlagRules) -> FlagShape:
     kinds = hints.hints(sources, field.annotation)
     if rules.dict_subclasses:
         kinds = tuple(_as_dict(sources, hint) for hint in kinds)
@@ -113,7 +110,7 @@ def _of_field(sources: ModuleSources, field: ConfigField, rules: FlagRules) -> F
     return shape._replace(optional=optional)
 
 
-def _kind(kinds: tuple[Hint, ...], names: set[str], human: str | None) -> str:
+def _kind(kinds: tuple[hints.Hint, ...], names: set[str], human: str | None) -> str:
     if "int" in names:
         return "int" if human is None else "human-auto" if human.endswith("auto") else "human"
     if "float" in names:
@@ -124,7 +121,7 @@ def _kind(kinds: tuple[Hint, ...], names: set[str], human: str | None) -> str:
     return "text"
 
 
-def _as_dict(sources: ModuleSources, hint: Hint) -> Hint:
+def _as_dict(sources: ModuleSources, hint: hints.Hint) -> hints.Hint:
     if hint.place is None:
         return hint
     above = (
@@ -135,14 +132,14 @@ def _as_dict(sources: ModuleSources, hint: Hint) -> Hint:
     return hints.Hint("builtin", "dict") if "dict" in above else hint
 
 
-def _of_literal(literals: list[Hint], *, free: bool) -> FlagShape:
+def _of_literal(literals: list[hints.Hint], *, free: bool) -> FlagShape:
     values = hints.literals(literals)
     kind = "int" if values and all(type(value) is int for value in values) else "text"
     # with `str` beside the Literal, argparse is told of the values for its help only
     return FlagShape(kind, choices=None if free else values)
 
 
-def _of_collection(sources: ModuleSources, hint: Hint) -> FlagShape:
+def _of_collection(sources: ModuleSources, hint: hints.Hint) -> FlagShape:
     inner = hints.hints(sources, hint.args[0]) if hint.args else ()
     literals = [one for one in inner if one.kind == "literal"]
     if literals:

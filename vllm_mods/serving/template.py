@@ -18,8 +18,7 @@ from vllm_mods.planning.planner import WORKSPACE
 from vllm_mods.serving import command, values
 from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note
-from vllm_mods.templates import call_forms
-from vllm_mods.templates import check as template_check
+from vllm_mods.templates import call_forms, check as template_check
 from vllm_mods.templates.source import About, Template, open_template
 from vllm_mods.trees.image import ImageTree
 

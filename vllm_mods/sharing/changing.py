@@ -16,7 +16,6 @@ from vllm_mods.base.output import staged
 from vllm_mods.formats import manifest_editor, project_lock
 from vllm_mods.formats.manifest_editor import Edit, subtable
 from vllm_mods.formats.project import LibrarySource, ProjectFile, source_of
-from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.schema import BUNDLED, NAME, Table
 from vllm_mods.library import project_file, reading, writing
 from vllm_mods.library.catalog import Library, Shared
@@ -33,7 +32,7 @@ class LibraryAdded(NamedTuple):
     """A library that a project has now: its mods, and those of them that the default target names."""
 
     name: str
-    locked: LockedLibrary
+    locked: project_lock.LockedLibrary
     mods: tuple[Mod, ...]
     named: tuple[str, ...]
 
@@ -42,8 +41,8 @@ class LibraryUpdate(NamedTuple):
     """A library as it was locked (None: it was not), and as it is; the mods of both, None for what is not kept."""
 
     name: str
-    before: LockedLibrary | None
-    now: LockedLibrary
+    before: project_lock.LockedLibrary | None
+    now: project_lock.LockedLibrary
     mods_before: tuple[Mod, ...] | None
     mods_now: tuple[Mod, ...]
 
@@ -161,7 +160,7 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdat
     return tuple(updates)
 
 
-def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
+def _mods(name: str, locked: project_lock.LockedLibrary) -> tuple[Mod, ...] | None:
     library_files = kept.open_kept(locked)
     if library_files is None:
         return None
@@ -169,7 +168,7 @@ def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
     return tuple(library.load(f"{name}/{mod}") for mod in contents.mods_in(library_files.listed))
 
 
-def _lock(project: ProjectFile) -> dict[str, LockedLibrary]:
+def _lock(project: ProjectFile) -> dict[str, project_lock.LockedLibrary]:
     return {name: was for name, was in locking.read(project).items() if name in project.libraries}
 
 
@@ -222,7 +221,7 @@ def _edit_to_remove(name: str, mods: Sequence[str]) -> Edit:
 
 def _write(
     project: ProjectFile,
-    lock: Mapping[str, LockedLibrary],
+    lock: Mapping[str, project_lock.LockedLibrary],
     change: Edit | None = None,
     *,
     removes: bool = False,

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.library import catalog, reading
-from vllm_mods.library.catalog import PARTS
 from vllm_mods.library.checksums import SUMS
 from vllm_mods.library.mod_folder import MANIFEST
 
@@ -48,7 +47,7 @@ def mods_in(paths: Iterable[str]) -> tuple[str, ...]:
 def _paths(folder: str) -> Iterator[str]:
     """Yield the paths of a library's files, in no particular order, and of the list that it may have."""
     yield from BESIDE
-    for part in (one for one in PARTS if os.path.lexists(os.path.join(folder, one))):
+    for part in (one for one in catalog.PARTS if os.path.lexists(os.path.join(folder, one))):
         for path in reading.paths_below(os.path.join(folder, part), is_left_out):
             yield os.path.join(part, path)
 
@@ -59,7 +58,7 @@ def why_not(path: str) -> str:
     return (
         "points outside the library" if not {"", ".", ".."}.isdisjoint(parts)
         else "" if path in BESIDE
-        else f"is in none of {', '.join(PARTS)}" if parts[0] not in PARTS or len(parts) == 1
+        else f"is in none of {', '.join(catalog.PARTS)}" if parts[0] not in catalog.PARTS or len(parts) == 1
         else "is hidden or a cache" if any(map(is_left_out, parts))
         else "has a character in its name that other systems do not support" if not path.isprintable() or "\\" in path
         else ""
@@ -69,7 +68,7 @@ def why_not(path: str) -> str:
 def is_part(path: str) -> bool:
     """Return True for the path of a file or folder that belongs to a library."""
     parts = path.split("/")
-    return path in BESIDE or (parts[0] in PARTS and not any(map(is_left_out, parts)))
+    return path in BESIDE or (parts[0] in catalog.PARTS and not any(map(is_left_out, parts)))
 
 
 def is_left_out(name: str) -> bool:

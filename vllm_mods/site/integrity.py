@@ -16,7 +16,6 @@ from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, site, undone
 from vllm_mods.site.state_folder import State
-from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree
 
 
@@ -39,10 +38,10 @@ class ReceiptPlace(Protocol):
         """Tell whether there is anything at a path."""
 
 
-def undone_in(state: State) -> Undone:
+def undone_in(state: State) -> undone.Undone:
     """Return what an installer has undone of the mods in a folder."""
     if state.receipt is None:
-        return Undone()
+        return undone.Undone()
     return undone.look(state.receipt, FolderTree(state.root, workspace=state.receipt.workspace))
 
 

@@ -20,7 +20,6 @@ from vllm_mods.site import journal_text, site
 from vllm_mods.site.journal_text import Foreign, Journal, JournalPlace
 from vllm_mods.site.open_folders import OpenFolders
 from vllm_mods.site.putting_back import INTERRUPTED, put_back, undoing
-from vllm_mods.site.site import Site
 
 PREFIX = ".vllm-mods.work-"
 ASIDE = ".vllm-mods.aside-"
@@ -49,7 +48,7 @@ def unfinished(root: str) -> str | None:
         return None
     descriptor = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with closing(OpenFolders(Site(root=root), descriptor)) as opened:
+        with closing(OpenFolders(site.Site(root=root), descriptor)) as opened:
             for work in works:
                 with suppress(Foreign):
                     if _read(opened, work) is not None:

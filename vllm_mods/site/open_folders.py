@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from vllm_mods.site import site
-from vllm_mods.site.site import Site
 
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _PROC = "/proc/self/fd"
@@ -27,7 +26,7 @@ class OpenFolders:
     are what they are.
     """
 
-    def __init__(self, where: Site, root_descriptor: int) -> None:
+    def __init__(self, where: site.Site, root_descriptor: int) -> None:
         self.site = where
         self.root = where.root
         self._folders = {where.root: root_descriptor}
@@ -43,10 +42,8 @@ class OpenFolders:
             return
         folders: set[str] = set()
         for path in paths:
-            folder = self.site.absolute(path)
-            while folder not in folders and folder != "/":
-                folders.add(folder)
-                folder = os.path.dirname(folder)
+            place = self.site.absolute(path)
+            folders |= {place, *site.parents(place)}
         needed = len(folders) + len(os.listdir(_PROC)) + _SPARE
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if resource.RLIM_INFINITY != hard < needed:

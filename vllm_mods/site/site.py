@@ -7,7 +7,8 @@ or absolute and inside a workspace.
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -92,26 +93,20 @@ class Look(NamedTuple):
 
     def above(self, path: str) -> tuple[str, os.stat_result]:
         """Return the nearest folder around a path that is there, by its absolute path, and its status."""
-        folder = os.path.dirname(path)
-        while folder not in {"", "/"}:
+        for folder in parents(path):
             place = self.site.absolute(folder)
             if place not in self.folders:
                 self.folders[place] = status(place)
-            info = self.folders[place]
-            if info is not None:
+            if (info := self.folders[place]) is not None:
                 return place, info
-            folder = os.path.dirname(folder)
-        root = self.site.absolute(folder)
+        root = "/" if path.startswith("/") else self.site.root
         return root, os.stat(root)
 
     def missing(self, path: str) -> tuple[str, ...]:
         """Return the folders that have to be made for a file, outermost first."""
-        folders: list[str] = []
-        folder = os.path.dirname(path)
-        while folder and self._folder(self.site.absolute(folder), path) is None:
-            folders.append(folder)
-            folder = os.path.dirname(folder)
-        return tuple(reversed(folders))
+        absolute, look = self.site.absolute, self._folder
+        gone = takewhile(lambda folder: look(absolute(folder), path) is None, parents(path))
+        return tuple(gone)[::-1]
 
     def _folder(self, place: str, path: str) -> os.stat_result | None:
         if place not in self.folders:
@@ -125,6 +120,12 @@ class Look(NamedTuple):
                 )
             self.folders[place] = info
         return self.folders[place]
+
+
+def parents(path: str) -> Iterator[str]:
+    """Yield the folders that a path is in, inner ones first, without the root."""
+    while (path := os.path.dirname(path)) not in {"", "/"}:
+        yield path
 
 
 def status(path: str) -> os.stat_result | None:

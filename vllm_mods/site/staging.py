@@ -15,13 +15,12 @@ from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, obstacles, site
 from vllm_mods.site.journal_text import Journal
-from vllm_mods.site.site import Site
 from vllm_mods.site.step_list import NEW_FILE_MODE, Draft, Op, Steps
 from vllm_mods.site.transitions import Transition
 
 
 def draft(
-    where: Site, applied: Receipt | None, transition: Transition, *, keep_links: bool = False
+    where: site.Site, applied: Receipt | None, transition: Transition, *, keep_links: bool = False
 ) -> Draft:
     """Draft a transition of the tree at ``where``, whose receipt is ``applied``.
 
@@ -228,7 +227,7 @@ class _Drafter(Steps):
         )
 
 
-def _changed(where: Site, path: str, expected: str | None, actual: str | None) -> Refused:
+def _changed(where: site.Site, path: str, expected: str | None, actual: str | None) -> Refused:
     if expected is None:
         what = "already exists"
     elif actual is None:

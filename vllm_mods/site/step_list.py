@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
@@ -133,7 +133,7 @@ class Steps:
         info = self.info(path)
         if info is not None:
             self.add(Op(self.step(path, None), info))
-            self.maybe_gone.update(_parents(path))
+            self.maybe_gone.update(site.parents(path))
 
     def step(self, path: str, after: str | None) -> Step:
         """Describe the next step: hashes, and names for the backup and the staged file."""
@@ -217,11 +217,3 @@ class Steps:
             for folder in sorted(changing)
             if (info := self.look.folders.get(self.site.absolute(folder))) is not None
         )
-
-
-def _parents(path: str) -> Iterator[str]:
-    """Yield the folders that a path is in, inner ones first, without the root."""
-    folder = os.path.dirname(path)
-    while folder and folder != "/":
-        yield folder
-        folder = os.path.dirname(folder)

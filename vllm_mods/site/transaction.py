@@ -16,7 +16,6 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
 from vllm_mods.site import bytecode, journal, obstacles, putting_back, site
 from vllm_mods.site.open_folders import OpenFolders
-from vllm_mods.site.site import Site
 from vllm_mods.site.staging import draft
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.step_list import Draft, Op
@@ -67,7 +66,7 @@ def commit(
 
 def _drafted(
     root: str, transition: Transition, workspace: str | None, *, keep_links: bool
-) -> tuple[Site, Draft]:
+) -> tuple[site.Site, Draft]:
     state = read_state(root)
     applied = state.receipt
     # Plans are made without the lock. Files are compared one by one; this is for all others.
@@ -78,7 +77,7 @@ def _drafted(
         )
     if applied is not None and applied.workspace is not None:
         workspace = applied.workspace  # there is one for a tree
-    where = Site(root, () if workspace is None else (workspace,))
+    where = site.Site(root, () if workspace is None else (workspace,))
     try:
         return where, draft(where, applied, transition, keep_links=keep_links)
     except OSError as error:
@@ -111,7 +110,7 @@ def recover(root: str, note: Callable[[str], object] = lambda _said: None) -> bo
 
 
 def _recovered(root: str, lock: int, note: Callable[[str], object]) -> bool:
-    with contextlib.closing(OpenFolders(Site(root=root), lock)) as opened:
+    with contextlib.closing(OpenFolders(site.Site(root=root), lock)) as opened:
         return journal.recover(opened, note)
 
 

@@ -6,7 +6,6 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import FileChange, ModPlan, Plan
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.library import packed_mod
 from vllm_mods.site import site
 
@@ -24,8 +23,8 @@ class Transition(NamedTuple):
     """
 
     changes: tuple[FileChange, ...]
-    before: tuple[ReceiptMod, ...]
-    mods: tuple[ReceiptMod, ...]
+    before: tuple[receipt.ReceiptMod, ...]
+    mods: tuple[receipt.ReceiptMod, ...]
     vllm: str | None
     restored: frozenset[str] = frozenset()
     sources: tuple[tuple[str, bytes], ...] = ()
@@ -37,7 +36,7 @@ class Transition(NamedTuple):
 _NO_MODS = Transition(changes=(), before=(), mods=(), vllm=None)
 
 
-def forward(planned: Plan, applied: Receipt | None) -> Transition:
+def forward(planned: Plan, applied: receipt.Receipt | None) -> Transition:
     """Return what brings the tree from ``applied`` to what the plan says.
 
     Mods that are in stay in; mods that write come after them. A mod that is in without a
@@ -55,7 +54,7 @@ def forward(planned: Plan, applied: Receipt | None) -> Transition:
 
 
 def revert_transition(
-    root: str, applied: Receipt, stay: Transition = _NO_MODS, *, discard_edits: bool = False
+    root: str, applied: receipt.Receipt, stay: Transition = _NO_MODS, *, discard_edits: bool = False
 ) -> Transition:
     """Return the transition from what ``applied`` says is in to the mods that stay.
 
@@ -110,8 +109,8 @@ def revert_transition(
     )
 
 
-def _entry(planned: ModPlan) -> ReceiptMod:
-    return ReceiptMod(
+def _entry(planned: ModPlan) -> receipt.ReceiptMod:
+    return receipt.ReceiptMod(
         name=planned.mod.name,
         version=planned.mod.version,
         digest=planned.mod.digest,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.templates import rendering, replay
 from vllm_mods.templates.conversation import Conversation
-from vllm_mods.templates.source import SPECIAL, Template
+from vllm_mods.templates.source import Template
 
 
 class CallForm(NamedTuple):
@@ -48,9 +48,8 @@ def form_of_template(template: Template) -> CallForm | None:
     messages = ({"role": "user", "content": "Well?"}, replay.assistant_message("", None, call))
     conversation = Conversation("call", messages, (replay.tool(_NAME, word="string"),))
     conversation = conversation._replace(add_generation_prompt=False)
-    tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
     try:
-        answer = rendering.render(template.data, template.path, (conversation,), tokens=tokens)
+        answer = rendering.render(template, (conversation,), marked=True)
     except NotRendered:
         return None
     prompt = answer.rendered[0].prompt or ""

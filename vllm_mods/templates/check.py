@@ -10,14 +10,10 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding, Level, all_well
 from vllm_mods.templates import model_texts, reading_back, rendering, replay
 from vllm_mods.templates.conversation import Conversation, Expected
-from vllm_mods.templates.model_texts import ModelTexts, TextsBack
 from vllm_mods.templates.parser_process import ReleaseParsers
-from vllm_mods.templates.reading_back import ParserPair, ReadBack
-from vllm_mods.templates.rendering import RenderAnswer, Rendered
-from vllm_mods.templates.replay import CaseOutcome, only_notes
 from vllm_mods.templates.source import SPECIAL, About, Template
 
 _SHORT = 200
@@ -52,18 +48,18 @@ class TemplateChecked(NamedTuple):
     """What was found of a template; ``answer`` is ``None`` if it is none that can be read."""
 
     template: Template
-    answer: RenderAnswer | None
+    answer: rendering.RenderAnswer | None
     findings: tuple[Finding, ...]
-    outcomes: tuple[CaseOutcome, ...] = ()
-    replays: tuple[CaseOutcome, ...] = ()
-    back: ReadBack | None = None
-    texts: TextsBack | None = None
+    outcomes: tuple[replay.CaseOutcome, ...] = ()
+    replays: tuple[replay.CaseOutcome, ...] = ()
+    back: reading_back.ReadBack | None = None
+    texts: model_texts.TextsBack | None = None
 
     @property
     def ok(self) -> bool:
         """Whether everything is as it is said to be, and nothing is lost."""
         is_read = self.back is None or self.back.ok
-        return only_notes(self.every) and is_read and not (self.texts and self.texts.findings)
+        return all_well(self.every) and is_read and not (self.texts and self.texts.findings)
 
     @property
     def every(self) -> tuple[Finding, ...]:
@@ -72,7 +68,7 @@ class TemplateChecked(NamedTuple):
         return (*self.findings, *(found for one in judged for found in one.findings))
 
     @property
-    def prompts(self) -> dict[str, Rendered]:
+    def prompts(self) -> dict[str, rendering.Rendered]:
         """What was made of each conversation beside it; without any, of those for any template."""
         return {one.conversation.name: one.rendered for one in self.outcomes or self.replays}
 
@@ -81,8 +77,8 @@ def check(
     template: Template,
     conversations: Sequence[Conversation],
     release: ReleaseParsers | None = None,
-    parsers: ParserPair = (None, None),
-    texts: ModelTexts | None = None,
+    parsers: reading_back.ParserPair = (None, None),
+    texts: model_texts.ModelTexts | None = None,
 ) -> TemplateChecked:
     """Render conversations with a template, and hold everything against what is said of it.
 
@@ -98,10 +94,7 @@ def check(
         if kwarg.name not in one.kwargs
     ]
     jobs = [*conversations, *(one for _, _, one in defaults)]
-    tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
-    render = functools.partial(
-        rendering.render, template.data, template.path, tokens=tokens, later=True
-    )
+    render = functools.partial(rendering.render, template, marked=True, later=True)
     try:
         answer = render(jobs)
     except NotRendered as error:
@@ -123,11 +116,11 @@ def check(
         message = f"kwargs.{name}: {case.kwargs[name]!r} is not its default: {why}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
-        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered)))
+        replay.CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered)))
         for one, rendered in zip(conversations, plain, strict=True)
     )
 
-    def prompts_of(parts: Sequence[Conversation]) -> Sequence[Rendered]:
+    def prompts_of(parts: Sequence[Conversation]) -> Sequence[rendering.Rendered]:
         return render(parts).rendered
 
     content_format = answer.formats[-1][1]
@@ -176,7 +169,7 @@ def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:
     return name and f"{name} is for ranking, embedding or judging, by its name"
 
 
-def _note_unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:
+def _note_unknown_tokens(template: Template, answer: rendering.RenderAnswer) -> Iterator[Finding]:
     """Note which special tokens have stand-ins: only what a template reads makes a difference."""
     given = dict(template.tokens)
     missing = [name for name in SPECIAL if name in answer.variables and name not in given]
@@ -186,7 +179,7 @@ def _note_unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[F
 
 
 def _compare_engines(
-    pairs: Sequence[tuple[Conversation, Rendered]], rusts: Sequence[Rendered]
+    pairs: Sequence[tuple[Conversation, rendering.Rendered]], rusts: Sequence[rendering.Rendered]
 ) -> Iterator[Finding]:
     """Tell whether vLLM's Rust frontend, which renders with minijinja, makes the same prompts."""
     other = [
@@ -200,7 +193,7 @@ def _compare_engines(
         yield Finding(FindingCode.RUST_FRONTEND, message, line=first.line, level=Level.NOTE)
 
 
-def _check_own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
+def _check_own_words(about: About, answer: rendering.RenderAnswer) -> Iterator[Finding]:
     for since, detected in answer.formats:
         if detected != about.content_format:
             message = f"content_format: vLLM treats it as {detected!r} from {since} on, not as {about.content_format!r}"
@@ -213,7 +206,7 @@ def _check_own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
             yield Finding(FindingCode.KWARG_UNREAD, message)
 
 
-def _findings(expect: Expected, rendered: Rendered) -> Iterator[Finding]:
+def _findings(expect: Expected, rendered: rendering.Rendered) -> Iterator[Finding]:
     prompt, error = rendered.prompt, rendered.error or ""
     if prompt is None:
         if expect.error is None or expect.error not in error:

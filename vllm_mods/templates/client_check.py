@@ -11,7 +11,6 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.templates import client_requests, reading_back, rendering, replay
-from vllm_mods.templates.client_requests import ChatClient, Taken
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.rendering import Rendered
@@ -56,7 +55,7 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
     about = template.about
     if about is None or about.tool_call_parser is None:
         return
-    formats = rendering.render(template.data, template.path, ()).formats
+    formats = rendering.render(template, ()).formats
     for tool in (about.tool_call_parser, *about.other_tool_call_parsers):
         flags = {"--tool-call-parser": tool, "--reasoning-parser": about.reasoning_parser}
         subject = " ".join(f"{flag} {name}" for flag, name in flags.items() if name)
@@ -64,7 +63,7 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
         try:
             back = reading_back.read_back(
                 release,
-                lambda jobs: rendering.render(template.data, template.path, jobs).rendered,
+                lambda jobs: rendering.render(template, jobs).rendered,
                 formats,
                 (tool, about.reasoning_parser),
                 with_tools=True,
@@ -83,13 +82,13 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
 
 
 def ask(
-    templates: Sequence[Template], clients: Sequence[ChatClient], tree: Tree
+    templates: Sequence[Template], clients: Sequence[client_requests.ChatClient], tree: Tree
 ) -> Iterator[ClientAnswer]:
     """Yield what each client is to expect of each template on the vLLM of a tree.
 
     Raises as ``client_requests.take`` does, and ``NotRendered`` for what is no template.
     """
-    heads = [rendering.render(one.data, one.path, ()) for one in templates]
+    heads = [rendering.render(one, ()) for one in templates]
     formats = [rendering.format_on(head.formats, tree.version) for head in heads]
     jobs = [
         {
@@ -111,7 +110,7 @@ def ask(
             for turn, request in zip(client.turns, requests, strict=True)
             for part in _conversations(request, turn, content_format)
         ]
-        rendered = iter(rendering.render(template.data, template.path, parts).rendered)
+        rendered = iter(rendering.render(template, parts).rendered)
         for client, requests in by_client:
             asked = [(one, next(rendered), next(rendered), next(rendered)) for one in requests]
             found = [*_findings(client, asked, reads_effort=_EFFORT in head.variables), _WORKS]
@@ -120,7 +119,7 @@ def ask(
 
 
 def _conversations(
-    request: Taken, turn: client_requests.Turn, content_format: str
+    request: client_requests.Taken, turn: client_requests.Turn, content_format: str
 ) -> tuple[Conversation, ...]:
     """Return what to render of a turn: the prompt, the same without a beginning of the answer, and with the answer behind it."""
     kwargs = {
@@ -134,8 +133,8 @@ def _conversations(
 
 
 def _findings(
-    client: ChatClient,
-    asked: Sequence[tuple[Taken, Rendered, Rendered, Rendered]],
+    client: client_requests.ChatClient,
+    asked: Sequence[tuple[client_requests.Taken, Rendered, Rendered, Rendered]],
     *,
     reads_effort: bool,
 ) -> Iterator[tuple[ClientVerdict, str]]:

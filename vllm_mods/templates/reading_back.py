@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding, Level, all_well
 from vllm_mods.templates import rendering, replay
 from vllm_mods.templates.conversation import Conversation, Message
 from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers, as_text
-from vllm_mods.templates.rendering import Rendered
-from vllm_mods.templates.replay import only_notes
 
 WAYS = ("whole", "1", "3", "1000000")
 """An answer at once, and streamed by so many tokens."""
@@ -90,12 +88,12 @@ class ReadBack(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether all that the named parsers, or any, should read is read."""
-        return only_notes(self.findings) and all(only_notes(one.findings) for one in self.pairs)
+        return all_well(self.findings) and all(all_well(one.findings) for one in self.pairs)
 
 
 def read_back(
     release: ReleaseParsers,
-    render: Callable[[Sequence[Conversation]], Sequence[Rendered]],
+    render: Callable[[Sequence[Conversation]], Sequence[rendering.Rendered]],
     formats: Sequence[tuple[str, str]],
     named: ParserPair,
     *,
@@ -137,7 +135,7 @@ def read_back(
 
 
 def answers_of(
-    render: Callable[[Sequence[Conversation]], Sequence[Rendered]],
+    render: Callable[[Sequence[Conversation]], Sequence[rendering.Rendered]],
     content_format: str,
     *,
     with_tools: bool,

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from packaging.version import Version
@@ -20,6 +19,7 @@ from vllm_mods.base import limits, own_process
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.untrusted import DEEP, is_deep, json_of
 from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates.source import SPECIAL, Template
 
 _PATIENCE = 5
 """A machine may be busy: so many times that by the clock, and then it hangs."""
@@ -65,30 +65,32 @@ def format_on(formats: Sequence[tuple[str, str]], release: str | None) -> str:
 
 
 def render(
-    data: bytes,
-    where: str,
+    template: Template,
     conversations: Sequence[Conversation],
     *,
-    tokens: Mapping[str, str] = MappingProxyType({}),
+    marked: bool = False,
     rust: bool = False,
     later: bool = False,
 ) -> RenderAnswer:
-    """Render conversations with a template in UTF-8; ``where`` names it in messages.
+    """Render conversations with a template in UTF-8.
 
-    ``tokens`` are the tokenizer's special ones, ``bos_token`` and so on, by name. ``rust`` takes minijinja, as vLLM's Rust frontend does, in place of transformers' Jinja.
+    ``marked`` gives it special tokens, ``bos_token`` and so on: the model's, a stand-in for one that is not known.
+    ``rust`` takes minijinja, as vLLM's Rust frontend does, in place of transformers' Jinja.
     ``later`` has every message begin a minute after the one before; otherwise it is now.
 
     Raises ``NotRendered`` for what is no template. One that fails for a conversation says so there.
     """
-    if len(data) > limits.TEMPLATE:
+    where = template.path
+    if len(template.data) > limits.TEMPLATE:
         raise NotRendered(f"{where}: a template can have at most {limits.TEMPLATE}")
     try:
-        text = data.decode()
+        text = template.data.decode()
     except UnicodeDecodeError as error:
         raise NotRendered(f"{where}: not UTF-8: byte {error.start}") from error
     for conversation in conversations:
         if is_deep((conversation.messages, conversation.tools, conversation.kwargs)):
             raise NotRendered(f"{conversation.name}: {DEEP}")
+    tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens) if marked else {}
     jobs = [one._replace(kwargs={**tokens, **one.kwargs})._asdict() for one in conversations]
     case = {
         "template": text,

@@ -8,12 +8,12 @@ message, so a turn is kept if the next prompt begins with the history that ends 
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding, Level, all_well
 from vllm_mods.templates.conversation import OPENAI, Conversation, Message
 from vllm_mods.templates.rendering import Rendered
 
@@ -117,12 +117,7 @@ class CaseOutcome(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether the prompt is as it should be."""
-        return only_notes(self.findings)
-
-
-def only_notes(findings: Iterable[Finding]) -> bool:
-    """Tell whether nothing is wrong."""
-    return all(one.level is Level.NOTE for one in findings)
+        return all_well(self.findings)
 
 
 Cut = tuple[int, bool]

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Table
-from vllm_mods.formats.schema import reading as reading_table
+from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Table, reading as reading_table
 from vllm_mods.library import reading
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import TEMPLATE

@@ -51,6 +51,9 @@ class Judge:
         print(f"{'ok  ' if holds else 'FAIL'}  {what}", flush=True)
         self.failed += not holds
 
+    def ended(self) -> int:
+        return 1 if self.failed else 0
+
 
 def run_all(
     options: argparse.Namespace, work: Path, runs: dict[str, tuple[str, tuple[str, ...]]]
@@ -122,7 +125,7 @@ def main() -> int:
     for name, result in results.items():
         if not result.exists():
             judge.demand(f"{name} runs: {said[name][-2000:]}", holds=False)
-    if judge.failed:
+    if judge.ended():
         return 1
     compare(judge, results)
     told = json.loads(results["hybrid"].read_text())
@@ -134,7 +137,7 @@ def main() -> int:
         if model in ("hybrid", "other"):
             what = f"{name}: the log names the layers and says that they are in"
             judge.demand(what, holds=loaded in said[name] and named in said[name])
-    return 1 if judge.failed else 0
+    return judge.ended()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -173,7 +174,7 @@ def family(folder: Path, seed: int) -> dict[str, Tensors]:
     return forms
 
 
-def write(folder: Path, like: Path, tensors: Tensors, quantisation: dict[str, object]) -> None:
+def write(folder: Path, like: Path, tensors: Tensors, quantisation: Mapping[str, object]) -> None:
     shutil.copytree(like, folder, ignore=shutil.ignore_patterns("*.safetensors*"))
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     config = json.loads((folder / "config.json").read_text())

@@ -7,10 +7,7 @@ import tempfile
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.building import oci, tarball
-from vllm_mods.building.oci import BuiltImage
-from vllm_mods.building.tarball import TarEntry
 from vllm_mods.images import engine_command, names
-from vllm_mods.images.engine_command import DOCKER, STORES, EngineOutcome
 from vllm_mods.images.model import digest_of
 
 _ID = re.compile("[0-9a-f]{64}")
@@ -26,22 +23,22 @@ def _tagged(program: str, name: str) -> str | None:
     return done.out if ":" in done.out else f"sha256:{done.out}"
 
 
-def write(image: BuiltImage, where: str, tag: str) -> None:
+def write(image: oci.BuiltImage, where: str, tag: str) -> None:
     """Load an image under a tag into the engine ``where`` its base lies.
 
     Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
     the engine takes an image only by a manifest that nobody has, ``TreeError`` for an engine that
     fails. The tag is then as it was.
     """
-    program = STORES[where]
-    if image.manifest is None and where != DOCKER:
+    program = engine_command.STORES[where]
+    if image.manifest is None and where != engine_command.DOCKER:
         raise Refused(
             f"{where} needs the registry digests of the base's layers and does not have them; nothing was built",
             hint=f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
     # as the engine names what was built here
-    name = tag if program == DOCKER or names.has_host(tag) else f"localhost/{tag}"
+    name = tag if program == engine_command.DOCKER or names.has_host(tag) else f"localhost/{tag}"
     current = _tagged(program, name)
     if current is not None and current not in ours:
         raise tag_refusal(name, current, image.config_digest)
@@ -54,7 +51,7 @@ def write(image: BuiltImage, where: str, tag: str) -> None:
             )
 
 
-def thin(image: BuiltImage, ref: str) -> bytes:
+def thin(image: oci.BuiltImage, ref: str) -> bytes:
     """Return an image as one tar without the base's layers, an OCI layout and a docker archive at once."""
     digest, layer = image.layer_blob
     # docker asks for the path of a layer only if it lacks the layer.
@@ -70,8 +67,8 @@ def thin(image: BuiltImage, ref: str) -> bytes:
             "index.json": oci.index(image.manifest, ref),
             oci.blob_path(digest_of(image.manifest)): image.manifest,
         }
-    entries = [TarEntry(path, None, 0o755) for path in ("blobs", "blobs/sha256")]
-    entries += [TarEntry(path, data, 0o644) for path, data in files.items()]
+    entries = [tarball.TarEntry(path, None, 0o755) for path in ("blobs", "blobs/sha256")]
+    entries += [tarball.TarEntry(path, data, 0o644) for path, data in files.items()]
     return tarball.write(sorted(entries, key=lambda entry: entry.path))
 
 
@@ -85,7 +82,7 @@ def tag_refusal(tag: str, current: str, ours: str) -> Refused:
 
 def _load(program: str, data: bytes, tag: str) -> str | None:
     """Hand an archive over, and return the ID that the engine says it has, if it says one."""
-    if program == DOCKER:
+    if program == engine_command.DOCKER:
         done = engine_command.run(
             program, "load", "--quiet", given=data, within=limits.DOWNLOAD_SECONDS
         )
@@ -102,7 +99,7 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
         words = done.out.split()
         return f"sha256:{words[-1]}" if words and _ID.fullmatch(words[-1]) else None
     gone = ("no such file", "does not exist")
-    if program == DOCKER and any(word in done.errors for word in gone):
+    if program == engine_command.DOCKER and any(word in done.errors for word in gone):
         raise Refused(
             f"{tag}: docker no longer has every layer of the base ({done.errors}); no tag was moved",
             hint="pull or build the base again, then run the command again",
@@ -110,6 +107,6 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
     raise _failed(program, done)
 
 
-def _failed(program: str, done: EngineOutcome) -> TreeError:
+def _failed(program: str, done: engine_command.EngineOutcome) -> TreeError:
     error = engine_command.failure(program, "load", done)
     return TreeError(f"{error.message}; no tag was moved", hint=error.hint)

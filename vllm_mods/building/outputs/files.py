@@ -14,7 +14,6 @@ from vllm_mods.base.errors import Refused, TreeError, refusing_to_write
 from vllm_mods.base.output import write_whole
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.building import oci
-from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs.engine import tag_refusal
 from vllm_mods.images import engine_command, names
 from vllm_mods.images.model import Base, Blob, digest_of
@@ -22,7 +21,7 @@ from vllm_mods.images.oci import TAG
 from vllm_mods.images.streams import CHUNK, CheckedStream
 
 
-def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> None:
+def layout(images: Sequence[tuple[oci.BuiltImage, Base]], folder: str, tag: str) -> None:
     """Add an image to an OCI layout, which is made if it is not there; an index of several if there are.
 
     Blobs of the base are linked where that goes, else copied. All is staged, so that what is left to do is to
@@ -77,7 +76,7 @@ def _check_given_out(base: Base) -> None:
         )
 
 
-def _stage(staged: str, folder: str, image: BuiltImage, base: Base) -> None:
+def _stage(staged: str, folder: str, image: oci.BuiltImage, base: Base) -> None:
     manifest = image.manifest or b""
     ours = {image.config_digest: image.config, digest_of(manifest): manifest}
     for digest, data in (*ours.items(), image.layer_blob):

@@ -7,10 +7,8 @@ from urllib.parse import urljoin
 
 from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.building import oci
-from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs.engine import tag_refusal
-from vllm_mods.images import engine_command, names
-from vllm_mods.images import oci as reading
+from vllm_mods.images import engine_command, names, oci as reading
 from vllm_mods.images.model import Base, Descriptor
 from vllm_mods.images.names import Name
 from vllm_mods.images.registry import ACCEPT, Client
@@ -18,7 +16,7 @@ from vllm_mods.images.registry import ACCEPT, Client
 _OK, _CREATED, _ACCEPTED, _NOT_FOUND = 200, 201, 202, 404
 
 
-def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> tuple[str, str, int]:
+def push(images: Sequence[tuple[oci.BuiltImage, Base]], ref: str, tag: str) -> tuple[str, str, int]:
     """Push images to ``ref``, an index of several, and the tag last: until then nobody sees them.
 
     Returns the name, the digest of the manifest, and how many bytes were sent. Without a tag in ``ref`` it is ``tag``. Raises ``Refused`` for a tag that is taken, for a base that no registry's
