@@ -338,6 +338,31 @@ def test_beside_what_was_edited_nothing_is_put_in_again(
     assert limit.verdict.writes
 
 
+@pytest.mark.slow
+def test_no_mod_is_put_on_what_was_edited_since(
+    site: Path, mods: Callable[..., tuple[Mod, ...]], tmp_path: Path
+) -> None:
+    put_in(site, mods("alone"))
+    edited = "A = 2\nmine = 1\n"
+    (site / "vllm/a.py").write_text(edited)
+    write_mod(tmp_path / "l", "late", diff_of("vllm/a.py", edited, edited.replace("2", "3")))
+    with pytest.raises(Refused) as caught:
+        put_in(site, (*Library(tmp_path / "l").mods("late"), *mods("low")))
+    assert caught.value.plan is not None
+    late, low = caught.value.plan.mods
+    (finding,) = late.findings
+    assert (late.verdict, finding.code, finding.path) == ("partial", "changed-since", "vllm/a.py")
+    assert finding.message == (
+        "late changes files that were edited after other mods were applied to them: vllm/a.py"
+    )
+    assert low.verdict.writes
+    assert caught.value.hint == f"vllm-mods revert --only-edits --target {site}  # the mods stay"
+    assert (site / "vllm/a.py").read_text() == edited
+    assert names(site) == ["alone"]
+    put_in(site, mods("low"))
+    assert (site / "vllm/a.py").read_text() == edited
+
+
 # --- what is opened ---------------------------------------------------------------------------------------
 
 

@@ -129,9 +129,7 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
     """Plan mods on what is there, those that stay with them."""
     if ground.bare is None or ground.receipt is None:
         planned = make_plan(mods, ground.tree, receipt=ground.receipt)
-        gone = () if ground.receipt is None else ground.undone.mods(ground.receipt)
-        plans = (_between(one, ground) if one.mod.name in gone else one for one in planned.mods)
-        planned = replace(planned, mods=tuple(plans))
+        planned = replace(planned, mods=tuple(_beside_edits(one, ground) for one in planned.mods))
         return Planned(planned, planned)
     stay = {mod.name for mod in ground.stay}
     first = make_plan(ground.stay, ground.bare)
@@ -214,10 +212,16 @@ def variants_in(tree: Tree, current: Receipt | None) -> Iterator[Variant]:
         yield from (one for one in (mod.variants if mod else ()) if one.id == entry.variant)
 
 
-def _between(mod_plan: ModPlan, ground: Ground) -> ModPlan:
-    """Return the plan of a mod that was undone, beside files that were edited: one or the other has to be given up."""
-    message = f"{mod_plan.mod.name} was undone when vLLM was installed again, and these files were edited after the mods were applied: "
-    edited = ground.undone.edited
-    finding = Finding(FindingCode.CHANGED_SINCE, message + ", ".join(edited), path=edited[0])
-    refused = mod_plan._replace(verdict=Verdict.PARTIAL, findings=(finding,))
-    return refused if mod_plan.verdict.ok else mod_plan
+def _beside_edits(mod_plan: ModPlan, ground: Ground) -> ModPlan:
+    """Return the plan of a mod, refused where it would give up what was edited after mods were applied."""
+    name, edited = mod_plan.mod.name, ground.undone.edited
+    if ground.receipt is not None and edited and name in ground.undone.mods(ground.receipt):
+        message = f"{name} was undone when vLLM was installed again, and these files were edited after the mods were applied"
+    else:
+        edited = tuple(one.path for one in mod_plan.changes if one.path in edited)
+        message = f"{name} changes files that were edited after other mods were applied to them"
+    if not edited or not mod_plan.verdict.ok:
+        return mod_plan
+    message += f": {', '.join(edited)}"
+    finding = Finding(FindingCode.CHANGED_SINCE, message, path=edited[0])
+    return mod_plan._replace(verdict=Verdict.PARTIAL, findings=(finding,))
