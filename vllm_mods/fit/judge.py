@@ -64,7 +64,7 @@ def judge(
     for change in changes:
         if change.after is None:
             continue
-        syntax = list(syntax_problems(change.path, change.before, change.after, after.python))
+        syntax = list(syntax_problems(change.path, change.after, after.python))
         answers += syntax
         if not any(isinstance(answer, Problem) for answer in syntax):
             sound[change.path] = change.after

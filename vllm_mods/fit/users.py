@@ -18,6 +18,12 @@ _COMMON = 40
 _MAKERS = {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 _IMPORTED = "import"
 _STAR = re.compile(rb"(\w+) import \*")
+# Comments and texts: of these nobody runs what is no name, and has no code in braces.
+_TEXT = re.compile(
+    rb"#[^\n]*|(?P<quote>\"\"\"|''')(?:\\.|.)*?(?P=quote)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'",
+    re.DOTALL,
+)
+_NAMES = re.compile(rb"[^#\s]*|[^#].*\{.*", re.DOTALL)
 
 
 class _Form(NamedTuple):
@@ -84,11 +90,15 @@ def users(
             data = after.glance(path) or b""
             if is_rare or any(use.is_in(data) for use in uses[word]):
                 wanted[path].add(word)
-    return {path: _mentions(after.read(path) or b"", some) for path, some in wanted.items()}, words
+    lines = {path: _uses(after.glance(path) or b"", some) for path, some in wanted.items()}
+    after.consulted.update(lines)
+    return {path: some for path, some in lines.items() if some}, words
 
 
-def _mentions(data: bytes, words: Iterable[bytes]) -> frozenset[int]:
-    pattern = re.compile(rb"\b(?:%b)\b" % b"|".join(sorted(words)))
+def _uses(data: bytes, words: Iterable[bytes]) -> frozenset[int]:
+    """Return the lines of code that have one of some words, but for definitions of functions of these names."""
+    data = _TEXT.sub(lambda m: m[0] if _NAMES.fullmatch(m[0]) else b"\n" * m[0].count(b"\n"), data)
+    pattern = re.compile(rb"(?<!def )\b(?:%b)\b" % b"|".join(sorted(words)))
     return frozenset(data.count(b"\n", 0, match.start()) + 1 for match in pattern.finditer(data))
 
 
