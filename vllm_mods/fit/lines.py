@@ -1,6 +1,8 @@
 """Which lines of a file a change added or touched, and which it left."""
 
 import ast
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from vllm_mods.base import line_diff
@@ -21,6 +23,14 @@ def touched_lines(before: bytes | None, after: bytes) -> frozenset[int]:
         for line in (first, first + 1)
     )
     return added_lines(before, after) | frozenset(beside)
+
+
+def lines_with(data: bytes, names: Iterable[str], before: bytes = rb"\b") -> frozenset[int]:
+    """Return the lines of a file that have one of some names, behind what the pattern ``before`` takes."""
+    if not (words := b"|".join(sorted(map(str.encode, names)))):
+        return frozenset()
+    found = re.finditer(before + rb"(?:%b)\b" % words, data)
+    return frozenset(data.count(b"\n", 0, match.start()) + 1 for match in found)
 
 
 def rows(node: ast.stmt) -> range:

@@ -8,7 +8,8 @@ from itertools import repeat
 from typing import NamedTuple, Self
 
 from vllm_mods.fit.bodies import is_generator
-from vllm_mods.fit.search import WORD, classes_in, files_mentioning
+from vllm_mods.fit.lines import lines_with
+from vllm_mods.fit.search import classes_in, files_mentioning, words_of
 from vllm_mods.fit.signatures import DefNode, bindings, statements
 from vllm_mods.fit.world import World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
@@ -81,7 +82,7 @@ def users(
     mentioned: dict[bytes, list[str]] = defaultdict(list)
     for path, data in files_mentioning(after, words) if words else ():
         if path not in after.files:
-            for word in uses.keys() & set(WORD.findall(data)):
+            for word in uses.keys() & set(words_of(data)):
                 mentioned[word].append(path)
     wanted: dict[str, set[bytes]] = defaultdict(set)
     for word, where in mentioned.items():
@@ -98,8 +99,7 @@ def users(
 def _uses(data: bytes, words: Iterable[bytes]) -> frozenset[int]:
     """Return the lines of code that have one of some words, but for definitions of functions of these names."""
     data = _TEXT.sub(lambda m: m[0] if _NAMES.fullmatch(m[0]) else b"\n" * m[0].count(b"\n"), data)
-    pattern = re.compile(rb"(?<!def )\b(?:%b)\b" % b"|".join(sorted(words)))
-    return frozenset(data.count(b"\n", 0, match.start()) + 1 for match in pattern.finditer(data))
+    return lines_with(data, map(bytes.decode, words), rb"(?<!def )\b")
 
 
 def _changed(before: World, after: World, path: str) -> Iterator[_Sought]:

@@ -31,7 +31,7 @@ def parse(source: bytes | str, **options: Any) -> Any:  # noqa: ANN401  (as ``as
 
 
 # Scopes, summaries and every check of the fit read the same few files.
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def module(data: bytes) -> ast.Module | None:
     """Parse a file; ``None`` if it is not Python that this interpreter reads.
 
