@@ -116,6 +116,8 @@ class _Loading:
 
     def load(self, path: str) -> _Stuck | None:
         """Load a file and the packages around it; return the first import that fails."""
+        if path in self.at:
+            return None
         parts = path.split("/")[:-1]
         for depth in range(1, len(parts) + 1):
             package = "/".join((*parts[:depth], "__init__.py"))

@@ -38,7 +38,7 @@ def rows(node: ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=256)
 def _changed(before: bytes | None, after: bytes) -> tuple[tuple[int, int], ...]:
     """Return the stretches of ``after`` that differ, as slices of its lines; empty where lines are gone."""
     new = after.splitlines()
