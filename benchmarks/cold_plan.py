@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 RELEASES = ("0.17.0", "0.21.0", "0.27.0", "0.33.0")
 
 # As they are before ``as_before`` puts others in their places.
-KEPT = (
-    scopes.read_scopes,
-    scopes.read_strictly,
-    syntax_tree.module,
-)
+KEPT = (scopes.read_scopes, scopes.read_strictly, syntax_tree.module)
 
 
 class Kept(TreeView):

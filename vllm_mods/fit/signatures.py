@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter, Signature
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vllm_mods.fit.shapes import Function, Import, words
 from vllm_mods.formats import syntax_tree
@@ -40,7 +40,7 @@ PROPERTIES = words(
 
 def children(node: ast.AST) -> list[ast.AST]:
     """Return the nodes right below one, but for operators and contexts: ``ast.iter_child_nodes`` takes twice as long."""
-    found: list[ast.AST] = []
+    found: list[Any] = []  # of nodes, and of ``None`` for the key of ``**`` in a dictionary
     for name in _BELOW[node.__class__]:
         value = getattr(node, name)
         if value.__class__ is list:
