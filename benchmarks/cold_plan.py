@@ -25,7 +25,7 @@ from apply import TOOL, lay_out, unknown_mod
 
 from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.fit.world import SummaryCache
-from vllm_mods.formats import concrete_syntax, syntax_tree
+from vllm_mods.formats import syntax_tree
 from vllm_mods.library.catalog import Library
 from vllm_mods.placing import scopes
 from vllm_mods.planning import planner
@@ -39,12 +39,7 @@ if TYPE_CHECKING:
 RELEASES = ("0.17.0", "0.21.0", "0.27.0", "0.33.0")
 
 # As they are before ``as_before`` puts others in their places.
-KEPT = (
-    scopes.read_scopes,
-    scopes.read_strictly,
-    syntax_tree.module,
-    concrete_syntax._refusal,  # noqa: SLF001
-)
+KEPT = (scopes.read_scopes, scopes.read_strictly, syntax_tree.module)
 
 
 class Kept(TreeView):
@@ -81,14 +76,13 @@ def cells(mods: Iterable[Mod], trees: Iterable[Tree]) -> tuple[float, list[str]]
 
 
 def as_before(work: Callable[[], tuple[float, list[str]]]) -> tuple[float, list[str]]:
-    """Do some work with LibCST's scopes, and without its second look at what comes out."""
-    now = scopes.read_scopes, concrete_syntax.refusal
+    """Do some work with LibCST's scopes."""
+    now = scopes.read_scopes
     scopes.read_scopes = scopes.read_strictly
-    concrete_syntax.refusal = lambda *_: None
     try:
         return work()
     finally:
-        scopes.read_scopes, concrete_syntax.refusal = now
+        scopes.read_scopes = now
 
 
 def spent(command: list[str]) -> tuple[float, float]:

@@ -96,7 +96,7 @@ def _moved(folder: str, copy: str) -> Iterator[None]:
     try:
         yield
     finally:
-        checker._surroundings.cache_clear()  # made where this test has its temporary files
+        checker._environment.cache_clear()  # made where this test has its temporary files
         os.chdir(here)
         os.environ.update(environ)
 

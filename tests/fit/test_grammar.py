@@ -1,44 +1,53 @@
-"""What this Python says of a file, and what LibCST says, whose grammar is its own."""
+"""What this Python says of a file, and what the type checker says for the oldest that the release supports."""
 
 from __future__ import annotations
 
-import pytest
-from fit_tree import INC, errors
+import sys
 
+import pytest
+from fit_tree import INC, errors, findings
+
+from vllm_mods.base.model import Level
 from vllm_mods.fit import syntax
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.formats import syntax_tree
 
-# Python, and not for LibCST.
-ONLY_HERE = b"(a): int = 1\n"
+GIVEN = "return Layer(name, self.bits)"
 
 
-def test_what_this_python_takes_and_libcst_does_not_is_said() -> None:
-    (found,) = syntax.syntax_problems("a.py", b"", ONLY_HERE, (3, 10))
-    assert isinstance(found, Doubt)
-    assert "accepts it, but LibCST, the second parser, does not: line 1" in found.why
-
-
-def test_what_the_patch_left_alone_is_not_read_again() -> None:
-    before = ONLY_HERE + b"x = 1\n"
-    assert not list(syntax.syntax_problems("a.py", before, before.replace(b"x", b"y"), (3, 10)))
-
-
-def test_where_this_python_is_too_old_libcst_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syntax, "_error", lambda *_: SyntaxError("newer than this Python"))
-    monkeypatch.setattr(syntax_tree, "only", lambda data, _: data)
-    (fine,) = syntax.syntax_problems("a.py", b"", b"x = 1\n", (3, 99))
-    assert isinstance(fine, Doubt)
-    (wrong,) = syntax.syntax_problems("a.py", b"", b"x = 1\nx = = 1\n", (3, 99))
+def test_what_this_python_says_of_a_file() -> None:
+    (wrong,) = syntax.syntax_problems("a.py", b"x = 1\nx = = 1\n", (3, 10))
     assert isinstance(wrong, Problem)
     assert wrong.line == 2
-    assert "not valid Python 3.99" in wrong.message
+    assert wrong.message == "this is not valid Python 3.10: invalid syntax"
+    (deep,) = syntax.syntax_problems("a.py", b"x = " + b"-" * 99999 + b"1\n", (3, 99))
+    assert isinstance(deep, Problem)
+    assert "it is nested too deeply" in deep.message
+    assert not list(syntax.syntax_problems("a.py", b"(a): int = 1\n", (3, 10)))
+    (unstated,) = syntax.syntax_problems("a.py", b"", None)
+    assert unstated == Doubt("a.py", "syntax", "the tree does not say which Python it needs")
 
 
 @pytest.mark.slow
-def test_what_only_a_newer_python_takes_inside_an_f_string(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_a_newer_python_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syntax, "_error", lambda *_: None)  # as one that runs on 3.12 has it
-    pair = "return Layer(name, self.bits)", "return f'{self.pick('a')}'"
-    (found,) = errors(INC, pair)
+    for text, why in (
+        ("return f'{self.pick('a')}'", "Cannot reuse outer quote character"),
+        ("try: return 1\n        except* ValueError: pass", "Cannot use `except*`"),
+    ):
+        (found,) = errors(INC, (GIVEN, text))
+        assert found.code == "fit-syntax"
+        assert f"not valid Python 3.10: {why}" in found.message
+
+
+@pytest.mark.slow
+def test_where_this_python_is_too_old_the_type_checker_decides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(syntax, "_error", lambda *_: SyntaxError("newer than this Python"))
+    newest = sys.version_info[0], sys.version_info[1] + 1
+    monkeypatch.setattr("vllm_mods.fit.world.World.python", property(lambda _: newest))
+    fine = findings(INC, (GIVEN, "return Layer(name, bits=self.bits)"))
+    assert [one.level for one in fine] == [Level.NOTE]
+    assert "and need not be" in fine[0].message
+    (found,) = errors(INC, (GIVEN, "return = self.bits"))
     assert (found.code, found.line) == ("fit-syntax", 32)
-    assert "not valid Python 3.10: Cannot reuse outer quote character" in found.message

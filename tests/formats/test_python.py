@@ -50,8 +50,6 @@ def test_what_libcst_does_not_read_is_refused_with_the_reason(data: bytes, why: 
     with pytest.raises(UnparsableError) as caught:
         concrete_syntax.read_places(data)
     assert str(caught.value).startswith(why)
-    assert concrete_syntax.refusal(data, {1, 2}) == str(caught.value)
-    assert concrete_syntax.refusal(b"x = 1\n", {1}) is None
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,6 @@ def test_what_this_python_does_not_read_is_no_module() -> None:
     assert syntax_tree.module(b"x = 1\n") is syntax_tree.module(b"x = 1\n")
     for data in (b"print 'x'\n", b"\0", b"# coding: nonsense\nx\n"):
         assert syntax_tree.module(data) is None
-        assert syntax_tree.only(data, set()) == data
     with pytest.raises(SyntaxError):
         syntax_tree.decoded(b"# coding: nonsense\n")
 

@@ -273,51 +273,6 @@ def test_the_one_that_is_found_by_name_is_the_live_one() -> None:
     assert found.head == 2
 
 
-# --- what of a file the second reader of a patch's result is given ----------------------
-
-
-def test_only_touched_statements_stand_and_where_they_were() -> None:
-    source = dedent("""\
-        import os
-        @dec
-        class A(B):
-            x = '''
-            text'''
-
-            @p
-            def f(self):
-                return 1
-
-            def g(self): pass
-        a = 1; b = 2
-        if x:
-            y = 1
-            z = 2
-        """)
-    assert syntax_tree.only(source.encode(), {8, 14}).decode() == dedent("""\
-
-        @dec
-        class A(B):
-
-
-
-            @p
-            def f(self):
-                return 1
-
-
-        a = 1; b = 2
-        if x:
-            y = 1
-            z = 2
-        """)
-
-
-def test_a_class_that_is_touched_outside_its_statements_stands_whole() -> None:
-    source = b"class A:\n    x = 1\n    # here\n    y = 2\n\nz = 1\n"
-    assert syntax_tree.only(source, {3}) == source.replace(b"z = 1", b"")
-
-
 def test_strings_over_more_than_two_lines_have_their_lines() -> None:
     data = b'a = """\n1\n"""\nb = f"""\n{x}\n2\n"""\nc = b"""\n\n"""\nd = """\n"""\n'
     assert {(1, 3), (4, 7), (8, 10)} <= set(long_strings(data))  # and what is in an f-string

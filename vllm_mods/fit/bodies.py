@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.signatures import DefNode, ScopeNode, every
+from vllm_mods.fit.signatures import DefNode, ScopeNode, children, every
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -42,7 +42,7 @@ def _own(node: DefNode) -> Iterator[ast.AST]:
         inner = stack.pop()
         yield inner
         if not isinstance(inner, ScopeNode | ast.Lambda):
-            stack.extend(ast.iter_child_nodes(inner))
+            stack.extend(children(inner))
 
 
 def is_generator(node: DefNode) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from vllm_mods.fit.checker import check, replaced
 from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.signatures import children
 from vllm_mods.fit.walk import CodeScope, walk
 from vllm_mods.fit.world import World, remembered
 from vllm_mods.formats import syntax_tree
@@ -54,7 +55,7 @@ def calls_of(world: World, method: str, start: bytes = rb"\.") -> tuple[MethodCa
                         calls.append(MethodCall(path, node, site.scope, uses.get(node)))
                 case _:
                     pass
-            for child in ast.iter_child_nodes(site.node):
+            for child in children(site.node):
                 uses.setdefault(child, site.node)
     return tuple(calls)
 

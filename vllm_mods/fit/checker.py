@@ -6,7 +6,6 @@ import re
 import signal
 from collections.abc import Iterable
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -23,15 +22,7 @@ _PROCESSOR_SECONDS = 120
 _SECONDS = 1200
 _MEMORY = 8 << 30
 _ANSWER = 64 << 20
-_STUBS = (
-    "msgspec/__init__.pyi",
-    "pydantic/__init__.pyi",
-    "torch/__init__.pyi",
-    "torch/nn/__init__.pyi",
-    "torch/nn/modules/__init__.pyi",
-    "torch/nn/modules/module.pyi",
-    "triton/__init__.pyi",
-)
+_STUBS = Path(__file__).parent / "stubs"
 _PYTHON = 12  # where the tree states none
 
 _LINE = re.compile(
@@ -61,11 +52,10 @@ def check(
     if not asked:
         return ()
     version = f"3.{python[1] if python else _PYTHON}"
-    environment, stubs = _surroundings(version)
     listed = "\n".join(f'{rule} = "error"' for rule in sorted(rules))
     Path(folder, "ty.toml").write_text(
-        f'[environment]\npython-version = "{version}"\npython = "{environment}"\nroot = ["."]\n'
-        f'extra-paths = ["{stubs}"]\n'
+        f'[environment]\npython-version = "{version}"\npython = "{_environment(version)}"\nroot = ["."]\n'
+        f'extra-paths = ["{_STUBS}/outside"]\n'
         "[analysis]\nrespect-type-ignore-comments = false\n"
         f'[rules]\nall = "ignore"\n{listed}\n',
         encoding="utf-8",
@@ -76,31 +66,27 @@ def check(
 
 def replaced() -> dict[str, bytes | None]:
     """Return the files of vLLM that another text is checked in place of."""
-    return {"vllm/triton_utils/__init__.py": stub("vllm/triton_utils/__init__.pyi")}
+    return {"vllm/triton_utils/__init__.py": stub("inside/vllm/triton_utils/__init__.pyi")}
 
 
 @cache
 def stub(path: str) -> bytes:
     """Return what is told of a module outside, or in place of one of vLLM: enough for a class below one of its classes to be known."""
-    return resources.files("vllm_mods.fit").joinpath("stubs", path).read_bytes()
+    return Path(_STUBS, path).read_bytes()
 
 
 @cache
-def _surroundings(version: str) -> tuple[str, str]:
-    """Return a folder that is an environment without a package, and one with the stubs; both last as long as the process."""
+def _environment(version: str) -> str:
+    """Return a folder that is an environment without a package, which lasts as long as the process."""
     import atexit  # noqa: PLC0415  (where it is asked only)
     import shutil  # noqa: PLC0415
     import tempfile  # noqa: PLC0415
 
     folder = tempfile.mkdtemp(prefix="vllm-mods-ty-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    environment, stubs = (os.path.join(folder, name) for name in ("none", "stubs"))
+    environment = os.path.join(folder, "none")
     os.makedirs(os.path.join(environment, "lib", f"python{version}", "site-packages"))
-    for path in _STUBS:
-        place = Path(stubs, path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(stub(path))
-    return environment, stubs
+    return environment
 
 
 def _diagnostic(line: str) -> Diagnostic:

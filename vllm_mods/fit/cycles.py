@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.world import World, absolute
+from vllm_mods.fit.world import World, absolute, remembered
 
 _IMPORT = re.compile(
     rb"^(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t]*(?:\((?P<several>[^)]*)\)|(?P<names>[^\n]*))"
@@ -98,6 +98,7 @@ def _names(text: bytes) -> Iterator[str]:
             yield name
 
 
+@remembered
 def _file(world: World, dotted: str) -> str | None:
     """Return the path of a module of the tree, a folder's ``__init__.py`` included."""
     root, stem = dotted.partition(".")[0], dotted.replace(".", "/")
@@ -115,6 +116,8 @@ class _Loading:
 
     def load(self, path: str) -> _Stuck | None:
         """Load a file and the packages around it; return the first import that fails."""
+        if path in self.at:
+            return None
         parts = path.split("/")[:-1]
         for depth in range(1, len(parts) + 1):
             package = "/".join((*parts[:depth], "__init__.py"))

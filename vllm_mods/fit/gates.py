@@ -23,7 +23,7 @@ from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks, sometime
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
-from vllm_mods.fit.signatures import DefNode, dotted, every
+from vllm_mods.fit.signatures import DefNode, children, dotted, every
 from vllm_mods.fit.world import World
 
 _OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
@@ -209,7 +209,7 @@ def _operands(asked: Asked) -> bool:
     )
     held = [
         one
-        for one in ast.iter_child_nodes(place or ast.Pass())
+        for one in children(place or ast.Pass())
         if isinstance(one, ast.Attribute | ast.Subscript)
     ]
     if held and any(map(_CONTAINERS.fullmatch, kinds)):

@@ -8,7 +8,7 @@ from vllm_mods.fit import checker
 from vllm_mods.fit.shapes import Class, Lineage, Symbol, words
 from vllm_mods.fit.world import World, remembered
 
-_TORCH_STUB = checker.stub("torch/nn/modules/module.pyi").decode()
+_TORCH_STUB = checker.stub("outside/torch/nn/modules/module.pyi").decode()
 TORCH_MODULE = frozenset(re.findall(r"^    (?:def )?(\w+)", _TORCH_STUB, re.MULTILINE))
 """The names of ``torch.nn.Module``. Every other attribute is set by somebody: fit looks for who."""
 _TORCH_MODULES = words("torch.nn.Module torch.nn.modules.Module torch.nn.modules.module.Module")

@@ -9,11 +9,17 @@ from collections.abc import Iterable, Iterator
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
-from vllm_mods.fit.search import defines_plainly, files_mentioning, meant_in
+from vllm_mods.fit.search import (
+    defines_plainly,
+    files_mentioning,
+    meant_in,
+    python_files,
+    real_names,
+)
 from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.signatures import dotted, imports_of
 from vllm_mods.fit.walk import CodeSite
-from vllm_mods.fit.world import World, absolute
+from vllm_mods.fit.world import World, absolute, module_stem, remembered
 
 # Standard modules that do something when imported: never imported to look into them.
 _LOUD = words("this antigravity idlelib tkinter turtle turtledemo __main__ test tests")
@@ -136,12 +142,22 @@ def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
     return True, ""
 
 
+@remembered
+def _makers(world: World) -> frozenset[bytes]:
+    """Return the last words of the modules that may have a ``__getattr__``."""
+    files = ((path, world.glance(path) or b"") for path in python_files(world))
+    return frozenset(module_stem(p).encode() for p, data in files if b"def __getattr__(" in data)
+
+
 def _made_when_asked(
     world: World, path: str, site: CodeSite, node: ast.Attribute
 ) -> Iterator[Problem]:
     """Judge ``module.name`` of a module whose ``__getattr__`` looks names up: for the type checker it has any name."""
     name = dotted(node.value)
     if name is None or site.scope.tolerant or site.scope.typing_only:
+        return
+    names = real_names(world.glance(path) or b"", name.rpartition(".")[2].encode())
+    if _makers(world).isdisjoint(names):
         return
     symbols = meant_in(world, path, site.scope, name)
     where = symbols[0].module if len(symbols) == 1 else None

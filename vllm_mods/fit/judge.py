@@ -2,7 +2,7 @@
 
 import ast
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -25,7 +25,7 @@ from vllm_mods.fit.overrides import Override, changed_methods, override_problems
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.replacements import owner_name, replacement_problems
 from vllm_mods.fit.results import result_misuses
-from vllm_mods.fit.run_time import Write, run_time_writes, soften
+from vllm_mods.fit.run_time import run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.signatures import every, imports_of
@@ -64,7 +64,7 @@ def judge(
     for change in changes:
         if change.after is None:
             continue
-        syntax = list(syntax_problems(change.path, change.before, change.after, after.python))
+        syntax = list(syntax_problems(change.path, change.after, after.python))
         answers += syntax
         if not any(isinstance(answer, Problem) for answer in syntax):
             sound[change.path] = change.after
@@ -85,12 +85,11 @@ def judge(
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
-    writes = tuple(w for path, data in sound.items() for w in run_time_writes(path, data))
-    answers.extend(_replacements(before, after, writes))
+    answers.extend(_replacements(before, after, sound))
     question = Question(before, after, judged, tuple(used), names)
     answers.extend(_opinion(question, at_origin, answers))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
-    problems = [lessen(after, soften(after, problem, writes)) for problem in problems]
+    problems = [lessen(after, soften(after, problem)) for problem in problems]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     findings = (*(finding(problem) for problem in problems), *notes(doubts))
     return findings, before.consulted | after.consulted
@@ -178,12 +177,12 @@ def _honour(after: World, problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE, message=message)
 
 
-def _replacements(before: World, after: World, writes: tuple[Write, ...]) -> Iterator[Problem]:
+def _replacements(before: World, after: World, sound: Mapping[str, bytes]) -> Iterator[Problem]:
     """Judge what the added lines put in the place of something else."""
     new = [
         write
-        for write in writes
-        if write.node.lineno in added_lines(before.read(write.path), after.read(write.path) or b"")
+        for path, data in sound.items()
+        for write in run_time_writes(path, data, added_lines(before.read(path), data))
     ]
     owned = ((w, one) for w in new for one in w.owners(after) if w.name)
     replaced = frozenset((owner_name(one), w.name or "") for w, one in owned)

@@ -1,6 +1,8 @@
 """Which lines of a file a change added or touched, and which it left."""
 
 import ast
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from vllm_mods.base import line_diff
@@ -23,12 +25,20 @@ def touched_lines(before: bytes | None, after: bytes) -> frozenset[int]:
     return added_lines(before, after) | frozenset(beside)
 
 
+def lines_with(data: bytes, names: Iterable[str], before: bytes = rb"\b") -> frozenset[int]:
+    """Return the lines of a file that have one of some names, behind what the pattern ``before`` takes."""
+    if not (words := b"|".join(sorted(map(str.encode, names)))):
+        return frozenset()
+    found = re.finditer(before + rb"(?:%b)\b" % words, data)
+    return frozenset(data.count(b"\n", 0, match.start()) + 1 for match in found)
+
+
 def rows(node: ast.stmt) -> range:
     """Return the lines of a statement."""
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=256)
 def _changed(before: bytes | None, after: bytes) -> tuple[tuple[int, int], ...]:
     """Return the stretches of ``after`` that differ, as slices of its lines; empty where lines are gone."""
     new = after.splitlines()

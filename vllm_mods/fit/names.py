@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.fit.lines import lines_with
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import Import, Value
 from vllm_mods.fit.walk import local_names, walk
@@ -18,8 +19,7 @@ def name_problems(world: World, path: str, tree: ast.Module) -> Iterator[Problem
         for name, bindings in (module.names.items() if module else ())
         if all(isinstance(one, Import | Value) and one.typing_only for one in bindings)
     }
-    lines = frozenset(range(1, (tree.body[-1].end_lineno or 0) + 1)) if typing else frozenset()
-    for node, scope in walk(tree, lines):
+    for node, scope in walk(tree, lines_with(world.glance(path) or b"", typing)):
         match node:
             case ast.Name(id=name, ctx=ast.Load()) if name in typing and not scope.typing_only:
                 if any(name in local_names(one.node) for one in scope.around()):

@@ -6,7 +6,7 @@ problem of what is written is a note, unless it stands where the write cannot ha
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from inspect import Parameter
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from vllm_mods.fit.search import meant_in, subclasses
 from vllm_mods.fit.shapes import Class, Symbol, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, dotted, every
 from vllm_mods.fit.walk import CodeScope, local_names, receiver, walk
-from vllm_mods.fit.world import World, module_stem
+from vllm_mods.fit.world import World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
 
 RESTING = {
@@ -69,14 +69,10 @@ class Write(NamedTuple):
         return tuple(symbol for symbols in named for symbol in symbols)
 
 
-def may_rest_on_writes(problem: Problem) -> bool:
-    """Tell whether a problem is an error that what the code writes at run time could be the reason for."""
-    return problem.level is Level.ERROR and problem.code in RESTING
-
-
-def soften(world: World, problem: Problem, writes: Iterable[Write]) -> Problem:
+def soften(world: World, problem: Problem) -> Problem:
     """Return a problem as a note, if what is written may be the reason for it."""
-    for write in writes if may_rest_on_writes(problem) else ():
+    may_rest = problem.level is Level.ERROR and problem.code in RESTING
+    for write in _all_writes(world) if may_rest else ():
         what = _resting(world, problem, write)
         if what and (write.name in _MAKERS or _may_run_first(world, problem, write)):
             message = f"{problem.message} ({what} changed while the code runs)"
@@ -84,12 +80,24 @@ def soften(world: World, problem: Problem, writes: Iterable[Write]) -> Problem:
     return problem
 
 
-def run_time_writes(path: str, data: bytes) -> Iterator[Write]:
-    """Yield what a file writes on classes and modules, and on what is handed around."""
+@remembered
+def _all_writes(world: World) -> tuple[Write, ...]:
+    """Return what the changed files write."""
+    found: list[Write] = []
+    for path, data in world.files.items():
+        tree = syntax_tree.module(data) if path.endswith(".py") and data else None
+        nodes = every(tree) if tree else ()
+        at = frozenset(getattr(node, "lineno", 0) for node in nodes if any(_writes(node)))
+        found += run_time_writes(path, data or b"", at)
+    return tuple(found)
+
+
+def run_time_writes(path: str, data: bytes, lines: frozenset[int]) -> Iterator[Write]:
+    """Yield what some lines of a file write on classes and modules, and on what is handed around."""
     tree = syntax_tree.module(data) or ast.Module([], [])
-    nodes = (n for n in every(tree) if isinstance(n, ast.Assign | ast.AnnAssign | ast.Call))
-    at = frozenset(node.lineno for node in nodes if any(_writes(node)))
-    for site in walk(tree, at):
+    for site in walk(tree, lines):
+        if site.node.lineno not in lines:
+            continue
         own = {receiver(scope) for scope in site.scope.around()}
         for owner, name, value in _writes(site.node):
             if getattr(owner, "id", "") not in own:

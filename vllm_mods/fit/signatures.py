@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter, Signature
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vllm_mods.fit.shapes import Function, Import, words
 from vllm_mods.formats import syntax_tree
 
 DefNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = DefNode | ast.ClassDef
-_CONTEXTS = (ast.Load, ast.Store, ast.Del)
+_LEAVES = words("identifier int string constant expr_context operator cmpop boolop unaryop")
+# The fields of each kind of node that hold nodes, as its grammar says: ``Call(expr func, expr* args, keyword* keywords)``.
+_BELOW = {
+    kind: tuple(
+        name
+        for of, name in re.findall(r"(\w+)[?*]* (\w+)", kind.__doc__ or "")
+        if of not in _LEAVES
+    )
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
 
 # Decorators that leave the parameters as they are.
 TRANSPARENT = words(
@@ -27,25 +38,25 @@ PROPERTIES = words(
 )
 
 
-def every(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all below it, in no particular order.
+def children(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes right below one, but for operators and contexts: ``ast.iter_child_nodes`` takes twice as long."""
+    found: list[Any] = []  # of nodes, and of ``None`` for the key of ``**`` in a dictionary
+    for name in _BELOW[node.__class__]:
+        value = getattr(node, name)
+        if value.__class__ is list:
+            found += value
+        elif value is not None:
+            found.append(value)
+    return [one for one in found if one is not None] if None in found else found
 
-    Several times as fast as ``ast.walk``, which is most of the time of a summary: names and
-    constants have nothing below them, and ``Load`` is of no interest.
-    """
+
+def every(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all below it, in no particular order."""
     stack = [node]
-    pop, push = stack.pop, stack.append
     while stack:
-        node = pop()
+        node = stack.pop()
         yield node
-        kind = node.__class__
-        if kind is ast.Name or kind is ast.Constant:
-            continue
-        for value in node.__dict__.values():
-            if value.__class__ is list:
-                stack += [item for item in value if isinstance(item, ast.AST)]
-            elif isinstance(value, ast.AST) and value.__class__ not in _CONTEXTS:
-                push(value)
+        stack += children(node)
 
 
 def dotted(node: ast.AST | None) -> str | None:
@@ -131,7 +142,7 @@ def bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST | Import]]:
             yield name, node
         case _:
             pass
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         yield from bindings(child)
 
 

@@ -56,7 +56,7 @@ def type_problems(question: Question, at_origin: Question | None) -> Iterator[Pr
         gated = {one for one in inside if known.intersection(_likenesses(one, question.after))}
     for diagnostic in new:
         if diagnostic.rule == "invalid-syntax" and diagnostic in inside:
-            # for the oldest Python: what stands inside an f-string, `feature_version` does not look at
+            # for the oldest Python that the release supports, which need not be the one that runs here
             yield invalid(diagnostic.path, diagnostic.line, diagnostic.text, question.after.python)
         elif diagnostic.rule not in RULES:  # ty reads UTF-8 and nothing else
             yield Doubt(diagnostic.path, "type", diagnostic.text)

@@ -8,7 +8,8 @@ from itertools import repeat
 from typing import NamedTuple, Self
 
 from vllm_mods.fit.bodies import is_generator
-from vllm_mods.fit.search import WORD, classes_in, files_mentioning
+from vllm_mods.fit.lines import lines_with
+from vllm_mods.fit.search import classes_in, files_mentioning, words_of
 from vllm_mods.fit.signatures import DefNode, bindings, statements
 from vllm_mods.fit.world import World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
@@ -18,6 +19,12 @@ _COMMON = 40
 _MAKERS = {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 _IMPORTED = "import"
 _STAR = re.compile(rb"(\w+) import \*")
+# Comments and texts: of these nobody runs what is no name, and has no code in braces.
+_TEXT = re.compile(
+    rb"#[^\n]*|(?P<quote>\"\"\"|''')(?:\\.|.)*?(?P=quote)|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'",
+    re.DOTALL,
+)
+_NAMES = re.compile(rb"[^#\s]*|[^#].*\{.*", re.DOTALL)
 
 
 class _Form(NamedTuple):
@@ -75,7 +82,7 @@ def users(
     mentioned: dict[bytes, list[str]] = defaultdict(list)
     for path, data in files_mentioning(after, words) if words else ():
         if path not in after.files:
-            for word in uses.keys() & set(WORD.findall(data)):
+            for word in uses.keys() & set(words_of(data)):
                 mentioned[word].append(path)
     wanted: dict[str, set[bytes]] = defaultdict(set)
     for word, where in mentioned.items():
@@ -84,12 +91,15 @@ def users(
             data = after.glance(path) or b""
             if is_rare or any(use.is_in(data) for use in uses[word]):
                 wanted[path].add(word)
-    return {path: _mentions(after.read(path) or b"", some) for path, some in wanted.items()}, words
+    lines = {path: _uses(after.glance(path) or b"", some) for path, some in wanted.items()}
+    after.consulted.update(lines)
+    return {path: some for path, some in lines.items() if some}, words
 
 
-def _mentions(data: bytes, words: Iterable[bytes]) -> frozenset[int]:
-    pattern = re.compile(rb"\b(?:%b)\b" % b"|".join(sorted(words)))
-    return frozenset(data.count(b"\n", 0, match.start()) + 1 for match in pattern.finditer(data))
+def _uses(data: bytes, words: Iterable[bytes]) -> frozenset[int]:
+    """Return the lines of code that have one of some words, but for definitions of functions of these names."""
+    data = _TEXT.sub(lambda m: m[0] if _NAMES.fullmatch(m[0]) else b"\n" * m[0].count(b"\n"), data)
+    return lines_with(data, map(bytes.decode, words), rb"(?<!def )\b")
 
 
 def _changed(before: World, after: World, path: str) -> Iterator[_Sought]:

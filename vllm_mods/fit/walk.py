@@ -15,6 +15,7 @@ from vllm_mods.fit.signatures import (
     DefNode,
     ScopeNode,
     bindings,
+    children,
     dotted,
     every,
     parameters_of,
@@ -100,10 +101,10 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         inner = _inside(node, scope, node.name)
         # Decorators, defaults and annotations belong to the scope around.
         body = frozenset(node.body)
-        yield from ((c, inner if c in body else scope) for c in ast.iter_child_nodes(node))
+        yield from ((c, inner if c in body else scope) for c in children(node))
     elif isinstance(node, (ast.Lambda, *_COMPREHENSIONS)):
         inner = _inside(node, scope, "")
-        yield from ((child, inner) for child in ast.iter_child_nodes(node))
+        yield from ((child, inner) for child in children(node))
     elif isinstance(node, ast.If) and tests_typing(node):
         inner = replace(scope, typing_only=True)
         yield from ((child, inner) for child in node.body)
@@ -115,7 +116,7 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
     elif isinstance(node, ast.Try):
         yield from _try(node, scope)
     else:
-        yield from ((child, scope) for child in ast.iter_child_nodes(node))
+        yield from ((child, scope) for child in children(node))
 
 
 def asks_for_version(node: ast.AST) -> bool:

@@ -1,15 +1,12 @@
 """Python as LibCST reads it, whose grammar is not that of the interpreter. LibCST is imported here only.
 
-It is the second reader: of what this interpreter's ``ast`` cannot read, of what comes out of a
-patch, and under ``matrix --strict`` of every file. Its import takes 145 ms, and take it ten times as long as ``ast``.
+It is the second reader: of what this interpreter's ``ast`` cannot read, and under ``matrix --strict`` of every file. Its import takes 145 ms, and take it ten times as long as ``ast``.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Container
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import limits, own_process
@@ -48,22 +45,6 @@ def read_places(data: bytes) -> tuple[Place, ...]:
         return _read(data)
     except RecursionError as error:
         raise UnparsableError(str(error)) from error
-
-
-def refusal(data: bytes, lines: Container[int]) -> str | None:
-    """Return why LibCST's parser refuses the statements that have one of some lines, ``None`` if it takes them."""
-    return _refusal(data) if _refusal(syntax_tree.only(data, lines)) else None
-
-
-# What a patch makes of a file that many releases have in common.
-@lru_cache(maxsize=64)
-def _refusal(data: bytes) -> str | None:
-    try:
-        _check_depth(data)
-        _parse(data)
-    except (UnparsableError, RecursionError) as error:
-        return str(error)
-    return None
 
 
 def _parse(data: bytes) -> libcst.Module:

@@ -2,9 +2,8 @@
 
 import ast
 import re
-import sys
 import warnings
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -32,7 +31,7 @@ def parse(source: bytes | str, **options: Any) -> Any:  # noqa: ANN401  (as ``as
 
 
 # Scopes, summaries and every check of the fit read the same few files.
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=128)
 def module(data: bytes) -> ast.Module | None:
     """Parse a file; ``None`` if it is not Python that this interpreter reads.
 
@@ -54,36 +53,6 @@ def decoded(data: bytes) -> str:
 
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     return data.decode(encoding)
-
-
-def only(data: bytes, lines: Container[int]) -> bytes:
-    """Return a file in which nothing stands but the statements that have one of some lines.
-
-    They are where they were. Of a class that is touched inside, so it is with its statements.
-    A file that this interpreter does not read comes back whole.
-    """
-    tree = module(data)
-    if tree is None:
-        return data
-    rows = data.splitlines(keepends=True)
-    for node in _untouched(tree.body, lines):
-        for row in range(first_line(node) - 1, node.end_lineno or node.lineno):
-            rows[row] = b"\n"
-    return b"".join(rows)
-
-
-def _untouched(body: Sequence[ast.stmt], lines: Container[int]) -> Iterator[ast.stmt]:
-    def touched(node: ast.stmt) -> bool:
-        return any(line in lines for line in range(first_line(node), (node.end_lineno or 0) + 1))
-
-    for before, node, after in zip([None, *body], body, [*body[1:], None], strict=False):
-        beside = (before and before.end_lineno) or 0, (after and after.lineno) or sys.maxsize
-        if beside[0] >= first_line(node) or beside[1] <= (node.end_lineno or 0):
-            continue  # on one line with another
-        if not touched(node):
-            yield node
-        elif isinstance(node, ast.ClassDef) and any(map(touched, node.body)):
-            yield from _untouched(node.body, lines)
 
 
 def first_line(node: ast.stmt) -> int:
