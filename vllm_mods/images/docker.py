@@ -37,7 +37,7 @@ LABEL = "vllm-mods.reading"
 
 # What is kept of a listing, so that a search in vllm/ does not cost a request for each file.
 _LARGEST_KEPT = 1 << 20
-_KEPT = (".py", ".pyi", ".pth")
+_KEPT = (".py", ".pyi", ".pth", ".jinja", ".json")
 _LARGEST_PASSED = 8 << 20  # less than what another request costs; libraries of vLLM's are larger
 # os.ModeDir of Go, in which the engine is written, and its links, devices, pipes and sockets
 _GO_FOLDER, _GO_OTHERS = 1 << 31, 0b1111 << 24

@@ -21,6 +21,7 @@ import tarfile
 import time
 from typing import Any
 
+_LAYER = "/"
 _NOBODY = 65534
 _TICK_SECONDS = 0.1
 _TAIL_BYTES = 64 << 10
@@ -33,8 +34,10 @@ def main() -> int:
     if os.getpid() != 1:
         sys.stderr.write("supervise.py runs only as the first process of a sandbox\n")
         return 70
-    give_up_root()
     job = json.loads(sys.stdin.buffer.readline())
+    if _LAYER not in job["places"]:  # else it is a container's root, without capabilities
+        give_up_root()
+    ctypes.CDLL(None).prctl(*_NOT_DUMPABLE, 0, 0, 0)
     unpack_input()
     os.makedirs(job["cwd"], exist_ok=True)
     os.chdir(job["cwd"])
@@ -60,12 +63,11 @@ def main() -> int:
 
 
 def give_up_root() -> None:
-    """Become another user than root for good, and one that no process in here can trace."""
+    """Become another user than root for good."""
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
         os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    ctypes.CDLL(None).prctl(*_NOT_DUMPABLE, 0, 0, 0)
 
 
 def unpack_input() -> None:
@@ -201,20 +203,22 @@ def exceeded(job: dict[str, Any], before: tuple[int, int]) -> str | None:
 
 
 def state(places: list[str]) -> dict[str, tuple[int, ...]]:
-    """Return what changes with any write, of all files below folders but bytecode and repositories."""
+    """Return what changes with any write, of all files in the file systems of folders but bytecode and repositories."""
     marks: dict[str, tuple[int, ...]] = {}
     waiting = list(places)
     while waiting:
         folder = waiting.pop()
-        with contextlib.suppress(OSError):  # a folder of the system
-            os.chmod(folder, 0o755)  # noqa: S103  (as it was, for nobody else)
-        for name in os.listdir(folder):
+        if not os.access(folder, os.R_OK | os.X_OK):
+            with contextlib.suppress(OSError):
+                os.chmod(folder, 0o755)  # noqa: S103  (as it was, for nobody else)
+        device = os.lstat(folder).st_dev
+        for name in os.listdir(folder) if os.access(folder, os.R_OK | os.X_OK) else ():
             path = os.path.join(folder, name)
             info = os.lstat(path)
             if not stat.S_ISDIR(info.st_mode):
                 if not name.endswith(".pyc"):
                     marks[path] = (info.st_mode, info.st_ino, info.st_size, info.st_ctime_ns)
-            elif name not in _SKIPPED and path not in places:
+            elif name not in _SKIPPED and path not in places and info.st_dev == device:
                 waiting.append(path)
     return marks
 
