@@ -23,7 +23,20 @@ if TYPE_CHECKING:
     from real_engines import Engine
 
 PROGRAMS = (
-    *("awk", "basename", "bash", "cat", "chmod", "cp", "diff", "dirname", "env", "find", "git", "grep"),
+    *(
+        "awk",
+        "basename",
+        "bash",
+        "cat",
+        "chmod",
+        "cp",
+        "diff",
+        "dirname",
+        "env",
+        "find",
+        "git",
+        "grep",
+    ),
     *("head", "install", "ls", "mkdir", "mv", "patch", "perl", "rm", "rmdir", "sed", "sh", "sleep"),
     *("sort", "tail", "tee", "touch", "tr", "true", "wc", "xargs", "cmp"),
 )
@@ -138,7 +151,7 @@ def shell_layer() -> bytes:
 def release_image(python: bytes, shell: bytes, version: str, files: Mapping[str, bytes]) -> Image:
     """Return the image of a release; its name is ``localhost/vllm:VERSION``."""
     metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
-    site: dict[str, Thing] = {path: data for path, data in files.items()}
+    site: dict[str, Thing] = dict(files)
     site |= {path: text.encode() for path, text in BESIDE.items()}
     site[f"vllm-{version}.dist-info/METADATA"] = metadata.encode()
     about = f"__version__ = version = {version!r}\n__version_tuple__ = {(*version.split('.'),)!r}\n"

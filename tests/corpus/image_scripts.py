@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-KEEP = '''\
+KEEP = """\
 diff --git a/vllm/envs.py b/vllm/envs.py
 --- a/vllm/envs.py
 +++ b/vllm/envs.py
@@ -15,7 +15,7 @@ diff --git a/vllm/envs.py b/vllm/envs.py
 +        os.environ.get("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "75")
      ),
      # Maximum allowed value for the `n` sampling parameter (number of output
-'''
+"""
 ROUND = '''\
 diff --git a/vllm/utils/math_utils.py b/vllm/utils/math_utils.py
 --- a/vllm/utils/math_utils.py
@@ -25,18 +25,18 @@ diff --git a/vllm/utils/math_utils.py b/vllm/utils/math_utils.py
      """Round up x to the nearest multiple of y."""
 -    return ((x + y - 1) // y) * y
 +    return cdiv(x, y) * y
- 
- 
+
+
  def round_down(x: int, y: int) -> int:
 '''
-BESIDE = '''\
+BESIDE = """\
 diff --git a/tests/utils_/test_math.py b/tests/utils_/test_math.py
 --- a/tests/utils_/test_math.py
 +++ b/tests/utils_/test_math.py
 @@ -1 +1,2 @@
  import pytest
 +import math
-'''
+"""
 OTHER = KEEP.replace("HTTP_TIMEOUT_KEEP_ALIVE", "NO_SUCH_SETTING")
 TOP = "#!/bin/bash\nset -euo pipefail\n"
 AT = 'HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"\n'
@@ -163,7 +163,9 @@ SCRIPTS: dict[str, dict[str, str]] = {
     """),
     # patches
     "git apply, checked before": _sh(
-        AT + FIND + 'cd "$D/.."\ngit apply --check "$HERE/keep.patch" && git apply -v "$HERE/keep.patch"\n',
+        AT
+        + FIND
+        + 'cd "$D/.."\ngit apply --check "$HERE/keep.patch" && git apply -v "$HERE/keep.patch"\n',
         keep_patch=KEEP,
     ),
     "git apply --exclude": _sh(
@@ -205,7 +207,9 @@ SCRIPTS: dict[str, dict[str, str]] = {
     ),
     "a patch in a heredoc": _sh(f"cd \"$PYTHON_ROOT\"\npatch -p1 <<'EOF'\n{ROUND}EOF\n"),
     # the shell
-    "sed in branches": _sh(FIND + """
+    "sed in branches": _sh(
+        FIND
+        + """
         V=$(python3 -c 'import vllm; print(vllm.__version__)')
         case "$V" in
           0.1*|0.20*|0.21*) F="$D/model_executor/layers/quantization/inc.py" ;;
@@ -213,7 +217,8 @@ SCRIPTS: dict[str, dict[str, str]] = {
         esac
         grep -q 'return 60' "$F" || { echo "no anchor in $F" >&2; exit 1; }
         sed -i 's/return 60/return 70/' "$F"
-    """.replace("\n        ", "\n")),
+    """.replace("\n        ", "\n")
+    ),
     "sed with a backup suffix": _sh(
         'sed -i.bak \'s/KEEP_ALIVE", "5"/KEEP_ALIVE", "75"/\' "$VLLM_PACKAGE_DIR/envs.py"\n'
         'diff -q "$VLLM_PACKAGE_DIR/envs.py" "$VLLM_PACKAGE_DIR/envs.py.bak" && exit 1\n'
@@ -223,7 +228,9 @@ SCRIPTS: dict[str, dict[str, str]] = {
         "perl -0pi -e 's/return \\(\\(x \\+ y - 1\\) \\/\\/ y\\) \\* y/return cdiv(x, y) * y/' "
         '"$VLLM_PACKAGE_DIR/utils/math_utils.py"\ngrep -q "cdiv(x, y)" "$VLLM_PACKAGE_DIR/utils/math_utils.py"\n'
     ),
-    "heredocs for new files and a loop": _sh(FIND + """
+    "heredocs for new files and a loop": _sh(
+        FIND
+        + """
         for kind in fast slow; do
         cat > "$D/utils/mine_$kind.py" <<PY
         KIND = "$kind"
@@ -233,22 +240,26 @@ SCRIPTS: dict[str, dict[str, str]] = {
 
         from vllm.utils.mine_fast import KIND  # noqa: E402
         PY
-    """.replace("\n        ", "\n")),
+    """.replace("\n        ", "\n")
+    ),
     "a template and its variable": _sh(
         'cp mine.jinja "$WORKSPACE_DIR/mine.jinja"\nexport VLLM_MINE=1\n'
         'sed -i \'s/KEEP_ALIVE", "5"/KEEP_ALIVE", "75"/\' "$VLLM_PACKAGE_DIR/envs.py"\n',
         mine_jinja="{{ messages }}\n",
     ),
-    "where site-packages are by itself": _sh("""
+    "where site-packages are by itself": _sh(
+        """
         for SP in /usr/local/lib/python3*/dist-packages /usr/local/lib/python3*/site-packages; do
           [ -d "$SP/vllm" ] && break
         done
         [ -d "$SP/vllm" ]
         sed -i 's/^RCP_LN2 = .*/RCP_LN2 = 1.442695/' "$SP/vllm/utils/math_utils.py"
-    """.replace("\n        ", "\n")),
+    """.replace("\n        ", "\n")
+    ),
     # packages beside vllm
     "pip install, then patch": _sh(
-        AT + 'pip install --no-cache-dir "einops==0.8.1"\ncd "$PYTHON_ROOT" && git apply "$HERE/keep.patch"\n',
+        AT
+        + 'pip install --no-cache-dir "einops==0.8.1"\ncd "$PYTHON_ROOT" && git apply "$HERE/keep.patch"\n',
         keep_patch=KEEP,
     ),
     "a monkey patch by sitecustomize": _sh(
@@ -258,7 +269,7 @@ SCRIPTS: dict[str, dict[str, str]] = {
     | {"mypatch/__init__.py": "PATCHED = True\n"},
     "a monkey patch by a .pth": _sh(
         "SP=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()[\"purelib\"])')\n"
-        'install -m 644 mine_hook.py "$SP/mine_hook.py"\necho "import mine_hook" > "$SP/zz_mine.pth"\n',
+        'install -m 644 mine_hook.py "$SP/mine_hook.py"\necho "import mine_hook" > "$SP/zz_mine.pth"\n'
     )
     | {"mine_hook.py": "HOOKED = True\n"},
     "a plugin of vllm": _sh(

@@ -65,7 +65,9 @@ def test_a_mod_does_what_its_script_does_in_the_image(
     for version in RELEASES:
         image = f"localhost/vllm:{version}"
         code, left = release_images.ran(docker_releases, image, "mine", tmp_path / "mine")
-        kept = {path.replace("/workspace/", "templates/"): digest(data) for path, data in left.items()}
+        kept = {
+            path.replace("/workspace/", "templates/"): digest(data) for path, data in left.items()
+        }
         does[version] = kept if code == 0 else None
     found = imported(SCRIPTS[name], does, images)
     assert not found.wrong, found

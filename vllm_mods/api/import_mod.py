@@ -142,8 +142,8 @@ class _ModImport(NamedTuple):
                 fetcher=self.fetcher,
             )
         except Lacked as error:
-            if self.fetcher is None:
-                error.hint = f"{error.hint}; or --fetch, which allows downloads, each URL once"
+            if self.fetcher is None and error.urls:
+                error.hint = f"--fetch allows its downloads, each URL once; or {error.hint}"
             raise
 
     def over_releases(self, source: ModSource) -> NewMod:

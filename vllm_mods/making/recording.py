@@ -13,7 +13,7 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import image_paths
 from vllm_mods.images import engine_command
-from vllm_mods.making import sandbox, watching
+from vllm_mods.making import reasons, sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
@@ -25,7 +25,6 @@ HOME = "/root"
 TEMPORARY = "/tmp"  # noqa: S108  (as it is called in the container)
 _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
-_KEEP = "put what it downloads into the folder that it runs in"
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
@@ -207,10 +206,10 @@ class _RecordedRun(NamedTuple):
         output = last_lines(ran.output)
         if ran.code:
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
-            raise _lacking(
+            raise self._lacking(
                 f"the command failed with exit code {ran.code}; nothing was written{last}"
                 f"{_listed(seen.lacked)}{output}",
-                f"the command had no network; if it needs one, {_KEEP}",
+                output,
                 seen,
             )
         if rejects := [path for path in ran.written if path.endswith(".rej")]:
@@ -221,9 +220,9 @@ class _RecordedRun(NamedTuple):
             )
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
-            raise _lacking(
+            raise self._lacking(
                 f"the sandbox refused some of its requests, so its effect is unknown; nothing was written{lines}",
-                _KEEP,
+                "",
                 seen,
             )
         if seen.failed:
@@ -231,6 +230,14 @@ class _RecordedRun(NamedTuple):
                 f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}",
                 hint=_EDIT_TREE,
             )
+
+    def _lacking(self, message: str, output: str, seen: Watched) -> Lacked:
+        """Return the refusal of a run that failed, with the URLs that it asked for and did not get."""
+        in_image = self.container is not None
+        error = Lacked(message, hint=reasons.hint(output, seen.lacked, in_image=in_image))
+        fetches = (one.argv for one in seen.lacked if one.argv[0] in {"curl", "wget"})
+        error.urls = tuple(one[0] for one in map(served.parse, map(list, fetches)) if one)
+        return error
 
     def _effect(self, ran: Ran, seen: Watched) -> ModEffect:
         """Return what a run did. Raises ``Refused`` for what no mod can have."""
@@ -280,14 +287,6 @@ def _lost(path: str, ran: Ran) -> str:
     if temporary or path in ran.odd or image_paths.objection(path):
         return f"it wrote {path}, which no mod can have"
     return f"it wrote {path}; a mod for images can have it: state it under [[files]]"
-
-
-def _lacking(message: str, hint: str, seen: Watched) -> Lacked:
-    """Return the refusal of a run that asked for URLs and did not get them."""
-    error = Lacked(message, hint=hint)
-    asked = (served.parse([*one.argv]) for one in seen.lacked if one.argv[0] in {"curl", "wget"})
-    error.urls = tuple(one[0] for one in asked if one is not None)
-    return error
 
 
 def _listed(steps: Iterable[WatchedCommand]) -> str:
