@@ -105,7 +105,7 @@ def run(job: dict[str, Any], marks: dict[str, tuple[int, ...]]) -> dict[str, Any
 
     reading, writing = os.pipe()
     in_memory = [place for place in job["places"] if place != _LAYER]
-    limits = Limits(job, in_memory, marks)  # before it can write anything
+    bounds = Bounds(job, in_memory, marks)  # before it can write anything
     try:
         process = subprocess.Popen(
             job["argv"],
@@ -120,7 +120,7 @@ def run(job: dict[str, Any], marks: dict[str, tuple[int, ...]]) -> dict[str, Any
         why = f"{job['argv'][0]}: {error.strerror}"
         return {"failure": None, "code": 127, "output": why, "unreached": False, "environ": {}}
     os.close(writing)
-    failure, code, output = watch(job, process.pid, reading, limits)
+    failure, code, output = watch(job, process.pid, reading, bounds)
     process.returncode = code
     return {
         "failure": failure,
@@ -132,7 +132,7 @@ def run(job: dict[str, Any], marks: dict[str, tuple[int, ...]]) -> dict[str, Any
 
 
 def watch(
-    job: dict[str, Any], child: int, out: int, limits: Limits
+    job: dict[str, Any], child: int, out: int, bounds: Bounds
 ) -> tuple[str | None, int, bytes]:
     """Wait for a process; return the limit that it went past, its exit code, and the end of what it printed."""
     end = time.monotonic() + job["seconds"]
@@ -154,14 +154,14 @@ def watch(
         elif time.monotonic() > end:
             failure = "seconds"
         elif time.monotonic() > look:
-            failure = limits.exceeded()
+            failure = bounds.exceeded()
             look = time.monotonic() + _TICK_SECONDS
     with contextlib.suppress(OSError):  # there is none
         os.kill(-1, signal.SIGKILL)  # every process of the sandbox but this one
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
-    failure = failure or limits.exceeded()
+    failure = failure or bounds.exceeded()
     os.set_blocking(out, False)
     with contextlib.suppress(BlockingIOError):
         while chunk := os.read(out, 1 << 16):
@@ -188,7 +188,7 @@ def usage(places: list[str]) -> tuple[int, int]:
     return blocks, sum(one.f_files - one.f_ffree for one in systems)
 
 
-class Limits:
+class Bounds:
     """What the processes in here may use, beside what was in use before them."""
 
     def __init__(
