@@ -137,7 +137,7 @@ def test_on_one_tree_it_is_run_once(script: Path, recorded: list[tuple[Any, ...]
             "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
         ),
         (
-            {"tree": "pypi:0.20.0", "image": "x"},
+            {"tree": "pypi:0.20.0", "images": ("x",)},
             "--tree and --image both name the vLLM to run on",
             "give one",
         ),

@@ -77,6 +77,9 @@ def test_a_script_needs_a_vllm_to_run_on(call: Call, tmp_path: Path, site: Path)
     both = call("import", folder, "--tree", site, "--image", "x")
     assert (both.code, "give one" in both.err) == (2, True)
     assert call("import", folder, "--fetch", "--offline").code == 2
+    two = ("--image", "x", "--image", "y")
+    ranged = call("import", folder, *two, "--vllm", ">=0.20")
+    assert (ranged.code, "both name the releases to run on" in ranged.err) == (2, True)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memory_tree import MemoryTree
 
@@ -16,6 +16,10 @@ from vllm_mods.making import over_releases, recording
 from vllm_mods.making.compose import ModEffect, NewMod, Wanted
 from vllm_mods.making.recording import Limits
 from vllm_mods.planning import planner
+from vllm_mods.trees.image import ImageTree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 WORKSPACE = f"{planner.WORKSPACE}/"
 
@@ -47,24 +51,32 @@ def trees() -> dict[str, Tree]:
     }
 
 
-def made_of(files: dict[str, str], wanted: Wanted) -> NewMod:
-    """Make a mod of a script by running it. Raises ``Refused``."""
+def made_of(
+    files: dict[str, str], wanted: Wanted, releases: Mapping[str, Tree] | None = None
+) -> NewMod:
+    """Make a mod of a script by running it, in containers where the trees are of images. Raises ``Refused``."""
     data = {path: text.encode() for path, text in files.items()}
 
     def run(tree: Tree) -> ModEffect:
-        return recording.record(["./run.sh"], "mine", data, tree, Limits(seconds=60))
+        container = recording.container_of(tree) if isinstance(tree, ImageTree) else None
+        limits = Limits(seconds=60)
+        return recording.record(["./run.sh"], "mine", data, tree, limits, container=container)
 
-    return over_releases.make(wanted, trees(), run, lambda _: None)
+    return over_releases.make(wanted, releases or trees(), run, lambda _: None)
 
 
-def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
+def imported(
+    files: dict[str, str],
+    does: Mapping[str, Effect | None],
+    releases: Mapping[str, Tree] | None = None,
+) -> Found:
     try:
-        made = made_of(files, Wanted("mine"))
+        made = made_of(files, Wanted("mine"), releases)
     except Refused as error:
         return Found(error.message, (), tuple(v for v, one in does.items() if one), 0)
     mod = made.mod
     wrong, lost = [], []
-    for version, tree in trees().items():
+    for version, tree in (releases or trees()).items():
         planned = planner.plan([mod], tree).mods[0]
         meant = any(versions.in_range(version, one.vllm) for one in mod.variants)
         mine = {

@@ -39,6 +39,7 @@ FILES: dict[str, Thing] = {
     "srv/site/big.py": bytes(2001),
     "srv/site/largest.py": bytes(2000),
     "srv/site/data.bin": b"data",
+    "srv/site/data.json": b"{}",
     "srv/site/same.py": Link("srv/site/a.py", hard=True),
     "srv/siteless": Folder(0o1777, uid=7),
     "srv/siteless/b.py": b"B = 1\n",
@@ -215,10 +216,11 @@ def test_the_root_is_a_folder_with_everything(base: Base) -> None:
 
 
 def test_what_was_listed_costs_no_further_request(base: Base, engine: Engine) -> None:
-    assert len(list(base.paths("srv"))) == 9
+    assert len(list(base.paths("srv"))) == 10
     engine.requests.clear()
     assert base.read("srv/site/a.py") == b"A = 1\n"
     assert base.read("srv/site/largest.py") == bytes(2000)
+    assert base.read("srv/site/data.json") == b"{}"
     assert base.entry("srv/site/none.py") is None
     assert [entry.path for entry in base.paths("srv/siteless")] == ["srv/siteless/b.py"]
     assert engine.requests == []

@@ -216,7 +216,7 @@ def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
         "the script makes a mod on none of 2 releases:\n  0.21.0: none of the files is there\n"
         "  0.20.0: the anchor is gone"
     )
-    assert caught.value.hint == "--vllm SPEC names the releases that it was written for"
+    assert caught.value.hint == "--vllm SPEC, or an --image for each, names the releases"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.new import of_effect
+from vllm_mods.base import versions
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
@@ -26,7 +27,7 @@ class ImportTerms(NamedTuple):
 
     name: str | None = None
     tree: str | None = None
-    image: str | None = None
+    images: Sequence[str] = ()
     summary: str | None = None
     license: str | None = None
     vllm: str | None = None
@@ -84,8 +85,12 @@ class _ModImport(NamedTuple):
         terms = self.terms
         if terms.tree is None and terms.others:
             raise UsageError("--with needs --tree, the vLLM beside it", hint="--tree pypi:VERSION")
-        if terms.image is not None:
-            return self.access.open(f"image:{terms.image}")
+        if len(terms.images) > 1:
+            raise UsageError(
+                f"{self.path} has no script to run in several images", hint="give one --image"
+            )
+        if terms.images:
+            return self.access.open(f"image:{terms.images[0]}")
         if terms.tree is None:
             return None
         return self.access.open(terms.tree, others=other_packages(terms.others))
@@ -97,10 +102,9 @@ class _ModImport(NamedTuple):
             return self.taken(mod, source.files)
         if (exported := folder.exported_mod(source.files)) is not None:
             return self.taken(*exported)
-        if terms.tree is not None and terms.image is not None:
+        if terms.tree is not None and terms.images:
             raise UsageError("--tree and --image both name the vLLM to run on", hint="give one")
-        tree = self.open_tree()
-        if tree is None:
+        if len(terms.images) > 1 or (tree := self.open_tree()) is None:
             return self.over_releases(source)
         return of_effect(self.wanted(source.name), self.record(source, tree), tree)
 
@@ -131,27 +135,43 @@ class _ModImport(NamedTuple):
                 source.files,
                 tree,
                 self.terms.limits,
-                container=None if self.terms.image is None else recording.container_of(tree),
+                container=recording.container_of(tree) if self.terms.images else None,
                 fetcher=self.fetcher,
             )
         except Lacked as error:
-            if self.fetcher is None:
-                error.hint = f"{error.hint}; or --fetch, which allows downloads, each URL once"
+            if self.fetcher is None and error.urls:
+                error.hint = f"--fetch allows its downloads, each URL once; or {error.hint}"
             raise
 
     def over_releases(self, source: folder.ModSource) -> NewMod:
-        spec = self.terms.vllm
+        wanted = self.wanted(source.name)._replace(vllm=None)
+        return over_releases.make(
+            wanted, self.releases(), lambda tree: self.record(source, tree), self.progress
+        )
+
+    def releases(self) -> dict[str, Tree]:
+        """Open the images, or the releases of a range, by version, oldest first."""
+        spec, images = self.terms.vllm, self.terms.images
+        if spec is not None and images:
+            raise UsageError(
+                "--vllm and several --image both name the releases to run on", hint="give one"
+            )
+        if images:
+            opened = [self.access.open(f"image:{one}") for one in images]
+            by_version = {tree.version: tree for tree in opened if tree.version}
+            if len(by_version) < len(images):
+                raise UsageError(
+                    "two of the images have the same vLLM, or one does not state its version",
+                    hint="one --image for each release",
+                )
+            return dict(sorted(by_version.items(), key=lambda row: versions.sort_key(row[0])))
         if spec is None:
             raise UsageError(
                 f"{self.path} has a {folder.SCRIPT}, which must be run to see what it does; no vLLM to run it on was named",
                 hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
             )
         specs = releases_in(self.access, spec, plain=True)
-        releases = {one.removeprefix("pypi:"): self.access.open(one) for one in specs}
-        wanted = self.wanted(source.name)._replace(vllm=None)
-        return over_releases.make(
-            wanted, releases, lambda tree: self.record(source, tree), self.progress
-        )
+        return {one.removeprefix("pypi:"): self.access.open(one) for one in specs}
 
 
 def import_recipe(

@@ -30,7 +30,9 @@ _of_mods = options.grouped(
     option("--summary TEXT", "For a mod: its summary."),
     option(
         "--image REF",
-        "For a mod: run its script in a container of this image, which must contain vLLM.",
+        "For a mod: run its script in a container of this image, which must contain vLLM; several make one mod.",
+        "images",
+        multiple=True,
     ),
     option(
         "--tree TREE", "For a mod: the vLLM that it was written for. Its script runs on a copy."
@@ -65,7 +67,7 @@ def command(
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, which --offline forbids", hint="give one")
     if not is_mod(path):
-        if any((terms.tree, terms.image, terms.summary, terms.license, terms.vllm, terms.others)):
+        if any((terms.tree, terms.images, terms.summary, terms.license, terms.vllm, terms.others)):
             raise UsageError(
                 f"--tree, --image, --with, --summary, --license and --vllm are for mods, and {path} is not a mod",
                 hint="a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT",

@@ -24,7 +24,7 @@ from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
 
 # What is kept of a listing, so that a search in vllm/ does not cost a request for each file.
 _LARGEST_KEPT = 1 << 20
-_KEPT = (".py", ".pyi", ".pth")
+_KEPT = (".py", ".pyi", ".pth", ".jinja", ".json")
 _LARGEST_PASSED = 8 << 20  # less than what another request costs; libraries of vLLM's are larger
 # os.ModeDir of Go, in which the engine is written, its links, and all that is no file
 _GO_FOLDER, _GO_LINK, _GO_OTHERS = 1 << 31, 1 << 27, 0b1111 << 24

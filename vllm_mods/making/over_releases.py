@@ -36,17 +36,18 @@ def make(
     """
     effects: dict[str, ModEffect] = {}
     why: dict[str, str] = {}
+    hint = None
     for number, (version, tree) in enumerate(releases.items(), 1):
         tell(f"running on {version}, {number} of {len(releases)}")
         try:
             effects[version] = run(tree)
         except VllmModsError as error:
-            why[version] = error.message
+            why[version], hint = error.message, error.hint
     if not effects:
         reasons = (f"\n  {version}: {text}" for version, text in reversed(why.items()))
         raise Refused(
             f"the script makes a mod on none of {len(why)} releases:{''.join(reasons)}",
-            hint="--vllm SPEC names the releases that it was written for",
+            hint=hint or "--vllm SPEC, or an --image for each, names the releases",
         )
     return _Maker(wanted, releases, effects, tell).make(why)
 

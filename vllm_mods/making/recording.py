@@ -11,8 +11,9 @@ from typing import NamedTuple
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
+from vllm_mods.formats import image_paths
 from vllm_mods.images import engine_command
-from vllm_mods.making import sandbox, watching
+from vllm_mods.making import reasons, sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
@@ -24,7 +25,6 @@ HOME = "/root"
 TEMPORARY = "/tmp"  # noqa: S108  (as it is called in the container)
 _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
-_KEEP = "put what it downloads into the folder that it runs in"
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
@@ -56,7 +56,7 @@ def record(
     a mod cannot have, or where there is no sandbox; ``UsageError`` for a tree that cannot be copied.
     """
     whole = _whole_of(tree)
-    sources = _read_sources(whole, tree, limits.also)
+    sources = _read_sources(whole, tree, limits.also) if container is None else {}
     while True:
         fetched = fetcher.files() if fetcher is not None else ()
         try:
@@ -85,6 +85,7 @@ class _RecordedRun(NamedTuple):
     name: str
     files: Mapping[str, bytes]
     sources: Mapping[str, bytes]
+    """What is laid out for it; an image has all of it."""
     whole: Tree
     """What the ``sources`` were read from: of a release, its sdist."""
     tree: Tree
@@ -136,14 +137,15 @@ class _RecordedRun(NamedTuple):
 
         No more than ``most`` of these steps are taken: the others fail.
         """
-        packages = [f"{self.site}/{name}" for name in ("vllm", *self.limits.also)]
-        places = [self.site] if self.container is None else packages
         job = SandboxJob(
             argv=self.argv,
             cwd=self.home,
             environ=self._environ() | ({} if most is None else {"VLLM_MODS_STEPS": str(most)}),
             files=self._laid_out(),
-            places=[*places, WORKSPACE, HOME, TEMPORARY, LAUNCHER],
+            places=[
+                *(self.site if self.container is None else sandbox.LAYER, WORKSPACE),
+                *(HOME, TEMPORARY, LAUNCHER),
+            ],
             programs=watching.BIN,
             seconds=self.limits.seconds,
         )
@@ -151,6 +153,10 @@ class _RecordedRun(NamedTuple):
         seen = watching.read(ran.written, self.files, ran.environ)
         self._check(ran, seen)
         return self._effect(ran, seen), seen.free, ran.output
+
+    def _found(self, path: str) -> bytes | None:
+        """Return a file as the command found it."""
+        return self.sources[path] if path in self.sources else self.whole.read(path)
 
     def _laid_out(self) -> dict[str, bytes]:
         """Return the files that the command finds, by absolute path."""
@@ -200,10 +206,10 @@ class _RecordedRun(NamedTuple):
         output = last_lines(ran.output)
         if ran.code:
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
-            raise _lacking(
+            raise self._lacking(
                 f"the command failed with exit code {ran.code}; nothing was written{last}"
                 f"{_listed(seen.lacked)}{output}",
-                f"the command had no network; if it needs one, {_KEEP}",
+                output,
                 seen,
             )
         if rejects := [path for path in ran.written if path.endswith(".rej")]:
@@ -214,9 +220,9 @@ class _RecordedRun(NamedTuple):
             )
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
-            raise _lacking(
+            raise self._lacking(
                 f"the sandbox refused some of its requests, so its effect is unknown; nothing was written{lines}",
-                _KEEP,
+                "",
                 seen,
             )
         if seen.failed:
@@ -224,6 +230,14 @@ class _RecordedRun(NamedTuple):
                 f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}",
                 hint=_EDIT_TREE,
             )
+
+    def _lacking(self, message: str, output: str, seen: Watched) -> Lacked:
+        """Return the refusal of a run that failed, with the URLs that it asked for and did not get."""
+        in_image = self.container is not None
+        error = Lacked(message, hint=reasons.hint(output, seen.lacked, in_image=in_image))
+        fetches = (one.argv for one in seen.lacked if one.argv[0] in {"curl", "wget"})
+        error.urls = tuple(one[0] for one in map(served.parse, map(list, fetches)) if one)
+        return error
 
     def _effect(self, ran: Ran, seen: Watched) -> ModEffect:
         """Return what a run did. Raises ``Refused`` for what no mod can have."""
@@ -239,18 +253,17 @@ class _RecordedRun(NamedTuple):
         changes = tuple(
             FileChange(path=path, before=before, after=after[path])
             for path in sorted(after)
-            if not (path.endswith(".orig") and path[:-5] in self.sources)
+            if not (path.endswith(".orig") and self._found(path[:-5]) is not None)
             and (before := self.tree.read(path)) != after[path]
         )
-        sources, read = self.sources, self.whole.read
-        other = [one.path for one in changes if sources.get(one.path, read(one.path)) != one.before]
+        other = [one.path for one in changes if self._found(one.path) != one.before]
         if other:
             raise Refused(
                 f"{', '.join(other)}: the sdist that the command ran on differs from {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
             )
         own = (f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")
-        elsewhere = sorted(path for path in (*ran.written, *ran.odd) if not path.startswith(own))
+        elsewhere = sorted(path for path in every if not path.startswith(own))
         kept = [path for path in elsewhere if path in ran.written and _TEMPLATE.match(path)]
         templates = {posixpath.basename(path): ran.written[path] for path in kept}
         named = (
@@ -260,17 +273,20 @@ class _RecordedRun(NamedTuple):
         skipped = (
             f"{one} failed, and the script goes on without it" for one in seen.free if one.code
         )
-        lost = (f"it wrote {path}, which no mod can have" for path in elsewhere if path not in kept)
-        notes = (*lost, *named, *skipped)
+        lost = (_lost(path, ran) for path in elsewhere if path not in kept)
+        unused = (f"--also {one}: an image has all of its packages" for one in self.limits.also)
+        notes = (*lost, *named, *skipped, *(unused if self.container is not None else ()))
         return ModEffect(changes, templates, seen.installed, seen.exported, self.fetched, notes)
 
 
-def _lacking(message: str, hint: str, seen: Watched) -> Lacked:
-    """Return the refusal of a run that asked for URLs and did not get them."""
-    error = Lacked(message, hint=hint)
-    asked = (served.parse([*one.argv]) for one in seen.lacked if one.argv[0] in {"curl", "wget"})
-    error.urls = tuple(one[0] for one in asked if one is not None)
-    return error
+def _lost(path: str, ran: Ran) -> str:
+    """Say what becomes of a file that a run changed, outside of Python's packages."""
+    if path in ran.gone:
+        return f"it removed {path}, which no mod can do"
+    temporary = path.startswith((f"{HOME}/", f"{TEMPORARY}/", f"{WORKSPACE}/"))
+    if temporary or path in ran.odd or image_paths.objection(path):
+        return f"it wrote {path}, which no mod can have"
+    return f"it wrote {path}; a mod for images can have it: state it under [[files]]"
 
 
 def _listed(steps: Iterable[WatchedCommand]) -> str:

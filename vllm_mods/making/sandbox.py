@@ -1,8 +1,9 @@
 """A command apart from this machine: in bubblewrap, or in a container of an image.
 
-Either way it runs as nobody, without capabilities or a network, sees the system's programs read-only, and writes to a
-few folders in memory. ``inside/supervise.py`` is the first process in there: it holds the limits, and ends everything
-when this process ends.
+Either way it has no capabilities and no network. In bubblewrap it is nobody, sees the system's programs read-only, and
+writes to a few folders in memory. In a container it is root, as launchers run it, and writes to the container's own
+layer, too. ``inside/supervise.py`` is the first process in there: it holds the limits, and ends everything when this
+process ends.
 """
 
 import contextlib
@@ -35,6 +36,8 @@ _ISOLATION = (
     *("--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     *("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL"),
 )
+LAYER = "/"
+"""The place of a container that is on disk: all of it that is no other place."""
 _NOBODY = "65534"
 _PATH = f"{os.defpath}:/usr/sbin:/sbin"
 _INSIDE = Path(__file__).parent / "inside"
@@ -51,7 +54,7 @@ class ImageInEngine(NamedTuple):
 
 
 class SandboxJob(NamedTuple):
-    """A command, the absolute paths of the files that it finds, and the folders that it may write to."""
+    """A command, the absolute paths of the files that it finds, and the folders that it may write to: in memory, but for ``LAYER``."""
 
     argv: Sequence[str]
     cwd: str
@@ -164,10 +167,11 @@ def _packed(job: SandboxJob) -> bytes:
 
 def _read(answer: dict[str, Any], contents: bytes, job: SandboxJob) -> Ran:
     """Read the supervisor's answer, which a command may have forged: no path in it leads elsewhere."""
+    other = " (or another program did, on the disk of the engine)" if LAYER in job.places else ""
     past = {
         "seconds": f"the command did not end within {job.seconds:g} s",
-        "bytes": f"it wrote more than {limits.RECORDED_BYTES}",
-        "files": f"it made more than {limits.RECORDED_FILES}",
+        "bytes": f"it wrote more than {limits.RECORDED_BYTES}{other}",
+        "files": f"it made more than {limits.RECORDED_FILES}{other}",
         "memory": f"it took more than {limits.RECORDED_MEMORY} of memory",
         "output": f"it printed more than {limits.RECORDED_OUTPUT}",
         "processes": f"it started more than {limits.RECORDED_PROCESSES} at a time",
@@ -192,7 +196,7 @@ def _read(answer: dict[str, Any], contents: bytes, job: SandboxJob) -> Ran:
 
 
 def _checked(path: str, job: SandboxJob) -> str:
-    inside = any(path.startswith(f"{place}/") for place in job.places)
+    inside = any(path.startswith(f"{place.rstrip('/')}/") for place in job.places)
     if inside and os.path.normpath(path) == path:
         return path
     raise Refused(
@@ -267,14 +271,14 @@ def _system_python() -> str | None:
 def _engine(job: SandboxJob, container: ImageInEngine) -> Iterator[str]:
     """Yield the words that start Python in a container of an image that the engine has."""
     yield from (container.engine, "run", "--rm", "--interactive", "--pull", "never")
-    yield from ("--log-driver", "none", "--read-only", "--user", f"{_NOBODY}:{_NOBODY}")
+    yield from ("--log-driver", "none", "--user", "0:0")
     yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
     yield from ("--network", "none", "--pids-limit", str(int(limits.RECORDED_PROCESSES)))
     # what lies in its file systems in memory is counted with it
     memory = str(limits.RECORDED_MEMORY + limits.RECORDED_BYTES)
     yield from ("--memory", memory, "--memory-swap", memory)
-    options = f"exec,uid={_NOBODY},gid={_NOBODY},size={int(limits.RECORDED_BYTES)}"
+    options = f"exec,size={int(limits.RECORDED_BYTES)}"
     options += ",notmpcopyup" if container.engine == "podman" else ""
     for place in job.places:
-        yield from ("--tmpfs", f"{place}:{options}")
+        yield from ("--tmpfs", f"{place}:{options}") if place != LAYER else ()
     yield from ("--workdir", "/", "--entrypoint", "python3", container.image)

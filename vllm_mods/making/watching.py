@@ -62,8 +62,9 @@ class WatchedCommand(NamedTuple):
     argv: tuple[str, ...]
 
     def __str__(self) -> str:
-        text = " ".join(self.argv[self.argv[0] == "exit" :])
-        text = text if len(text) <= 70 else f"{text[:67]}..."
+        whole = " ".join(self.argv[self.argv[0] == "exit" :])
+        text = whole.partition("\n")[0]
+        text = whole if text == whole and len(text) <= 70 else f"{text[:67]}..."
         return f"{self.place}: `{text}`" if self.place else f"`{text}`"
 
 

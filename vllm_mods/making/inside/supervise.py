@@ -21,9 +21,11 @@ import tarfile
 import time
 from typing import Any
 
+_LAYER = "/"
 _NOBODY = 65534
 _TICK_SECONDS = 0.1
 _TAIL_BYTES = 64 << 10
+_SURELY = 16  # times its limit: so much of a disk is taken for the command's own, whoever wrote it
 _NOT_DUMPABLE = 4, 0  # prctl: nothing in here may trace this process, or use its descriptors
 _SKIPPED = {"__pycache__", ".git"}
 
@@ -33,15 +35,17 @@ def main() -> int:
     if os.getpid() != 1:
         sys.stderr.write("supervise.py runs only as the first process of a sandbox\n")
         return 70
-    give_up_root()
     job = json.loads(sys.stdin.buffer.readline())
+    if _LAYER not in job["places"]:  # else it is a container's root, without capabilities
+        give_up_root()
+    ctypes.CDLL(None).prctl(*_NOT_DUMPABLE, 0, 0, 0)
     unpack_input()
     os.makedirs(job["cwd"], exist_ok=True)
     os.chdir(job["cwd"])
     places = job["places"]
     before = state(places)
     time.sleep(0.02)  # a write after this has another time of change
-    answer = run(job)
+    answer = run(job, before)
     answer["written"], answer["gone"], answer["odd"] = [], [], []
     if answer["failure"] is None:
         after = state(places)
@@ -51,6 +55,8 @@ def main() -> int:
         answer["gone"] = sorted(before.keys() - after.keys())
         if sum(size for _, size in sizes) > job["bytes"]:
             answer["failure"] = "bytes"
+        elif len(changed) > job["files"]:
+            answer["failure"] = "files"
         else:
             answer["written"] = sizes
     with open(1, "wb", closefd=False) as out:
@@ -60,12 +66,11 @@ def main() -> int:
 
 
 def give_up_root() -> None:
-    """Become another user than root for good, and one that no process in here can trace."""
+    """Become another user than root for good."""
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
         os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    ctypes.CDLL(None).prctl(*_NOT_DUMPABLE, 0, 0, 0)
 
 
 def unpack_input() -> None:
@@ -80,8 +85,8 @@ def unpack_input() -> None:
             os.chmod(place, member.mode)
 
 
-def run(job: dict[str, Any]) -> dict[str, Any]:
-    """Run the command to its end or a limit, end every other process, and say how it went."""
+def run(job: dict[str, Any], marks: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Run the command to its end or a limit, end every other process, and say how it went. ``marks`` are of the files before."""
     environ = {**os.environ, **job["environ"]}
     environ["VLLM_MODS_PATH"] = os.environ.get("PATH", os.defpath)
     environ["PATH"] = f"{job['programs']}:{environ['VLLM_MODS_PATH']}"
@@ -99,7 +104,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             resource.setrlimit(kind, (bound, bound))
 
     reading, writing = os.pipe()
-    used = usage(job["places"])  # before it can write anything
+    in_memory = [place for place in job["places"] if place != _LAYER]
+    bounds = Bounds(job, in_memory, marks)  # before it can write anything
     try:
         process = subprocess.Popen(
             job["argv"],
@@ -114,7 +120,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         why = f"{job['argv'][0]}: {error.strerror}"
         return {"failure": None, "code": 127, "output": why, "unreached": False, "environ": {}}
     os.close(writing)
-    failure, code, output = watch(job, process.pid, reading, used)
+    failure, code, output = watch(job, process.pid, reading, bounds)
     process.returncode = code
     return {
         "failure": failure,
@@ -126,9 +132,9 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def watch(
-    job: dict[str, Any], child: int, out: int, used: tuple[int, int]
+    job: dict[str, Any], child: int, out: int, bounds: Bounds
 ) -> tuple[str | None, int, bytes]:
-    """Wait for a process, before which so much was ``used``; return the limit that it went past, its exit code, and the end of what it printed."""
+    """Wait for a process; return the limit that it went past, its exit code, and the end of what it printed."""
     end = time.monotonic() + job["seconds"]
     look = time.monotonic()
     sources, tail, printed = [0, out], b"", 0
@@ -148,14 +154,14 @@ def watch(
         elif time.monotonic() > end:
             failure = "seconds"
         elif time.monotonic() > look:
-            failure = exceeded(job, used)
+            failure = bounds.exceeded()
             look = time.monotonic() + _TICK_SECONDS
     with contextlib.suppress(OSError):  # there is none
         os.kill(-1, signal.SIGKILL)  # every process of the sandbox but this one
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
-    failure = failure or exceeded(job, used)
+    failure = failure or bounds.exceeded()
     os.set_blocking(out, False)
     with contextlib.suppress(BlockingIOError):
         while chunk := os.read(out, 1 << 16):
@@ -176,46 +182,77 @@ def ended(child: int) -> int | None:
 
 
 def usage(places: list[str]) -> tuple[int, int]:
-    """Return the bytes and the files that lie in folders, each of which is a file system in memory."""
+    """Return the bytes and the files that lie in folders, each of which is a file system."""
     systems = [os.statvfs(place) for place in places]
     blocks = sum((one.f_blocks - one.f_bfree) * one.f_frsize for one in systems)
     return blocks, sum(one.f_files - one.f_ffree for one in systems)
 
 
-def exceeded(job: dict[str, Any], before: tuple[int, int]) -> str | None:
-    """Return the limit that the processes in here are past, None if none."""
-    now = usage(job["places"])
-    memory, processes = now[0] - before[0], 0
+class Bounds:
+    """What the processes in here may use, beside what was in use before them."""
+
+    def __init__(
+        self, job: dict[str, Any], in_memory: list[str], marks: dict[str, tuple[int, ...]]
+    ) -> None:
+        self.job, self.in_memory, self.marks = job, in_memory, marks
+        self.used, self.disk = usage(in_memory), usage([_LAYER])
+
+    def exceeded(self) -> str | None:
+        """Return the limit that they are past, None if none."""
+        job, now = self.job, usage(self.in_memory)
+        written, made = self.on_disk() if _LAYER in job["places"] else (0, 0)
+        memory, processes = processes_in_here()
+        memory += now[0] - self.used[0]
+        past = {
+            "bytes": written + now[0] - self.used[0] > job["bytes"],
+            "files": made + now[1] - self.used[1] > job["files"],
+            "memory": memory > job["memory"],
+            "processes": processes > job["processes"],
+        }
+        return next((name for name in past if past[name]), None)
+
+    def on_disk(self) -> tuple[int, int]:
+        """Return the bytes and files that they have on the disk, which others write to, too: it is looked at where those could be theirs."""
+        now = usage([_LAYER])
+        written, made = now[0] - self.disk[0], now[1] - self.disk[1]
+        if written <= self.job["bytes"] and made <= self.job["files"]:
+            return 0, 0
+        if written > _SURELY * self.job["bytes"]:  # they may hide what they write
+            return written, made
+        changed = [one for path, one in state([_LAYER]).items() if self.marks.get(path) != one]
+        return sum(mark[2] for mark in changed), len(changed)
+
+
+def processes_in_here() -> tuple[int, int]:
+    """Return the memory and the number of the processes in here, but for this one."""
+    memory = processes = 0
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":
             processes += 1
             with contextlib.suppress(OSError), open(f"/proc/{name}/statm") as file:
                 memory += int(file.read().split()[1]) * resource.getpagesize()
-    past = {
-        "bytes": now[0] - before[0] > job["bytes"],
-        "files": now[1] - before[1] > job["files"],
-        "memory": memory > job["memory"],
-        "processes": processes > job["processes"],
-    }
-    return next((name for name in past if past[name]), None)
+    return memory, processes
 
 
 def state(places: list[str]) -> dict[str, tuple[int, ...]]:
-    """Return what changes with any write, of all files below folders but bytecode and repositories."""
+    """Return what changes with any write, of all files in the file systems of folders but bytecode and repositories."""
     marks: dict[str, tuple[int, ...]] = {}
     waiting = list(places)
     while waiting:
         folder = waiting.pop()
-        with contextlib.suppress(OSError):  # a folder of the system
-            os.chmod(folder, 0o755)  # noqa: S103  (as it was, for nobody else)
-        for name in os.listdir(folder):
-            path = os.path.join(folder, name)
-            info = os.lstat(path)
-            if not stat.S_ISDIR(info.st_mode):
-                if not name.endswith(".pyc"):
-                    marks[path] = (info.st_mode, info.st_ino, info.st_size, info.st_ctime_ns)
-            elif name not in _SKIPPED and path not in places:
-                waiting.append(path)
+        if not os.access(folder, os.R_OK | os.X_OK):
+            with contextlib.suppress(OSError):  # a folder of the system
+                os.chmod(folder, 0o755)  # noqa: S103  (as it was, for nobody else)
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # while processes run
+            device = os.lstat(folder).st_dev
+            for name in os.listdir(folder):
+                path = os.path.join(folder, name)
+                info = os.lstat(path)
+                if not stat.S_ISDIR(info.st_mode):
+                    if not name.endswith(".pyc"):
+                        marks[path] = (info.st_mode, info.st_ino, info.st_size, info.st_ctime_ns)
+                elif name not in _SKIPPED and path not in places and info.st_dev == device:
+                    waiting.append(path)
     return marks
 
 

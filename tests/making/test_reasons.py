@@ -1,0 +1,102 @@
+"""What a refused recording says to do about it: the script's own reason, and never a network that nothing asked for."""
+
+from __future__ import annotations
+
+import pytest
+from memory_tree import MemoryTree
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.making import reasons, recording
+from vllm_mods.making.recording import Limits
+from vllm_mods.making.watching import WatchedCommand
+
+TREE = MemoryTree({"vllm/__init__.py": b"", "vllm/a.py": b"A = 1\n"}, version="0.19.1")
+IMAGE = "--image REF, of an image that has it"
+ANCHOR = "--tree TREE or --image REF names the vLLM that it was written for"
+FOLDER = "put what it downloads into the folder that it runs in"
+
+
+def lacked(*names: str) -> list[WatchedCommand]:
+    return [WatchedCommand(1, "run.sh:2", (name, "x")) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("output", "names", "hint"),
+    [
+        (
+            "ModuleNotFoundError: No module named 'torch.nn'",
+            (),
+            f"it needs the package torch: --also torch, and --with for its version; or {IMAGE}",
+        ),
+        (
+            "run.sh: line 3: MODEL: unbound variable",
+            (),
+            "it needs the variable MODEL: --env MODEL=VALUE",
+        ),
+        ("sh: 1: MODEL: parameter not set", (), "it needs the variable MODEL: --env MODEL=VALUE"),
+        ("KeyError: 'VLLM_MODE'", (), "it needs the variable VLLM_MODE: --env VLLM_MODE=VALUE"),
+        ("KeyError: 'scale'", (), ANCHOR),
+        ("run.sh: line 3: jq: command not found", (), f"it needs the program jq: {IMAGE}"),
+        ("AssertionError: anchor", (), ANCHOR),
+        ("", (), ANCHOR),
+        ("curl: not found", ("curl",), FOLDER),
+        ("curl: (6) Could not resolve host: x.test", ("curl",), FOLDER),
+        ("OSError: [Errno 101] Network is unreachable", (), FOLDER),
+        ("nvidia-smi: not found", ("nvidia-smi",), "a recording has no GPU"),
+        ("nvidia-smi: not found", ("nvidia-smi", "curl"), FOLDER),
+        # the last of them ended it
+        (
+            "jq: not found\nModuleNotFoundError: No module named 'numpy'",
+            ("curl",),
+            f"it needs the package numpy: --also numpy, and --with for its version; or {IMAGE}",
+        ),
+    ],
+)
+def test_the_hint_names_what_the_script_lacked(
+    output: str, names: tuple[str, ...], hint: str
+) -> None:
+    said = reasons.hint(output, lacked(*names), in_image=False)
+    assert said.startswith(hint) if hint.endswith("GPU") else said == hint
+
+
+def test_in_an_image_no_package_can_be_added() -> None:
+    said = reasons.hint("No module named 'einops'", (), in_image=True)
+    assert said == f"it needs the package einops: {IMAGE}"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize(
+    ("script", "hint"),
+    [
+        ("set -u\necho $MODEL_OF_MINE", "it needs the variable MODEL_OF_MINE"),
+        (
+            "python3 -c 'import os; os.environ[\"MODE_OF_MINE\"]'",
+            "it needs the variable MODE_OF_MINE",
+        ),
+        (
+            "python3 -c 'import of_somebody.part'",
+            "it needs the package of_somebody: --also of_somebody",
+        ),
+        ("of-somebody --all", "it needs the program of-somebody"),
+        ("python3 -c 'assert 0, \"anchor\"'", "--tree TREE or --image REF names the vLLM"),
+        ("grep -q gone $VLLM_PACKAGE_DIR/a.py", "--tree TREE or --image REF names the vLLM"),
+    ],
+)
+def test_a_failed_script_says_its_own_reason(script: str, hint: str) -> None:
+    with pytest.raises(Refused) as caught:
+        recording.record(
+            ["bash", "run.sh"], "x", {"run.sh": script.encode()}, TREE, Limits(seconds=30)
+        )
+    assert (caught.value.hint or "").startswith(hint)
+    assert "network" not in f"{caught.value.message}{caught.value.hint}"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sandboxed")
+def test_a_step_is_shown_by_its_first_line() -> None:
+    script = b"python3 - <<'PY'\nimport sys\nsys.exit('no anchor')\nPY\nexit 3"
+    with pytest.raises(Refused, match=r"last step: run.sh:5: `exit 3`\n  \| no anchor"):
+        recording.record(["bash", "run.sh"], "x", {"run.sh": script}, TREE, Limits(seconds=30))
+    shown = str(WatchedCommand(1, "run.sh:1", ("python3", "-c", "import sys\nsys.exit(1)")))
+    assert shown == "run.sh:1: `python3 -c import sys...`"

@@ -1,0 +1,37 @@
+"""Why a recorded command failed, out of what it printed and lacked, and the option that would help."""
+
+import re
+from collections.abc import Sequence
+
+from vllm_mods.making.watching import WatchedCommand
+
+# The last of these that was printed is the reason.
+_PRINTED = re.compile(
+    r"No module named '(?P<module>\w+)"
+    r"|(?P<variable>\w+): (?:unbound variable|parameter (?:not set|null or not set))"
+    r"|KeyError: '(?P<key>[A-Z][A-Z0-9_]+)'"
+    r"|(?P<program>[\w.-]+): (?:command )?not found"
+    r"|(?P<network>Connection refused|Network is unreachable|ould not resolve|name resolution)"
+)
+_IN_IMAGE = "--image REF, of an image that has it"
+_TREE = "--tree TREE or --image REF names the vLLM that it was written for"
+_KEEP = "put what it downloads into the folder that it runs in"
+
+
+def hint(output: str, lacked: Sequence[WatchedCommand], *, in_image: bool) -> str:
+    """Return what to do about a run that failed; nothing is said of a network that nothing asked for."""
+    names = [one.argv[0] for one in lacked]
+    found = [one for one in _PRINTED.finditer(output) if one["program"] not in names]
+    if found:
+        module, variable, key, program, network = found[-1].groups()
+        if network:
+            return _KEEP
+        if name := variable or key:
+            return f"it needs the variable {name}: --env {name}=VALUE"
+        if module is None:
+            return f"it needs the program {program}: {_IN_IMAGE}"
+        also = "" if in_image else f"--also {module}, and --with for its version; or "
+        return f"it needs the package {module}: {also}{_IN_IMAGE}"
+    if names and set(names) <= {"nvidia-smi"}:
+        return "a recording has no GPU: let the script take what it asks the GPU from a variable, and set that with --env"
+    return _KEEP if names else _TREE
