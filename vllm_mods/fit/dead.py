@@ -28,7 +28,7 @@ def dead_problems(
     gone: list[Problem] = []
     # An origin of which only a part can be had decides nothing.
     with suppress(TreeError):
-        gone = [] if origin is None else list(_gone(before, after, origin, path))
+        gone = [] if origin is None else list(gone_hooks(before, after, origin, path))
     yield from gone
     if before.read(path) is None:
         yield from _file(after, path)
@@ -75,7 +75,7 @@ def _unnamed(before: World, after: World, path: str) -> Iterator[Problem]:
         yield _problem(path, new, message, Level.NOTE)
 
 
-def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Problem]:
+def gone_hooks(before: World, after: World, origin: World, path: str) -> Iterator[Problem]:
     """Yield the added methods that overrode one where the patch was written, and override none here."""
     for new in _added(before, after, path):
         method = new.function.name

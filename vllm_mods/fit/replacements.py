@@ -70,7 +70,7 @@ def replacement_problems(
     if write.name is None or write.value is None or write.scope.tolerant:
         return
     owners = write.owners(world)
-    new = _new(world, write.path, write.scope, write.value)
+    new = taker_of(world, write.path, write.scope, write.value)
     if new is None or len(owners) != 1:
         return
     why = _why(world, replaced, write.name, owners[0], new)
@@ -92,7 +92,7 @@ def owner_name(owner: Symbol) -> str:
 # --- what is put in
 
 
-def _new(  # noqa: PLR0911 - an answer per kind of value
+def taker_of(  # noqa: PLR0911 - an answer per kind of value
     world: World, path: str, scope: CodeScope, value: ast.expr
 ) -> _Taker | None:
     """Return what a value is, where it is one plain function."""
@@ -100,7 +100,7 @@ def _new(  # noqa: PLR0911 - an answer per kind of value
         case ast.Lambda():
             return _Taker(Function("lambda", value.lineno, parameters_of(value.args), (), False), value)  # fmt: skip
         case ast.Call(func=ast.Name(id="staticmethod" | "classmethod" | "property" as kind), args=[inner]):  # fmt: skip
-            taker = _new(world, path, scope, inner)
+            taker = taker_of(world, path, scope, inner)
             return taker and taker._replace(function=taker.function._replace(decorators=(kind,)))
         case ast.Call(func=ast.Name(id=name)):
             maker = _defined(scope, name)
@@ -111,7 +111,7 @@ def _new(  # noqa: PLR0911 - an answer per kind of value
                 or not isinstance(last.value, ast.Name)
             ):
                 return None
-            return _new(world, path, CodeScope(maker, name, scope), last.value)
+            return taker_of(world, path, CodeScope(maker, name, scope), last.value)
         case ast.Name(id=name) if node := _defined(scope, name):
             function = function_of(node)
             kept = tuple(one for one in function.decorators if not one.endswith("wraps"))

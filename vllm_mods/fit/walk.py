@@ -109,10 +109,9 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         inner = replace(scope, typing_only=True)
         yield from ((child, inner) for child in node.body)
         yield from ((child, scope) for child in node.orelse)
-    elif isinstance(node, ast.If) and any(map(asks_for_version, every(node.test))):
+    elif isinstance(node, ast.If | ast.IfExp) and any(map(asks_for_version, every(node.test))):
         inner = replace(scope, tolerant=True, guarded=True)
-        yield from ((child, inner) for child in (*node.body, *node.orelse))
-        yield node.test, scope
+        yield from ((c, scope if c is node.test else inner) for c in children(node))
     elif isinstance(node, ast.Try):
         yield from _try(node, scope)
     else:
