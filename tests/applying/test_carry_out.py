@@ -21,6 +21,7 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.site import transaction
 from vllm_mods.site.journal_text import Foreign
 from vllm_mods.site.state_folder import read_state
+from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,7 +187,10 @@ def test_what_others_need_does_not_go_out_without_them(
     with pytest.raises(Refused) as caught:
         carry_out.remove(site, ["alone"])
     head, line, *_ = caught.value.message.splitlines()
-    assert head == f"nothing was changed in {site}: other mods need alone"
+    assert (
+        head
+        == f"nothing was changed in {site}: a mod that stays cannot be applied again without alone"
+    )
     assert line == "  on-top 1.0.0: conflict"
     assert caught.value.hint == f"vllm-mods revert alone on-top --target {site}"
     assert caught.value.plan is not None
@@ -209,6 +213,30 @@ def test_edits_go_only_where_that_is_asked_for(
     (site / "vllm/a.py").write_bytes(b"mine\n")
     carry_out.remove(site, [], discard_edits=True)
     assert (site / "vllm/a.py").read_bytes() == FILES["vllm/a.py"]
+
+
+@pytest.mark.slow
+def test_a_mod_that_stays_is_put_where_it_was_proven_to_belong(
+    site: Path, mods: Callable[..., tuple[Mod, ...]], tmp_path: Path
+) -> None:
+    text = "class Long:\n" + "".join(f"    x{number} = {number}\n" for number in range(40))
+    write_mod(tmp_path, "long", diff_of("vllm/long.py", text, text.replace("= 20", "= 21")))
+    shutil.copytree(site, tmp_path / "base")
+    (tmp_path / "base/vllm/long.py").write_text(text)
+    long, moved = site / "vllm/long.py", "# moved\n" * 5 + text
+    long.write_text(moved)
+    both = (*Library(tmp_path).mods("long"), *mods("alone"))
+    with pytest.raises(Refused, match="unprovable"):
+        put_in(site, both)
+    put_in(site, both, base=FolderTree(str(tmp_path / "base"), spec="base"))
+    changed = long.read_bytes()
+    carry_out.remove(site, ["alone"])
+    assert (names(site), long.read_bytes()) == (["long"], changed)
+    long.write_bytes(b"mine\n")
+    carry_out.remove(site, [], only_edits=True)
+    assert (names(site), long.read_bytes()) == (["long"], changed)
+    carry_out.remove(site, [])
+    assert long.read_text() == moved
 
 
 def test_a_mod_that_was_not_kept_cannot_be_planned_anew(

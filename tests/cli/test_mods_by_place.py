@@ -117,7 +117,7 @@ def test_what_goes_into_a_vllm_has_a_name(call: Call, site: Path, here: Path) ->
     )
     (here / "elsewhere/mine").mkdir(parents=True)
     answer = call("apply", "./elsewhere/mine", "--target", site)
-    assert "hint: move it to LIBRARY/patches/mine, then name mine" in answer.err
+    assert "hint: move it to LIBRARY/patches/mine, then give mine" in answer.err
 
 
 def test_a_folder_in_a_library_is_applied_by_the_command_that_the_hint_names(

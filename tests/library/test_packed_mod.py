@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def test_a_bundled_mod_comes_back_the_same(name: str) -> None:
     bundled = Library().load(name)
     again = packed_mod.unpack(packed_mod.pack(bundled), "there.json", name)
-    there = bundled._replace(directory=again.directory, lock=None)
+    there = bundled._replace(directory=again.directory)
     assert _anywhere(again) == _anywhere(there)
 
 
@@ -49,13 +49,22 @@ def test_bytes_that_are_no_text_come_back_too(tmp_path: Path) -> None:
     assert again.variants[0].overlay[0].data == bytes(range(256))
 
 
-def test_a_mod_is_packed_without_its_lock_as_sorted_lines(tmp_path: Path) -> None:
+def test_a_mod_is_packed_as_sorted_lines(tmp_path: Path) -> None:
     folder = write(tmp_path, mod("fast") | {"patches/fast/mod.lock": "{}"}) / "patches/fast"
     packed = packed_mod.pack(load_mod(str(folder)))
-    files = {name: (folder / name).read_text() for name in ("mod.toml", "x.py")}
+    files = {name: (folder / name).read_text() for name in ("mod.lock", "mod.toml", "x.py")}
     assert json.loads(packed) == {"schema": 1, "files": files}
     keys = [line.partition(b":")[0] for line in packed.splitlines()]
-    assert keys == [b"{", b'"files"', b'"mod.toml"', b'"x.py"', b"},", b'"schema"', b"}"]
+    assert keys == [
+        b"{",
+        b'"files"',
+        b'"mod.lock"',
+        b'"mod.toml"',
+        b'"x.py"',
+        b"},",
+        b'"schema"',
+        b"}",
+    ]
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"schema": 9, "files": {}}'])

@@ -108,7 +108,7 @@ def test_every_place_that_is_left_is_named(tmp_path: Path) -> None:
         + "".join(f"\n  {edited}:{n}: an unresolved conflict marker" for n in (2, 4, 8))
     )
     assert caught.value.hint == (
-        f"edit the marked lines first, from {edited}:2 on; then vllm-mods port fast --continue  # or --abort"
+        f"edit the marked lines first, beginning with {edited}:2; then vllm-mods port fast --continue  # or --abort"
     )
     Path(edited).unlink()
     with pytest.raises(Refused, match=rf"\n  {edited}: this file is gone$"):

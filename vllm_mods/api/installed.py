@@ -145,7 +145,7 @@ def revert(
     only_edits: bool = False,
     source_date_epoch: int | None = None,
 ) -> Reverted:
-    """Take mods out again, by name, or all of them; the others stay as if these had never been in.
+    """Take mods out again, by name, or all of them, as if they had never been in; the others stay.
 
     With all of them out, every byte, mode and time is as before the first ``apply``. What an earlier
     run left half done is undone first. With ``discard_edits`` also where a file was edited since;

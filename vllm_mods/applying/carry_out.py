@@ -90,7 +90,7 @@ def _decide(
         notes += ground.notes(base, plan, transition)
         return plan, transition
     if any(planned.verdict.writes for planned in plan.mods):
-        return plan, transitions.forward(whole, state.receipt)
+        return plan, ground.forward(whole, state.receipt)
     return plan, None
 
 
@@ -121,7 +121,7 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         bare = Ground(receipt_tree.pristine(tree, left), None)
         plan = plan_on_ground(mods, bare, tree.workspace, terms).whole
         notes += check_agreement(plan, tree, terms, notes)
-        wanted = transitions.forward(plan, None)
+        wanted = ground.forward(plan, None)
         if left is not None:
             wanted = transitions.revert_transition(tree.root, left, wanted)
             wanted = wanted._replace(undone=gone.paths)
@@ -201,10 +201,12 @@ def plan_removal(
     )
     bad = [one for one in plan.mods if not one.verdict.ok]
     if bad:
-        why = f"other mods need {', '.join(gone)}" if gone else "a mod cannot be applied again"
+        why = "a mod that stays cannot be applied again"
+        why += f" without {', '.join(gone)}" if gone else ""
         head = f"nothing was changed in {tree.spec}: {why}"
         names = " ".join([*gone, *(one.mod.name for one in bad)])
-        hint = f"vllm-mods revert {names} --target {tree.spec}"
+        how = "" if gone else " --discard-edits"
+        hint = f"vllm-mods revert {names}{how} --target {tree.spec}"
         raise Refused("\n".join((head, *reasons(plan))), hint=hint, plan=plan)
-    wanted = transitions.forward(plan, None)
+    wanted = ground.forward(plan, None)
     return transitions.revert_transition(tree.root, current, wanted, discard_edits=discard_edits)

@@ -127,7 +127,7 @@ def _as_locked(mod: Mod, was: pairing_lock.LockedMod | None) -> Mod:
     text = was.manifest.encode("utf-8", "surrogateescape")
     try:
         restored = packed_mod.unpack(
-            packed_mod.pack(mod._replace(manifest=text)), mod.name, mod.name
+            packed_mod.pack(mod._replace(manifest=text, lock=None)), mod.name, mod.name
         )
     except (ManifestError, Refused):
         return mod  # it names other files: the lock says what moved

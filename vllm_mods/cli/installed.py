@@ -52,7 +52,7 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
 @options.source_date_epoch
 @options.json_output
 def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
-    """Remove mods from a vLLM; the other mods stay as if these had never been applied.
+    """Remove mods from a vLLM, as if they had never been applied; the other mods stay.
 
     Without MOD, remove all mods: every byte, mode and time is as before the first apply.
     """

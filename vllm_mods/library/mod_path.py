@@ -52,10 +52,10 @@ def naming(path: str) -> str:
     library, patches = os.path.split(place)
     if not os.path.isdir(os.path.expanduser(path)):
         name = _name(path)
-        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree auto --library mods  # then name {name}, with --library mods"
+        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree auto --library mods  # then give {name} --library mods instead of the patch"
     if patches == "patches":
         return f"vllm-mods apply {name} --library {shlex.quote(library or '.')}"
-    return f"move it to LIBRARY/patches/{name}, then name {name}, with --library LIBRARY"
+    return f"move it to LIBRARY/patches/{name}, then give {name} --library LIBRARY instead"
 
 
 def _name(path: str) -> str:

@@ -16,7 +16,7 @@ SCHEMA = 1
 
 def pack(mod: Mod) -> bytes:
     """Return every file of a mod as JSON: text by its name from the mod's folder."""
-    files = files_of(mod._replace(lock=None)).items()
+    files = files_of(mod).items()
     texts = {name: data.decode("utf-8", "surrogateescape") for name, data in files}
     raw = {"schema": SCHEMA, "files": texts}
     return (json.dumps(raw, indent=0, sort_keys=True) + "\n").encode()

@@ -116,6 +116,16 @@ def current(mod: Mod) -> Lock | None:
     return locked if locked is not None and locked.digest == mod.digest else None
 
 
+def proven(planned: ModPlan) -> Mod:
+    """Return the mod of a plan with its lock, which says of the tree of the plan, too, where each hunk went."""
+    locked, known = current(planned.mod), entry(planned)
+    if known is None or planned.vouched:
+        return planned.mod
+    own = locked or of(planned.mod, ())
+    here = known._replace(witness=(planned.witness,))
+    return planned.mod._replace(lock=mod_lock.dump(own._replace(trees=(here, *own.trees))))
+
+
 def without_trees(mod: Mod) -> Mod:
     """Return a mod whose lock vouches for no tree, and still says where its variants were written."""
     locked = current(mod)

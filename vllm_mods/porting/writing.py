@@ -214,7 +214,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
         lines = "".join(f"\n  {one}" for one in left)
         raise Refused(
             f"{work.mod}: the port to {work.target} is not finished; nothing was written{lines}",
-            hint=f"edit the marked lines first, from {left[0].partition(': ')[0]} on; then vllm-mods port {work.mod} --continue  # or --abort",
+            hint=f"edit the marked lines first, beginning with {left[0].partition(': ')[0]}; then vllm-mods port {work.mod} --continue  # or --abort",
         )
     return files
 

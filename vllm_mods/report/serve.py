@@ -120,6 +120,6 @@ def containers(listed: Sequence[ListedContainer]) -> Reply:
     hint = failed[0][1].hint if failed else None
     return Reply(
         {"containers": objects},
-        words if listed else "there are no containers of run",
+        words if listed else "no container of `vllm-mods run` was found",
         next_step=hint,
     )

@@ -40,7 +40,8 @@ def forward(planned: Plan, applied: receipt.Receipt | None) -> Transition:
     """Return what brings the tree from ``applied`` to what the plan says.
 
     Mods that are in stay in; mods that write come after them. A mod that is in without a
-    receipt, or that the release carries itself, is none of ours and gets no entry.
+    receipt, or that the release carries itself, is none of ours and gets no entry. No lock is kept with
+    a mod: another one for the same mod must not make another layer of an image.
     """
     before = () if applied is None else applied.mods
     new = [one for one in planned.mods if one.verdict.writes]
@@ -49,7 +50,7 @@ def forward(planned: Plan, applied: receipt.Receipt | None) -> Transition:
         before=before,
         mods=(*before, *(_entry(one) for one in new)),
         vllm=planned.version,
-        sources=tuple((one.mod.name, packed_mod.pack(one.mod)) for one in new),
+        sources=tuple((one.mod.name, packed_mod.pack(one.mod._replace(lock=None))) for one in new),
     )
 
 
