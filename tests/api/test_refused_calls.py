@@ -110,18 +110,18 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: vm.new("x", tree="site"),
-        "a mod is made from a tree and exactly one of: a diff, an edited tree, a command",
-        "vllm-mods new --help",
+        "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+        "vllm-mods new x --from-diff FILE --tree auto",
     ),
     (
         lambda _: vm.new("x", tree="site", diff=PATCH, edited="site"),
-        "a mod is made from a tree and exactly one of: a diff, an edited tree, a command",
-        "vllm-mods new --help",
+        "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+        "vllm-mods new x --from-diff FILE --tree auto",
     ),
     (
         lambda _: vm.new("x", diff=PATCH),
-        "a mod is made from a tree and exactly one of: a diff, an edited tree, a command",
-        "vllm-mods new --help",
+        "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+        "vllm-mods new x --from-diff FILE --tree auto",
     ),
     # a pairing's lock
     (
@@ -199,7 +199,7 @@ REFUSALS: Refusing = [
         "--tree pypi:VERSION",
     ),
     (
-        lambda _: imported("script", tree="site", image="x"),
+        lambda _: imported("script", tree="site", images=["x"]),
         "--tree and --image both name the vLLM to run on",
         "give one",
     ),
