@@ -257,10 +257,10 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     lock_on(call, call.base)
     said = call("up", NAME, "--gpus", "none", "--print")
     tag = f"small:0.19.1-{digest(call)[:12]}"
-    assert [line.split(None, 2)[:2] for line in said.err.splitlines()[-3:]] == [
-        ["lock", "no"],
-        ["build", "yes"],
-        ["run", "yes"],
+    assert [line[:12].split(None, 1) for line in said.err.splitlines()[-3:]] == [
+        ["lock", "done"],
+        ["build", "to do"],
+        ["run", "to do"],
     ]
     assert f"no engine here has {tag}" in said.err
     assert said.out.splitlines() == ["vllm-mods build small", run]
@@ -268,12 +268,12 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
     other = call("up", NAME, "--gpus", "none", "--print")
     assert other.out.splitlines() == [run]
-    assert other.err.endswith("\nrun    yes  small runs with another image, port or arguments\n")
+    assert other.err.endswith("\nrun    to do  small runs with another image, port or arguments\n")
     docker.container(running=False, lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
-    assert "\nrun    yes  small is exited\n" in call("up", NAME, "--print", "--port", 9000).err
+    assert "\nrun    to do  small is exited\n" in call("up", NAME, "--print", "--port", 9000).err
     docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
     at = call("up", NAME, "--print", "--port", 9000)
-    assert (at.out, at.err.splitlines()[-1]) == ("", "run    no   small runs")
+    assert (at.out, at.err.splitlines()[-1]) == ("", "run    done   small runs")
     behind = call("up", NAME, "--print", "--port", 9000, "--", "--max-model-len", 8)
     assert behind.out.endswith("--wait --replace -- --max-model-len 8\n")
     lock = f"sha256:{digest(call)}"
@@ -292,7 +292,7 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     assert f"but it is for {call.base}, and the pairing names other:1" in other.err
     call.lock.unlink()
     said = call("up", NAME, "--print")
-    assert "\nlock   yes  " in f"\n{said.err}"
+    assert "\nlock   to do  " in f"\n{said.err}"
     assert said.out.splitlines()[:2] == ["vllm-mods lock small", "vllm-mods build small"]
     assert not [line for line in docker.calls if line.startswith("run")]
 

@@ -84,7 +84,7 @@ def test_of_a_remote_tree_the_twelve_likeliest_are_read() -> None:
     code, words = relocation.search(there, "f", LOST)
     assert (code.value, words) == (
         "scope-gone",
-        "it is not in the 12 likeliest of 14 files; no other files were read",
+        "its code is not in the 12 likeliest of 14 files; the others were not read",
     )
     assert sorted(there.reads) == sorted(files)[:12]
     assert list(relocation.defining(tree(files, remote=True), LOST, ["f"])) == []

@@ -196,4 +196,4 @@ def _enough(job: porting.Job, new: variants.NewVariant) -> str:
     if own is None or before.changes != new.planned.changes:
         return ""
     wide = f"; widen its range in mod.toml ({own.vllm}) to include {job.target_version}"
-    return f"variant `{own.id}` applies there unchanged ({before.verdict}), with the same result{'' if before.in_range else wide}"
+    return f"variant `{own.id}` already gives the same result there ({before.verdict}){'' if before.in_range else wide}"

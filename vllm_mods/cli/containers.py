@@ -158,7 +158,9 @@ def up_command(
 
 def _announce(steps: Sequence[UpStep]) -> None:
     for step in steps:
-        click.echo(f"{step.command:5}  {'yes' if step.needed else 'no':3}  {step.why}", err=True)
+        click.echo(
+            f"{step.command:5}  {'to do' if step.needed else 'done':5}  {step.why}", err=True
+        )
 
 
 @click.command(name="ps")

@@ -30,7 +30,7 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     top = path.split("/", 1)[0]
     if looked != others:
         likeliest = f"the {len(looked)} likeliest of {len(others)} files"
-        return FindingCode.SCOPE_GONE, f"it is not in {likeliest}; no other files were read"
+        return FindingCode.SCOPE_GONE, f"its code is not in {likeliest}; the others were not read"
     word = re.compile(rb"\b%s\b" % re.escape(name.encode()))
     named = next((other for other in looked if word.search(_read(tree, other))), None)
     if named is not None:
