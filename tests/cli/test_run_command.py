@@ -257,7 +257,7 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     lock_on(call, call.base)
     said = call("up", NAME, "--gpus", "none", "--print")
     tag = f"small:0.19.1-{digest(call)[:12]}"
-    assert [line[:12].split(None, 1) for line in said.err.splitlines()[-3:]] == [
+    assert [line[:12].strip().split(None, 1) for line in said.err.splitlines()[-3:]] == [
         ["lock", "done"],
         ["build", "to do"],
         ["run", "to do"],
