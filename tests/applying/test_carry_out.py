@@ -384,7 +384,10 @@ def test_no_mod_is_put_on_what_was_edited_since(
         "late changes files that were edited after other mods were applied to them: vllm/a.py"
     )
     assert low.verdict.writes
-    assert caught.value.hint == f"vllm-mods revert --only-edits --target {site}  # discards the edits; the mods stay"
+    assert (
+        caught.value.hint
+        == f"vllm-mods revert --only-edits --target {site}  # drops the edits, not the mods"
+    )
     assert (site / "vllm/a.py").read_text() == edited
     assert names(site) == ["alone"]
     put_in(site, mods("low"))

@@ -71,7 +71,7 @@ SHOW = "vllm-mods show mod --library /lib"
         (plan(Verdict.CONFLICT, "other-version"), "vllm-mods revert mod --target pypi:0.22.0"),
         (
             plan(Verdict.PARTIAL, "changed-since"),
-            "vllm-mods revert --only-edits --target pypi:0.22.0  # discards the edits; the mods stay",
+            "vllm-mods revert --only-edits --target pypi:0.22.0  # drops the edits, not the mods",
         ),
         (plan(Verdict.PARTIAL, "half-applied"), AGAIN),
         (plan(Verdict.UNREADABLE, "unreadable"), None),

@@ -36,7 +36,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     if "other-version" in codes:
         advice = f"vllm-mods revert {mod_plan.mod.name} --target {target}"
     elif "changed-since" in codes:
-        advice = f"vllm-mods revert --only-edits --target {target}  # discards the edits; the mods stay"
+        advice = f"vllm-mods revert --only-edits --target {target}  # drops the edits, not the mods"
     elif FindingCode.UNDECLARED in codes:
         advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
