@@ -152,4 +152,4 @@ def test_a_port_follows_the_class_into_the_package(
         f"{QUANTIZATION}/inc.py",
         f"{QUANTIZATION}/inc/inc.py",
     )
-    assert answer.json["enough"].startswith("variant `0.24` applies there unchanged (applies)")
+    assert answer.json["verdict"] == "applies"
