@@ -65,7 +65,7 @@ def port(
 
     >>> done = vm.port(vm.Library("library"), "fast", "newer", base="site-packages")
     >>> done.ok, done.wrote, done.enough.partition(",")[0]
-    (True, (), 'variant `a` applies there unchanged (moved)')
+    (True, (), 'variant `a` already gives the same result there (moved)')
     """
     access = access or Access()
     made = [one for one in (f"{output}/patches", f"{output}") if not os.path.lexists(one)]
