@@ -11,7 +11,6 @@ from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Variant, Ve
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.library import packed_mod
 from vllm_mods.planning import applied, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.site import transitions, undone
@@ -167,9 +166,7 @@ def forward(plan: Plan, applied: Receipt | None) -> transitions.Transition:
     """Return what brings a tree to what a plan says; with each mod is kept what proves its places, for when it is planned anew."""
     from vllm_mods.planning import lock_entries  # noqa: PLC0415  (most calls write nothing)
 
-    new = (one for one in plan.mods if one.verdict.writes)
-    kept = tuple((one.mod.name, packed_mod.pack(lock_entries.proven(one))) for one in new)
-    return transitions.forward(plan, applied)._replace(sources=kept)
+    return transitions.forward(plan, applied, lock_entries.proven)
 
 
 def notes(ground: Ground, plan: Plan, done: transitions.Transition) -> tuple[str, ...]:

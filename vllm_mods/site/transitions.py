@@ -1,10 +1,11 @@
 """The transitions of a tree: forward by a plan, back to the untouched tree or to one with fewer mods."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.model import FileChange, ModPlan, Plan
+from vllm_mods.base.model import FileChange, Mod, ModPlan, Plan
 from vllm_mods.formats import receipt
 from vllm_mods.library import packed_mod
 from vllm_mods.site import site
@@ -36,12 +37,14 @@ class Transition(NamedTuple):
 _NO_MODS = Transition(changes=(), before=(), mods=(), vllm=None)
 
 
-def forward(planned: Plan, applied: receipt.Receipt | None) -> Transition:
+def forward(
+    planned: Plan, applied: receipt.Receipt | None, kept: Callable[[ModPlan], Mod] | None = None
+) -> Transition:
     """Return what brings the tree from ``applied`` to what the plan says.
 
     Mods that are in stay in; mods that write come after them. A mod that is in without a
-    receipt, or that the release carries itself, is none of ours and gets no entry. No lock is kept with
-    a mod: another one for the same mod must not make another layer of an image.
+    receipt, or that the release carries itself, is none of ours and gets no entry. ``kept`` returns
+    the mod to keep of a plan [without its lock: another one must not make another layer of an image].
     """
     before = () if applied is None else applied.mods
     new = [one for one in planned.mods if one.verdict.writes]
@@ -50,7 +53,10 @@ def forward(planned: Plan, applied: receipt.Receipt | None) -> Transition:
         before=before,
         mods=(*before, *(_entry(one) for one in new)),
         vllm=planned.version,
-        sources=tuple((one.mod.name, packed_mod.pack(one.mod._replace(lock=None))) for one in new),
+        sources=tuple(
+            (one.mod.name, packed_mod.pack(kept(one) if kept else one.mod._replace(lock=None)))
+            for one in new
+        ),
     )
 
 
