@@ -67,6 +67,20 @@ ENVIRONMENT = {
 }
 
 
+def spread_memory(model: Any) -> None:
+    """Have a model's GDN heads remember from some 3 tokens to a thousand.
+
+    As they come, every head forgets within a token, and no state is ever carried far.
+    """
+    import torch
+
+    for name, parameter in model.named_parameters():
+        if name.endswith("A_log"):
+            torch.nn.init.uniform_(parameter, -6, 0)
+        elif name.endswith("dt_bias"):
+            torch.nn.init.constant_(parameter, -1)
+
+
 def make_model(folder: str) -> None:
     """Three GDN layers, one of attention; vLLM's Qwen3-Next asks for at least one MoE layer."""
     import torch
@@ -97,13 +111,7 @@ def make_model(folder: str) -> None:
         dtype="bfloat16",
     )
     model = Qwen3NextForCausalLM(config)
-    for name, parameter in model.named_parameters():
-        # As they come, every head forgets within a token, and no state is ever carried far. So:
-        # heads that remember some 3 tokens to heads that remember a thousand.
-        if name.endswith("A_log"):
-            torch.nn.init.uniform_(parameter, -6, 0)
-        elif name.endswith("dt_bias"):
-            torch.nn.init.constant_(parameter, -1)
+    spread_memory(model)
     model.to(torch.bfloat16).save_pretrained(folder)
     words = {f"w{number}": number for number in range(VOCABULARY)}
     tokenizer = Tokenizer(models.WordLevel(words, "w0"))

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from flashqla_engine import spread_memory
 from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -126,12 +127,7 @@ def base(folder: Path) -> Tensors:
         video_token_id=numbers["<|video_pad|>"],
     )
     model = Qwen3_5MoeForConditionalGeneration(config)
-    for name, parameter in model.named_parameters():
-        # Else every head forgets within a token, and no state is carried far.
-        if name.endswith("A_log"):
-            torch.nn.init.uniform_(parameter, -6, 0)
-        elif name.endswith("dt_bias"):
-            torch.nn.init.constant_(parameter, -1)
+    spread_memory(model)
     model.to(torch.bfloat16).save_pretrained(folder)
     weights: Tensors = load_file(folder / "model.safetensors")
     return weights | mtp_head(weights)
