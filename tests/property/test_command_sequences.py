@@ -6,6 +6,7 @@ files are those of the model, and `status`, `verify`, `check` and RECORD say the
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -18,12 +19,13 @@ import installing
 import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from mod_making import diff_of, write_mod
-from sampling import ALL
+from mod_making import diff_of, indexed, write_mod
+from sampling import ALL, few
 from small_site import sha
 
 import vllm_mods as vm
 from vllm_mods.formats import record
+from vllm_mods.planning import lock_entries
 from vllm_mods.site import transaction
 from vllm_mods.site.journal import PREFIX
 
@@ -33,11 +35,14 @@ if TYPE_CHECKING:
 Files = dict[str, bytes]
 
 LOADER = b'import os\n\n\ndef load(name):\n    return os.path.join("weights", name)\n\n\ndef save(name):\n    return name\n'
+TWIN = "def {}(x):\n    x = int(x)\n    y = x + 1\n    z = y\n    return z\n"
+TWINS = TWIN.format("first") + "\n\n" + TWIN.format("second")
 A = {
     "vllm/__init__.py": b"",
     "vllm/loader.py": LOADER,
     "vllm/limit.py": b"LIMIT = 1\n\n\ndef limit():\n    return LIMIT\n",
     "vllm/rival.py": b"RIVAL = 1\n",
+    "vllm/twins.py": TWINS.encode(),
     "vllm/sub/__init__.py": b"",
     "vllm/sub/old.py": b"OLD = 1\n",
     "vllm/sub/used.py": b"USED = 1\n",
@@ -46,7 +51,8 @@ RELEASES = {
     "0.19.1": A,
     # all mods fit, at other lines; a file is new, one that a mod removes is gone
     "0.20.0": {path: data for path, data in A.items() if path != "vllm/sub/old.py"}
-    | {"vllm/loader.py": b"# later\n" + LOADER, "vllm/more.py": b""},
+    | {"vllm/loader.py": b"# later\n" + LOADER, "vllm/more.py": b""}
+    | {"vllm/twins.py": b"# later\n" + TWINS.encode()},
     # `fast` does not fit, and what `limit` does is in
     "0.21.0": A
     | {
@@ -59,12 +65,16 @@ REBUILT = A | {"vllm/loader.py": LOADER + b"# built elsewhere\n", "vllm/rival.py
 
 
 class Kind(NamedTuple):
-    """A mod: what it puts in place of what, what it brings, what it removes."""
+    """A mod: what it puts in place of what, what it brings, what it removes.
+
+    Only the mod.lock of one that is ``locked`` tells its place from a twin of it.
+    """
 
     texts: Mapping[str, tuple[str, str]] = MappingProxyType({})
     new: Mapping[str, bytes] = MappingProxyType({})
     gone: tuple[str, ...] = ()
     more: str = ""
+    locked: bool = False
 
     @property
     def paths(self) -> set[str]:
@@ -77,6 +87,7 @@ class Kind(NamedTuple):
         return {**left, **self.new}
 
 
+FIRST, SECOND = TWIN.format("first"), TWIN.format("second")
 MODS = {
     "fast": Kind({"vllm/loader.py": ('"weights"', '"fast"')}),
     "limit": Kind({"vllm/limit.py": ("LIMIT = 1", "LIMIT = 2")}),
@@ -86,6 +97,8 @@ MODS = {
     "gone": Kind(gone=("vllm/sub/old.py",)),
     "beside": Kind(new={"kernels/a.py": b"K = 1\n"}, more='outside = ["kernels/a.py"]'),
     "chat": Kind(),
+    "first": Kind({"vllm/twins.py": (FIRST, FIRST.replace("return z", "return -z"))}),
+    "second": Kind({"vllm/twins.py": (SECOND, SECOND.replace("+ 1", "+ 2"))}, locked=True),
 }
 NAMES = st.lists(st.sampled_from(sorted(MODS)), min_size=1, max_size=3, unique=True)
 KILL = st.none() | st.integers(1, 60) | st.integers(1, 60) | st.integers(1, 120)
@@ -98,12 +111,24 @@ def make_library(folder: Path) -> Path:
             before = (
                 A[path].decode() if name != "higher" else A[path].decode().replace("= 1", "= 2")
             )
-            patch += diff_of(path, before, before.replace(old, new, 1))
+            after = before.replace(old, new, 1)
+            if kind.locked:
+                patch += indexed(diff_of(path, before, after, context=1), before, after, path)
+            else:
+                section = "def first(x):" if old == FIRST else ""
+                patch += diff_of(path, before, after, section=section)
         for path, data in kind.new.items():
             patch += f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{data.decode()}".encode()
         for path in kind.gone:
             patch += f"--- a/{path}\n+++ /dev/null\n@@ -1 +0,0 @@\n-{A[path].decode()}".encode()
         made = write_mod(folder, name, patch, more=kind.more)
+        if kind.locked:
+            site = folder / "written-for"
+            installing.install(site, A)
+            tree = vm.open_tree(site)
+            (planned,) = vm.plan(vm.Library(folder).mods(name), tree).mods
+            locked = lock_entries.first(planned.mod, [(planned, tree)])
+            (made / "mod.lock").write_bytes(locked["mod.lock"])
         if name == "chat":
             text = (made / "mod.toml").read_text().replace('patches = ["x.patch"]', "")
             (made / "mod.toml").write_text(
@@ -153,11 +178,11 @@ class Commands(RuleBasedStateMachine):
 
     # --- what happens -------------------------------------------------------------
 
-    @initialize()
-    def first(self) -> None:
-        self.base: Files = dict(A)
-        self.files: Files = dict(A)
-        installing.install(self.root, A)
+    @initialize(version=st.sampled_from(["0.19.1", "0.20.0"]))
+    def first(self, version: str) -> None:
+        self.base: Files = dict(RELEASES[version])
+        self.files: Files = dict(self.base)
+        installing.install(self.root, self.base, version)
         self.agree()
 
     @rule(names=NAMES, kill=KILL)
@@ -170,16 +195,24 @@ class Commands(RuleBasedStateMachine):
 
         self.command(command, kill, lambda: self.applied(wanted))
 
-    @rule(names=st.just([]) | NAMES, kill=KILL, discard=st.booleans())
-    def revert(self, names: list[str], kill: int | None, discard: bool) -> None:  # noqa: FBT001
-        named = [name for name in names if name in self.mods]
-        if names and not named:
-            return
+    @precondition(lambda self: self.mods)
+    @rule(data=st.data(), kill=KILL, discard=st.booleans())
+    def revert(self, data: st.DataObject, kill: int | None, discard: bool) -> None:  # noqa: FBT001
+        self.take_out(data.draw(st.lists(st.sampled_from(self.mods), unique=True)), kill, discard)
+
+    def take_out(self, names: list[str], kill: int | None, discard: bool) -> None:  # noqa: FBT001
+        """Revert some mods, all if none is named. Only edits and mods that require them are in the way."""
 
         def command() -> None:
-            vm.revert(self.root, *named, discard_edits=discard)
+            vm.revert(self.root, *names, discard_edits=discard)
 
-        self.command(command, kill, lambda: self.reverted(named, discard=discard))
+        needed = names and "limit" in names and "higher" in {*self.mods} - {*names}
+        self.command(
+            command,
+            kill,
+            lambda: self.reverted(names, discard=discard),
+            may_refuse=bool(self.edited or self.undone or needed),
+        )
 
     @rule(version=st.sampled_from([*RELEASES, "rebuilt"]), first=st.booleans())
     def pip(self, version: str, first: bool) -> None:  # noqa: FBT001
@@ -288,7 +321,7 @@ class Commands(RuleBasedStateMachine):
         for command in there.hint.partition("  #")[0].split(" && "):
             words = command.split()
             if words[:2] == ["vllm-mods", "revert"]:
-                self.revert([], None, "--discard-edits" in words)
+                self.take_out([], None, "--discard-edits" in words)
             else:
                 assert words[:2] == ["vllm-mods", "apply"], there.hint
                 self.apply([word for word in words[2:] if word in MODS], None)
@@ -370,12 +403,20 @@ class Commands(RuleBasedStateMachine):
             self.mods += (name,)
         self.after |= {path: self.files.get(path) for path in changed}
 
-    def command(self, work: Callable[[], None], kill: int | None, done: Callable[[], None]) -> None:
+    def command(
+        self,
+        work: Callable[[], None],
+        kill: int | None,
+        done: Callable[[], None],
+        *,
+        may_refuse: bool = True,
+    ) -> None:
         """Run a command, killed at a call that changes the disk or not; the tree is as before or as after."""
         if kill is None:
             try:
                 work()
             except vm.Refused:
+                assert may_refuse
                 self.agree()
                 return
             done()
@@ -387,7 +428,7 @@ class Commands(RuleBasedStateMachine):
             work()
 
         code = faults.in_child(killed)
-        assert code in {faults.DONE, faults.REFUSED, -9}, code
+        assert code in {faults.DONE, -9, *([faults.REFUSED] if may_refuse else [])}, code
         if code == -9:
             COUNT.kills[0] += 1
             there = vm.status(self.root)
@@ -455,3 +496,23 @@ TestCommands = pytest.mark.slow(Commands.TestCase)
 TestCommands.settings = settings(
     max_examples=200 if ALL else 5, stateful_step_count=50 if ALL else 30, deadline=None
 )
+
+
+PAIRS = list(itertools.permutations(MODS, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["0.19.1", "0.20.0"])
+@pytest.mark.parametrize("names", few(PAIRS, 12, "pairs of mods"), ids="-".join)
+def test_each_of_two_mods_comes_out_alone(names: tuple[str, str], version: str) -> None:
+    """However a mod's place is proven, whatever went in before it, and whichever goes."""
+    for gone in names:
+        tree = Commands()
+        try:
+            tree.first(version)
+            for name in names:
+                tree.apply([name], None)
+            if gone in tree.mods:
+                tree.take_out([gone], None, discard=False)
+        finally:
+            tree.teardown()
