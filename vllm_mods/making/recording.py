@@ -38,6 +38,8 @@ class Limits(NamedTuple):
     also: tuple[str, ...] = ()
     environ: tuple[str, ...] = ()
     """Variables of the container, each ``NAME=value``."""
+    ignore_checks: bool = False
+    """Whether a step that fails and changes nothing is left out, and said."""
 
 
 def record(
@@ -92,6 +94,8 @@ class _RecordedRun(NamedTuple):
     limits: Limits
     container: ImageInEngine | None
     fetched: tuple[DownloadedFile, ...]
+    left_out: tuple[WatchedCommand, ...] = ()
+    """Checks that failed, whose lines the script is run without."""
 
     @property
     def site(self) -> str:
@@ -151,8 +155,41 @@ class _RecordedRun(NamedTuple):
         )
         ran = sandbox.run(job, self.container)
         seen = watching.read(ran.written, self.files, ran.environ)
+        if self.limits.ignore_checks and (check := self.failed_check(ran, seen)) is not None:
+            return self.without(check, ran, seen, most)
         self._check(ran, seen)
         return self._effect(ran, seen), seen.free, ran.output
+
+    def failed_check(self, ran: Ran, seen: Watched) -> WatchedCommand | None:
+        """Return the step that ended the run, if it may have been a check, and nothing that it asked for was refused."""
+        is_known = seen.check is None or seen.check.place in {one.place for one in self.left_out}
+        return None if not ran.code or is_known or seen.lacked or ran.unreached else seen.check
+
+    def without(
+        self, check: WatchedCommand, ran: Ran, seen: Watched, most: int | None
+    ) -> tuple[ModEffect, tuple[WatchedCommand, ...], str]:
+        """Run the command without a check that failed. That it changes the very same proves that it was only a check, and the last step.
+
+        Raises ``Refused`` where it does not: the check changed files itself, or others would have been changed after it.
+        """
+        again = self._replace(left_out=(*self.left_out, check))
+        effect, free, output = again.run_once(most)
+        failed = self._effect(ran, seen)
+        other = {one.path for one in {*failed.changes} ^ {*effect.changes}}
+        other |= {name for name, _ in {*failed.templates.items()} ^ {*effect.templates.items()}}
+        other |= {name for name, _ in {*failed.env} ^ {*effect.env}}
+        other |= {*failed.python} ^ {*effect.python}
+        if other:
+            raise Refused(
+                f"{check} failed, but it is not the last step or it changes files: without it the script does"
+                f" otherwise ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
+                hint="--ignore-checks is for a check behind all changes: put it there, as a step of its own",
+            )
+        note = (
+            f"{check} failed with exit code {ran.code} and was ignored: the script changes the same"
+            f" without it{last_lines(ran.output)}"
+        )
+        return effect._replace(notes=(note, *effect.notes)), free, output
 
     def _found(self, path: str) -> bytes | None:
         """Return a file as the command found it."""
@@ -187,6 +224,9 @@ class _RecordedRun(NamedTuple):
             "VLLM_MODS_MAY_FAIL": "".join(
                 f" {one} " for one in watching.lines_that_may_fail(self.files)
             ),
+            "VLLM_MODS_LEFT_OUT": "".join(
+                f" {one.place.removeprefix(watching.NO_SCRIPT)} " for one in self.left_out
+            ),
             "HOME": HOME,
             "LANG": "C.UTF-8",
             "WORKSPACE_DIR": WORKSPACE,
@@ -206,12 +246,18 @@ class _RecordedRun(NamedTuple):
         output = last_lines(ran.output)
         if ran.code:
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
-            raise self._lacking(
+            if self.limits.ignore_checks:
+                last += "\n  it was not ignored: no step of a bash script failed that can only be a check"
+            error = self._lacking(
                 f"the command failed with exit code {ran.code}; nothing was written{last}"
                 f"{_listed(seen.lacked)}{output}",
                 output,
                 seen,
             )
+            check = None if self.limits.ignore_checks else self.failed_check(ran, seen)
+            if check is not None and any(path.startswith(f"{self.site}/") for path in ran.written):
+                error.hint = f"{error.hint}; or --ignore-checks, if {check} only checks"
+            raise error
         if rejects := [path for path in ran.written if path.endswith(".rej")]:
             named = ", ".join(path.removeprefix(f"{self.site}/") for path in rejects)
             raise Refused(
