@@ -13,7 +13,7 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import image_paths
 from vllm_mods.images import engine_command
-from vllm_mods.making import reasons, sandbox, watching
+from vllm_mods.making import compose, reasons, sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
@@ -299,8 +299,7 @@ class _RecordedRun(NamedTuple):
         changes = tuple(
             FileChange(path=path, before=before, after=after[path])
             for path in sorted(after)
-            if not (path.endswith(".orig") and self._found(path[:-5]) is not None)
-            and (before := self.tree.read(path)) != after[path]
+            if (before := self.tree.read(path)) != after[path]
         )
         other = [one.path for one in changes if self._found(one.path) != one.before]
         if other:
@@ -322,7 +321,8 @@ class _RecordedRun(NamedTuple):
         lost = (_lost(path, ran) for path in elsewhere if path not in kept)
         unused = (f"--also {one}: an image has all of its packages" for one in self.limits.also)
         notes = (*lost, *named, *skipped, *(unused if self.container is not None else ()))
-        return ModEffect(changes, templates, seen.installed, seen.exported, self.fetched, notes)
+        effect = ModEffect(changes, templates, seen.installed, seen.exported, self.fetched, notes)
+        return compose.without_backups(effect, lambda path: self._found(path) is not None)
 
 
 def _lost(path: str, ran: Ran) -> str:
