@@ -110,7 +110,7 @@ class NewMod(NamedTuple):
 
 def without_backups(effect: ModEffect, has: Callable[[str], bool]) -> ModEffect:
     """Leave out new files that are only backups or rejects of a file beside them, each with a note; ``has`` tells which were there."""
-    aside = {}
+    aside: dict[str, str] = {}
     for path in (one.path for one in effect.changes if one.before is None):
         if match := _ASIDE.match(path):
             beside = f"{match[1]}{match[2] or match[3] or match[4]}"

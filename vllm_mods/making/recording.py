@@ -181,9 +181,9 @@ class _RecordedRun(NamedTuple):
         other |= {*failed.python} ^ {*effect.python}
         if other:
             raise Refused(
-                f"{check} failed, but it is not the last step or it changes files: without it the script does"
-                f" otherwise ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
-                hint="--ignore-checks is for a check behind all changes: put it there, as a step of its own",
+                f"{check} failed, but it is not the last step or it changes files: the script without it"
+                f" makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
+                hint="--ignore-checks is for a check after all changes: move it there, as a separate step",
             )
         note = (
             f"{check} failed with exit code {ran.code} and was ignored: the script changes the same"
