@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from memory_tree import MemoryTree
+from mod_making import diff_of
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.making import recording
@@ -118,3 +119,30 @@ def test_a_script_that_no_bash_runs_is_not_looked_into() -> None:
     with pytest.raises(Refused, match="no step of a bash script") as caught:
         recording.record(["./run.sh"], "mine", files, TREE, limits)
     assert "--ignore-checks" not in (caught.value.hint or "")
+
+
+def test_of_a_registry_of_patches_what_goes_in_is_optional_and_what_does_not_is_said() -> None:
+    script = """
+cd "$PYTHON_ROOT"; failed=()
+for p in "$OLDPWD"/*.patch; do
+  git apply "$p" || failed+=("$p")
+done
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "failed: ${failed[*]}"
+  exit 1
+fi
+"""
+    files = {
+        f"{name}.patch": diff_of(f"vllm/{path}.py", f"{old} = 1\n", f"{old} = 2\n").decode()
+        for name, path, old in (("one", "a", "A"), ("two", "a", "LOST"), ("three", "b", "B"))
+    }
+    with pytest.raises(Refused, match="exit code 1") as caught:
+        recorded(script, files, ignore=False)
+    assert "or --ignore-checks, if run.sh:9: `exit 1` only checks" in (caught.value.hint or "")
+    effect = recorded(script, files)
+    assert changed(effect) == {"vllm/a.py": b"A = 2\n", "vllm/b.py": b"B = 2\n"}
+    assert [name for name, _ in effect.optional] == ["one", "three"]
+    ignored, lost = effect.notes
+    assert ignored.startswith("run.sh:9: `exit 1` failed with exit code 1 and was ignored")
+    assert "| failed: /workspace/mods/mine/two.patch" in ignored
+    assert lost.endswith("two.patch` failed, and the script goes on without it")

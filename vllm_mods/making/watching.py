@@ -29,7 +29,10 @@ _PYTHON = ("python", "python3")
 _STEPS = ("patch", "git", "cp", "mv", "install", "sed", "perl", "tar", "unzip", "ln", "tee")
 _LINE = re.compile(r"(?:.*(?:\\|\|\|)[ \t]*\n)*.*")  # of a script, with those that continue it
 _PATCHES = re.compile(r"\b(?:git|patch)\b")
-_GOES_ON = re.compile(r"\|\|\s*(?:\{\s*)?(?:echo|printf|true|:)(?![\w/])")
+_GOES_ON = re.compile(  # it says so, or notes it in a variable
+    r"\|\|\s*(?:\{\s*)?(?:(?:echo|printf|true|:)(?![\w/])"
+    r"|\w+\+?=(?:\"[^\"]*\"|\$\(\([^)]*\)\)|[^\s;]*)\s*;?\s*\}?\s*$)"
+)
 _QUESTIONS = re.compile(r"--(?:dry-run|check|stat|numstat|summary|version|help)\Z")
 _GIT_STEPS = {"apply", "am", "cherry-pick", "revert", "checkout", "restore", "reset", "stash"}
 _GIT_FETCHES = {"clone", "fetch", "pull", "submodule", "ls-remote"}
@@ -142,22 +145,22 @@ def read(
         ended=ended[-1] if ended else None,
         exported=tuple(_exported(exported, files, given)),
         free=tuple(free),
-        check=_check(noted, files),
+        check=_check(asked, files),
     )
 
 
-def _check(noted: Sequence[WatchedCommand], files: Mapping[str, bytes]) -> WatchedCommand | None:
+def _check(asked: Sequence[WatchedCommand], files: Mapping[str, bytes]) -> WatchedCommand | None:
     """Return the step because of which the scripts ended, None for one that is there to change files.
 
     That is the last step of the innermost script; where it is ``exit``, the one that failed before it.
     """
-    start = len(noted)
-    while start and noted[start - 1].argv[0] == "exit":
+    start = len(asked)
+    while start and asked[start - 1].argv[0] == "exit":
         start -= 1
-    if start == len(noted) or not noted[start].place:
+    if start == len(asked) or not asked[start].place:
         return None
-    cause = end = noted[start]
-    before = noted[start - 1] if start else end
+    cause = end = asked[start]
+    before = asked[start - 1] if start else end
     if before.code and (before.place == end.place or end.argv[-1].startswith("exit")):
         cause = before
     if not _changes(cause.argv, files):
