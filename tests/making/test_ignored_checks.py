@@ -76,6 +76,13 @@ def test_each_check_that_fails_is_said() -> None:
     assert effect.notes[0].startswith("run.sh:4: `python3 -c")
 
 
+def test_a_script_cannot_have_itself_run_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "_CHECKS", 2)
+    assert len(recorded(A + "false\n" * 2).notes) == 2
+    with pytest.raises(Refused, match="was not ignored"):
+        recorded(A + "false\n" * 3)
+
+
 @pytest.mark.parametrize(
     ("script", "why"),
     [

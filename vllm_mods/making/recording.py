@@ -27,6 +27,7 @@ _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
+_CHECKS = 9  # so many may fail and be left out: each is one more run
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 _EDIT_TREE = "--tree TREE names the vLLM that it was written for"
 
@@ -162,8 +163,9 @@ class _RecordedRun(NamedTuple):
 
     def failed_check(self, ran: Ran, seen: Watched) -> WatchedCommand | None:
         """Return the step that ended the run, if it may have been a check, and nothing that it asked for was refused."""
-        is_known = seen.check is None or seen.check.place in {one.place for one in self.left_out}
-        return None if not ran.code or is_known or seen.lacked or ran.unreached else seen.check
+        tried = [one.place for one in self.left_out]
+        is_none = seen.check is None or seen.check.place in tried or len(tried) == _CHECKS
+        return None if not ran.code or is_none or seen.lacked or ran.unreached else seen.check
 
     def without(
         self, check: WatchedCommand, ran: Ran, seen: Watched, most: int | None
