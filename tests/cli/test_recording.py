@@ -296,6 +296,24 @@ def test_where_a_script_failed_is_said_though_it_says_nothing(
 
 
 @pytest.mark.slow
+def test_a_last_check_is_ignored_where_the_author_says_so(
+    record: Callable[..., Answer], tmp_path: Path
+) -> None:
+    script = 'echo ADDED=1 > "$VLLM_PACKAGE_DIR/added.py"\npython3 -c "import no_such_thing"'
+    refused = record(script)
+    assert refused.code == 3
+    assert "or --ignore-checks, if line:2: `python3 -c import no_such_thing` only checks" in (
+        refused.err
+    )
+    assert not (tmp_path / "made").exists()
+    answer = record(script, "--ignore-checks", "--json")
+    assert answer.code == 0, answer.err
+    (note,) = (one for one in answer.json["notes"] if "ignored" in one)
+    assert note.startswith("line:2: `python3 -c import no_such_thing` failed with exit code 1")
+    assert "No module named 'no_such_thing'" in note
+
+
+@pytest.mark.slow
 def test_it_answers_as_the_container_does(call: Call, tmp_path: Path, site: Path) -> None:
     asks = (
         'test "$(python3 -c "import site; print(site.getsitepackages()[0])")" = "$PYTHON_ROOT"\n'

@@ -43,6 +43,11 @@ def digest(data: bytes | None) -> str | None:
     return None if data is None else hashlib.sha256(data).hexdigest()[:16]
 
 
+def _meant(effect: Effect | None) -> Effect:
+    """Return what a script did, without the copies that it keeps."""
+    return {path: data for path, data in (effect or {}).items() if not path.endswith(".bak")}
+
+
 @cache
 def trees() -> dict[str, Tree]:
     return {
@@ -87,6 +92,6 @@ def imported(
         }
         if not meant:
             lost += [version] if does[version] else []
-        elif not planned.verdict.writes or mine != does[version]:
+        elif not planned.verdict.writes or mine != _meant(does[version]):
             wrong.append(version)
     return Found("", tuple(wrong), tuple(lost), len(mod.variants))

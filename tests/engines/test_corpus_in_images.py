@@ -10,6 +10,9 @@ from corpus.image_scripts import ELSEWHERE, SCRIPTS
 from corpus.importing import digest, imported
 
 from vllm_mods.api.access import Access
+from vllm_mods.base.errors import Refused
+from vllm_mods.making import recording
+from vllm_mods.making.recording import Limits
 from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
@@ -76,6 +79,29 @@ def test_a_mod_does_what_its_script_does_in_the_image(
     else:
         assert all(does.values()), does
         assert (found.why, found.lost) == ("", ()), found
+
+
+@pytest.mark.usefixtures("docker_releases")
+def test_a_self_test_that_fails_in_the_image_is_left_out_if_its_author_says_so(
+    images: dict[str, Tree],
+) -> None:
+    tree = images[RELEASES[1]]
+    script = SCRIPTS["a self-test at the end that imports torch"]
+    broken = {
+        name: text.replace("import torch,", "import torch_npu,") for name, text in script.items()
+    }
+    files = {name: text.encode() for name, text in broken.items()}
+    container = recording.container_of(tree)
+    given = (["./run.sh"], "mine", files, tree)
+    with pytest.raises(Refused, match="No module named 'torch_npu'") as caught:
+        recording.record(*given, Limits(seconds=60), container=container)
+    assert "or --ignore-checks, if run.sh:5: `python3 -` only checks" in (caught.value.hint or "")
+    effect = recording.record(*given, Limits(seconds=60, ignore_checks=True), container=container)
+    (change,) = effect.changes
+    assert change.path == "vllm/utils/math_utils.py"
+    assert b"return x - x % y" in (change.after or b"")
+    (note,) = effect.notes
+    assert "was ignored: the script changes the same without it" in note
 
 
 def test_twenty_eight_of_thirty_have_all_that_they_need_in_an_image() -> None:

@@ -73,9 +73,12 @@ def test_what_it_changed_is_told_from_what_it_left_elsewhere() -> None:
         FileChange("vllm/b.orig", None, b"x\n"),
     )
     assert effect.templates == {"c.j2": b"{{ messages }}"}
-    assert effect.notes == tuple(
-        f"it wrote {path}, which no mod can have"
-        for path in ("/root/link", "/tmp/listed", "/workspace/d/e.jinja")  # noqa: S108
+    assert effect.notes == (
+        *(
+            f"it wrote {path}, which no mod can have"
+            for path in ("/root/link", "/tmp/listed", "/workspace/d/e.jinja")  # noqa: S108
+        ),
+        "left out vllm/a.py.orig: it was put aside, beside vllm/a.py",
     )
 
 

@@ -197,8 +197,7 @@ solo_only: yes please
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (LEAST + "name: Again\n", "line 5: name is already in line 2"),
-        (LEAST + "env:\n  A: 1\n  A: 2\n", "line 7: env.A is already in line 6"),
+        (LEAST + "env:\n  A: !!python/name:os.x\n  A: 2\n", "line 6: not YAML: could not determine a constructor for the tag 'tag:yaml.org,2002:python/name:os.x'"),
         (LEAST + "mods: [", "line 5: not YAML: expected the node content, but found '<stream end>'"),
         (LEAST + "1: x\n", "line 5: a key must be text, and quoted if it looks like more: 1"),
         (LEAST + "x: !!python/name:os.x\n", "line 5: tag:yaml.org,2002:python/name:os.x is not a plain value"),
@@ -477,6 +476,24 @@ def test_a_file_has_as_many_values_and_levels_as_the_limits(
     assert yaml_source.load("a:\n  - 1\n").value == {"a": [1]}
     with pytest.raises(yaml_source.YamlError, match="line 2: nested too deeply"):
         yaml_source.load("a:\n  - [1]\n")
+
+
+def test_of_a_key_that_is_there_twice_the_last_counts_as_launchers_read_it() -> None:
+    text = LEAST + "env:\n  A: 1\n  A: 2\n  B: 3\nname: Again\nx: {a: [1, 2]}\nx: {a: [3]}\n"
+    found = recipe_yaml.read(text, "r.yaml", known=())
+    assert found.pairing.name == "again"
+    assert dict(found.pairing.env) == {"A": "2", "B": "3"}
+    assert found.pairing.recipe is not None
+    assert found.pairing.recipe.keys["x"] == {"a": [3]} == yaml.safe_load(text)["x"]
+    assert [
+        (one.line, one.message) for one in found.findings if one.code == "key-twice"
+    ] == [
+        (7, "env.A: replaces line 6, as launchers read it"),
+        (9, "name: replaces line 2, as launchers read it"),
+        (11, "x: replaces line 10, as launchers read it"),
+    ]  # fmt: skip
+    assert found.ok
+    assert "x.a[1]" not in yaml_source.load(text).lines
 
 
 def test_half_a_character_is_no_text() -> None:

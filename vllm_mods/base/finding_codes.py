@@ -69,6 +69,7 @@ class FindingCode(StrEnum):
     JSON_UNCLEAR = "json-unclear"
     JSON_VALUE = "json-value"
     KEPT = "kept"
+    KEY_TWICE = "key-twice"
     KWARG_DEFAULT = "kwarg-default"
     KWARG_UNREAD = "kwarg-unread"
     LABEL_DISAGREES = "label-disagrees"

@@ -27,6 +27,10 @@ recorded = options.grouped(
         show_default=True,
     ),
     options.option(
+        "--ignore-checks",
+        "Leave out a last step that fails and changes nothing, and say what it printed.",
+    ),
+    options.option(
         "--env NAME=VALUE", "An environment variable for the container.", "environ", multiple=True
     ),
 )

@@ -5,7 +5,7 @@ import itertools
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from vllm_mods.base.digest import sha256
@@ -23,6 +23,10 @@ from vllm_mods.planning import outside, planner
 UNSTATED = "LicenseRef-unstated"
 _BUILT = ("vllm/_version.py", "vllm/commit_id.py")
 _WORKSPACE = f"{planner.WORKSPACE}/"
+_ASIDE = re.compile(
+    r"(.*/|)(?:\.([^/]+)\.sw[a-p]|#([^/]+)#|([^/]+?)(?:~|\.(?:orig|rej|bak|backup|old|save)(?![a-z])[\w.~-]*))\Z"
+)
+"""What ``patch``, ``sed -i.bak``, editors and scripts leave beside a file."""
 _PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")
 
 
@@ -104,6 +108,18 @@ class NewMod(NamedTuple):
         return self._replace(folder=folder)
 
 
+def without_backups(effect: ModEffect, has: Callable[[str], bool]) -> ModEffect:
+    """Leave out new files that are only backups or rejects of a file beside them, each with a note; ``has`` tells which were there."""
+    aside: dict[str, str] = {}
+    for path in (one.path for one in effect.changes if one.before is None):
+        if match := _ASIDE.match(path):
+            beside = f"{match[1]}{match[2] or match[3] or match[4]}"
+            of = [one for one in (beside, f"{beside}.py") if has(one)]
+            aside |= {path: f"left out {path}: it was put aside, beside {of[0]}"} if of else {}
+    kept = tuple(one for one in effect.changes if one.path not in aside)
+    return effect._replace(changes=kept, notes=(*effect.notes, *aside.values()))
+
+
 def difference(old: Tree, new: Tree) -> ModEffect:
     """Compare the packages that both trees have; what differs and is left out is noted, with the reason.
 
@@ -125,7 +141,8 @@ def difference(old: Tree, new: Tree) -> ModEffect:
             notes.append(f"left out {path}: the build generates it, differently for each release")
         else:
             changes.append(FileChange(path=path, before=before, after=after))
-    return ModEffect(tuple(changes), notes=tuple(notes))
+    effect = ModEffect(tuple(changes), notes=tuple(notes))
+    return without_backups(effect, lambda path: old.read(path) is not None)
 
 
 def _paths(tree: Tree) -> set[str]:

@@ -11,6 +11,7 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff, diff_forms, diff_names
 from vllm_mods.formats.diff import FileDiff
+from vllm_mods.making import compose
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
@@ -63,7 +64,8 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
         for named, path in meant.items()
         if path not in (named, named.partition("/")[2])
     )
-    return ModEffect(tuple(file_changes), notes=notes)
+    effect = ModEffect(tuple(file_changes), notes=notes)
+    return compose.without_backups(effect, lambda path: tree.read(path) is not None)
 
 
 def is_of(data: bytes, where: str, tree: Tree, *, alone: bool = True) -> bool:

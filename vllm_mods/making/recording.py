@@ -13,7 +13,7 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import image_paths
 from vllm_mods.images import engine_command
-from vllm_mods.making import reasons, sandbox, watching
+from vllm_mods.making import compose, reasons, sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
@@ -27,6 +27,7 @@ _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
+_CHECKS = 9  # so many may fail and be left out: each is one more run
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 _EDIT_TREE = "--tree TREE names the vLLM that it was written for"
 
@@ -38,6 +39,8 @@ class Limits(NamedTuple):
     also: tuple[str, ...] = ()
     environ: tuple[str, ...] = ()
     """Variables of the container, each ``NAME=value``."""
+    ignore_checks: bool = False
+    """Whether a step that fails and changes nothing is left out, and said."""
 
 
 def record(
@@ -92,6 +95,8 @@ class _RecordedRun(NamedTuple):
     limits: Limits
     container: ImageInEngine | None
     fetched: tuple[DownloadedFile, ...]
+    left_out: tuple[WatchedCommand, ...] = ()
+    """Checks that failed, whose lines the script is run without."""
 
     @property
     def site(self) -> str:
@@ -151,8 +156,42 @@ class _RecordedRun(NamedTuple):
         )
         ran = sandbox.run(job, self.container)
         seen = watching.read(ran.written, self.files, ran.environ)
+        if self.limits.ignore_checks and (check := self.failed_check(ran, seen)) is not None:
+            return self.without(check, ran, seen, most)
         self._check(ran, seen)
         return self._effect(ran, seen), seen.free, ran.output
+
+    def failed_check(self, ran: Ran, seen: Watched) -> WatchedCommand | None:
+        """Return the step that ended the run, if it may have been a check, and nothing that it asked for was refused."""
+        tried = [one.place for one in self.left_out]
+        is_none = seen.check is None or seen.check.place in tried or len(tried) == _CHECKS
+        return None if not ran.code or is_none or seen.lacked or ran.unreached else seen.check
+
+    def without(
+        self, check: WatchedCommand, ran: Ran, seen: Watched, most: int | None
+    ) -> tuple[ModEffect, tuple[WatchedCommand, ...], str]:
+        """Run the command without a check that failed. That it changes the very same proves that it was only a check, and the last step.
+
+        Raises ``Refused`` where it does not: the check changed files itself, or others would have been changed after it.
+        """
+        again = self._replace(left_out=(*self.left_out, check))
+        effect, free, output = again.run_once(most)
+        failed = self._effect(ran, seen)
+        other = {one.path for one in {*failed.changes} ^ {*effect.changes}}
+        other |= {name for name, _ in {*failed.templates.items()} ^ {*effect.templates.items()}}
+        other |= {name for name, _ in {*failed.env} ^ {*effect.env}}
+        other |= {*failed.python} ^ {*effect.python}
+        if other:
+            raise Refused(
+                f"{check} failed, but it is not the last step or it changes files: the script without it"
+                f" makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
+                hint="--ignore-checks is for a check after all changes: move it there, as a separate step",
+            )
+        note = (
+            f"{check} failed with exit code {ran.code} and was ignored: the script changes the same"
+            f" without it{last_lines(ran.output)}"
+        )
+        return effect._replace(notes=(note, *effect.notes)), free, output
 
     def _found(self, path: str) -> bytes | None:
         """Return a file as the command found it."""
@@ -187,6 +226,9 @@ class _RecordedRun(NamedTuple):
             "VLLM_MODS_MAY_FAIL": "".join(
                 f" {one} " for one in watching.lines_that_may_fail(self.files)
             ),
+            "VLLM_MODS_LEFT_OUT": "".join(
+                f" {one.place.removeprefix(watching.NO_SCRIPT)} " for one in self.left_out
+            ),
             "HOME": HOME,
             "LANG": "C.UTF-8",
             "WORKSPACE_DIR": WORKSPACE,
@@ -206,12 +248,18 @@ class _RecordedRun(NamedTuple):
         output = last_lines(ran.output)
         if ran.code:
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
-            raise self._lacking(
+            if self.limits.ignore_checks:
+                last += "\n  it was not ignored: no step of a bash script failed that can only be a check"
+            error = self._lacking(
                 f"the command failed with exit code {ran.code}; nothing was written{last}"
                 f"{_listed(seen.lacked)}{output}",
                 output,
                 seen,
             )
+            check = None if self.limits.ignore_checks else self.failed_check(ran, seen)
+            if check is not None and any(path.startswith(f"{self.site}/") for path in ran.written):
+                error.hint = f"{error.hint}; or --ignore-checks, if {check} only checks"
+            raise error
         if rejects := [path for path in ran.written if path.endswith(".rej")]:
             named = ", ".join(path.removeprefix(f"{self.site}/") for path in rejects)
             raise Refused(
@@ -253,8 +301,7 @@ class _RecordedRun(NamedTuple):
         changes = tuple(
             FileChange(path=path, before=before, after=after[path])
             for path in sorted(after)
-            if not (path.endswith(".orig") and self._found(path[:-5]) is not None)
-            and (before := self.tree.read(path)) != after[path]
+            if (before := self.tree.read(path)) != after[path]
         )
         other = [one.path for one in changes if self._found(one.path) != one.before]
         if other:
@@ -276,7 +323,8 @@ class _RecordedRun(NamedTuple):
         lost = (_lost(path, ran) for path in elsewhere if path not in kept)
         unused = (f"--also {one}: an image has all of its packages" for one in self.limits.also)
         notes = (*lost, *named, *skipped, *(unused if self.container is not None else ()))
-        return ModEffect(changes, templates, seen.installed, seen.exported, self.fetched, notes)
+        effect = ModEffect(changes, templates, seen.installed, seen.exported, self.fetched, notes)
+        return compose.without_backups(effect, lambda path: self._found(path) is not None)
 
 
 def _lost(path: str, ran: Ran) -> str:

@@ -18,6 +18,8 @@ WORKSPACE = "/workspace"
 LAUNCHER = "/launcher"
 """The folder of the programs that watch a recorded command."""
 BIN = f"{LAUNCHER}/bin"
+NO_SCRIPT = "line"
+"""Where a script is called that is no file."""
 ENVIRON = {"VLLM_MODS_HOME": LAUNCHER, "BASH_ENV": f"{LAUNCHER}/lines.sh"}
 """The variables that the stand-ins need."""
 _FETCH = ("curl", "wget", "aria2c", "apt", "apt-get", "hf", "huggingface-cli", "ssh", "scp")
@@ -27,7 +29,10 @@ _PYTHON = ("python", "python3")
 _STEPS = ("patch", "git", "cp", "mv", "install", "sed", "perl", "tar", "unzip", "ln", "tee")
 _LINE = re.compile(r"(?:.*(?:\\|\|\|)[ \t]*\n)*.*")  # of a script, with those that continue it
 _PATCHES = re.compile(r"\b(?:git|patch)\b")
-_GOES_ON = re.compile(r"\|\|\s*(?:\{\s*)?(?:echo|printf|true|:)(?![\w/])")
+_GOES_ON = re.compile(  # it says so, or notes it in a variable
+    r"\|\|\s*(?:\{\s*)?(?:(?:echo|printf|true|:)(?![\w/])"
+    r"|\w+\+?=(?:\"[^\"]*\"|\$\(\([^)]*\)\)|[^\s;]*)\s*;?\s*\}?\s*$)"
+)
 _QUESTIONS = re.compile(r"--(?:dry-run|check|stat|numstat|summary|version|help)\Z")
 _GIT_STEPS = {"apply", "am", "cherry-pick", "revert", "checkout", "restore", "reset", "stash"}
 _GIT_FETCHES = {"clone", "fetch", "pull", "submodule", "ls-remote"}
@@ -44,6 +49,10 @@ _PIP_VALUES = {
 }
 # statements of which none changes a file
 _LOOKS = re.compile(r"(?:import|from|print|assert|raise|exit|sys\.exit)\b(?!.*(?:open|write|exec))")
+_WRITES = re.compile(
+    r"(?<!stdout)(?<!stderr)\.write|\bwrite_|shutil\b|\b(?:rename|replace|remove|unlink)\(|open\([^)\n]*['\"][rb]*[wax+]"
+)
+"""What Python code has that may change files."""
 _IMPORTED = re.compile(r"(?:import|from)\s+(\w+)")
 _SHELLS = re.compile(r"_|PWD|OLDPWD|SHLVL|VLLM_MODS_\w+")  # what a shell and the stand-ins set
 _PROGRAMS = re.compile(
@@ -73,8 +82,9 @@ class Watched(NamedTuple):
 
     ``lacked`` are commands that would have needed what a recording does not give, ``failed`` those that
     change files and failed, ``installed`` what pip was asked for; ``ended`` is the last one of a script
-    that failed. ``free`` are the patches that the script does without where they fail. ``exported`` are the
-    variables that the script exports and does not use itself.
+    that failed, and ``check`` the one because of which, if it may have been only a check. ``free`` are the
+    patches that the script does without where they fail. ``exported`` are the variables that the script
+    exports and does not use itself.
     """
 
     lacked: tuple[WatchedCommand, ...]
@@ -83,6 +93,7 @@ class Watched(NamedTuple):
     ended: WatchedCommand | None
     exported: tuple[tuple[str, str], ...]
     free: tuple[WatchedCommand, ...]
+    check: WatchedCommand | None
 
 
 def lines_that_may_fail(files: Mapping[str, bytes]) -> frozenset[str]:
@@ -134,7 +145,32 @@ def read(
         ended=ended[-1] if ended else None,
         exported=tuple(_exported(exported, files, given)),
         free=tuple(free),
+        check=_check(asked, files),
     )
+
+
+def _check(asked: Sequence[WatchedCommand], files: Mapping[str, bytes]) -> WatchedCommand | None:
+    """Return the step because of which the scripts ended, None for one that is there to change files.
+
+    That is the last step of the innermost script; where it is ``exit``, the one that failed before it.
+    """
+    start = len(asked)
+    while start and asked[start - 1].argv[0] == "exit":
+        start -= 1
+    if start == len(asked) or not asked[start].place:
+        return None
+    cause = end = asked[start]
+    before = asked[start - 1] if start else end
+    if before.code and (before.place == end.place or end.argv[-1].startswith("exit")):
+        cause = before
+    if not _changes(cause.argv, files):
+        return cause if cause.place else None
+    text = " ".join((*cause.argv, *end.argv))
+    is_read = end.argv[-1].startswith("exit") and cause.argv[1:] in {(), ("-",)}
+    named = (data for path, data in files.items() if posixpath.basename(path) in text)
+    codes = (text, *(data.decode("utf-8", "replace") for data in named))
+    writes = is_read or any(map(_WRITES.search, codes))  # who knows what it read
+    return cause if cause.place and cause.argv[0] in _PYTHON and not writes else None
 
 
 def _asked(log: bytes) -> Iterator[WatchedCommand]:
@@ -142,7 +178,7 @@ def _asked(log: bytes) -> Iterator[WatchedCommand]:
         code, place, *argv = [*entry.decode("utf-8", "replace").split("\0"), ""]
         if argv[:-1] and code.isdigit():
             path, _, line = place.rpartition(":")
-            shown = f"{path.rpartition('/')[2] or 'line'}:{line}" if line else ""
+            shown = f"{path.rpartition('/')[2] or NO_SCRIPT}:{line}" if line else ""
             yield WatchedCommand(int(code), shown, tuple(argv[:-1]))
 
 

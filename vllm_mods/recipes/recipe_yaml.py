@@ -127,6 +127,9 @@ class _RecipeReader(command.RecipeFindings):
         self.paths = paths
 
     def pairing(self, name: str | None) -> pairings.Pairing:
+        for path, line in self.document.overridden.items():
+            why = f"replaces line {line}, as launchers read it"
+            self.note(FindingCode.KEY_TWICE, path, why)
         own = self.own()
         version = self.text("recipe_version", required=True) or ""
         title = self.text("name", required=True) or ""

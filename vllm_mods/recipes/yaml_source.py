@@ -1,4 +1,4 @@
-"""A recipe's YAML with the line of each key, and keys that are there twice refused.
+"""A recipe's YAML with the line of each key, and which keys are there twice.
 
 PyYAML is imported in this room and for what starts containers. It is also what the launchers of recipes read
 them with, so a value here is the value there (``1e3`` is text, ``on`` is true).
@@ -23,10 +23,14 @@ _PLAIN = {
 
 
 class Document(NamedTuple):
-    """A mapping, and the 1-based line of each key path (``defaults.port``, ``mods[0]``)."""
+    """A mapping, and the 1-based line of each key path (``defaults.port``, ``mods[0]``).
+
+    ``overridden`` has the line of a key that is there again further down: there PyYAML takes the value from.
+    """
 
     value: dict[str, Any]
     lines: dict[str, int]
+    overridden: Mapping[str, int] = {}
 
 
 class YamlError(ValueError):
@@ -54,7 +58,8 @@ def load(text: str) -> Document:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if not isinstance(root, yaml.MappingNode):
             raise YamlError(1, "this is not a mapping of keys to values")  # noqa: TRY301
-        lines = dict(_lines(text, root))
+        overridden: dict[str, int] = {}
+        lines = dict(_lines(text, root, overridden))
         value = yaml.safe_load(text)
     except YamlError:
         raise
@@ -66,7 +71,7 @@ def load(text: str) -> Document:
         why = getattr(error, "problem", None) or getattr(error, "reason", None)
         why = why or "it has a date or another value that does not exist; quote it if it is text"
         raise YamlError(_line(text, at), f"not YAML: {why}") from error
-    return Document(value, lines)
+    return Document(value, lines, overridden)
 
 
 def dump(value: Mapping[str, Any]) -> str:
@@ -82,8 +87,10 @@ def _line(text: str, index: int) -> int:
     return text.count("\n", 0, index) + 1
 
 
-def _lines(text: str, root: yaml.MappingNode) -> Iterator[tuple[str, int]]:
-    """Yield each key path with its line. Raises ``YamlError`` for what a recipe cannot hold."""
+def _lines(
+    text: str, root: yaml.MappingNode, overridden: dict[str, int]
+) -> Iterator[tuple[str, int]]:
+    """Yield each key path with its line, and note those that are overridden. Raises ``YamlError`` for what a recipe cannot hold."""
     pending: list[tuple[str, yaml.Node, int]] = [("", root, 0)]
     count = 0
     while pending:
@@ -98,26 +105,28 @@ def _lines(text: str, root: yaml.MappingNode) -> Iterator[tuple[str, int]]:
             raise YamlError(line, f"{node.tag} is not a plain value")
         if isinstance(node, yaml.ScalarNode) and re.search(_HALF, node.value):
             raise YamlError(line, "half of a surrogate pair, which text cannot contain")
-        for path, inner, inner_line in _inside(text, at, node):
+        for path, inner, inner_line in _inside(text, at, node, overridden):
             yield path, inner_line
             pending.append((path, inner, depth + 1))
 
 
-def _inside(text: str, at: str, node: yaml.Node) -> Iterator[tuple[str, yaml.Node, int]]:
+def _inside(
+    text: str, at: str, node: yaml.Node, overridden: dict[str, int]
+) -> Iterator[tuple[str, yaml.Node, int]]:
     """Yield each entry of a list, and each key of a mapping, as a path, with its value and its line."""
     if isinstance(node, yaml.SequenceNode):
         for i, inner in enumerate(node.value):
             yield f"{at}[{i}]", inner, _line(text, inner.start_mark.index)
     if not isinstance(node, yaml.MappingNode):
         return
-    first: dict[str, int] = {}
+    entries: dict[str, tuple[yaml.Node, int]] = {}
     for key, inner in node.value:
         line = _line(text, key.start_mark.index)
         if key.tag != "tag:yaml.org,2002:str" or not isinstance(key.value, str):
             shown = key.value if isinstance(key, yaml.ScalarNode) else f"a {key.id}"
             raise YamlError(line, f"a key must be text, and quoted if it looks like more: {shown}")
         path = f"{at}.{key.value}" if at else key.value
-        if path in first:
-            raise YamlError(line, f"{path} is already in line {first[path]}")
-        first[path] = line
-        yield path, inner, line
+        if path in entries:
+            overridden[path] = entries[path][1]
+        entries[path] = inner, line
+    yield from ((path, *entry) for path, entry in entries.items())

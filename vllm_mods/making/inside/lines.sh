@@ -1,5 +1,6 @@
 # Sourced by each bash of a recording: it tells the stand-ins the line of the script, notes the step that ended a
-# script with a failure, and what the first script exports.
+# script with a failure, and what the first script exports. A line of VLLM_MODS_LEFT_OUT is passed over, as if all of
+# it went well: extdebug has bash do so where the trap ends with 1.
 export VLLM_MODS_LINE=
 __before=
 __ended() {
@@ -9,5 +10,6 @@ __ended() {
     [ "$PPID" -ne 1 ] || env -0 > "$VLLM_MODS_HOME/exported"
 }
 set -T
-trap '__before=$VLLM_MODS_LINE VLLM_MODS_LINE="${BASH_SOURCE[0]-}:$LINENO"' DEBUG
+trap '__before=$VLLM_MODS_LINE VLLM_MODS_LINE="${BASH_SOURCE[0]-}:$LINENO"
+    case ${VLLM_MODS_LEFT_OUT-} in *" ${VLLM_MODS_LINE##*/} "*) shopt -s extdebug; ! : ;; esac' DEBUG
 trap '__ended "$?" "$__before" "$BASH_COMMAND"' EXIT
