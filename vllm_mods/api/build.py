@@ -14,7 +14,6 @@ from vllm_mods.building import outputs, upgrading
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.formats import pairing as pairings, pairing_lock
-from vllm_mods.formats.pairing_lock import LockDifference, LockedModel
 from vllm_mods.images import names
 from vllm_mods.images.open import platforms_of
 from vllm_mods.library import trust
@@ -49,7 +48,7 @@ class Upgraded(NamedTuple):
         return self.written is not None
 
     @property
-    def differences(self) -> tuple[LockDifference, ...]:
+    def differences(self) -> tuple[pairing_lock.LockDifference, ...]:
         """What moved in the lock."""
         return tuple(pairing_lock.differences(self.before.lock, self.now.lock))
 
@@ -116,7 +115,7 @@ def moved_since(
     model_folder: str | None = None,
     device_memory: str | None = None,
     access: Access,
-) -> tuple[LockDifference, ...]:
+) -> tuple[pairing_lock.LockDifference, ...]:
     """Return what moved since the lock of a pairing was made; nothing is written. Arguments are those of ``lock``."""
     wanted, path = _named(library, pairing, output)
     model = _look_at_model(library, wanted, access, folder=model_folder, memory=device_memory)
@@ -168,8 +167,8 @@ def _look_at_model(
     return checkpoint
 
 
-def _locked(model: Checkpoint | None) -> LockedModel | None:
-    return model and LockedModel(model.commit, model.config_sha256, model.index_sha256)
+def _locked(model: Checkpoint | None) -> pairing_lock.LockedModel | None:
+    return model and pairing_lock.LockedModel(model.commit, model.config_sha256, model.index_sha256)
 
 
 @refusing()

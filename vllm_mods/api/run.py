@@ -15,8 +15,6 @@ from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.running import engine, evidence as looking, starting
-from vllm_mods.running.engine import EngineContainer
-from vllm_mods.running.evidence import ServerEvidence
 from vllm_mods.running.failure import FailedStart, failure_of
 from vllm_mods.running.service import (
     LOCK_LABEL,
@@ -46,14 +44,14 @@ class StartedContainer(NamedTuple):
     service: Service
     program: str
     identity: str
-    evidence: ServerEvidence | None = None
+    evidence: looking.ServerEvidence | None = None
 
 
 class ListedContainer(NamedTuple):
     """A container that ``run`` started: the ``evidence`` of its mods if it runs, its ``failure`` if it had one."""
 
-    container: EngineContainer
-    evidence: ServerEvidence | None = None
+    container: engine.EngineContainer
+    evidence: looking.ServerEvidence | None = None
     failure: FailedStart | None = None
 
 
@@ -261,7 +259,7 @@ def list_containers(library: Library, access: Access) -> tuple[ListedContainer, 
     return tuple(listed)
 
 
-def _look_at(library: Library, each: EngineContainer, access: Access) -> ListedContainer:
+def _look_at(library: Library, each: engine.EngineContainer, access: Access) -> ListedContainer:
     """Return what a container's log tells: of one that runs whether its mods do, of one that failed why."""
     listed = ListedContainer(each)
     names = () if each.labels.get("vllm-mods.mods") else (each.labels[PAIRING_LABEL],)
@@ -276,8 +274,8 @@ def _look_at(library: Library, each: EngineContainer, access: Access) -> ListedC
 
 
 def of_container(
-    library: Library, names: Sequence[str], running: EngineContainer, access: Access
-) -> ServerEvidence:
+    library: Library, names: Sequence[str], running: engine.EngineContainer, access: Access
+) -> looking.ServerEvidence:
     """Tell whether the code of mods ran, by what a container of docker or podman said since its last start.
 
     ``names`` are mods and pairings; without them the mods that its image has. Raises ``UsageError`` where there are none.
@@ -291,7 +289,7 @@ def of_container(
 
 def of_log(
     library: Library, names: Sequence[str], log: bytes, log_name: str, access: Access
-) -> ServerEvidence:
+) -> looking.ServerEvidence:
     """Tell whether the code of mods and pairings ran, by a server's log. Raises ``UsageError`` where none is named."""
     if not names:
         raise UsageError(

@@ -20,7 +20,6 @@ from vllm_mods.api.run import (
 from vllm_mods.base.errors import Refused
 from vllm_mods.library.catalog import Library
 from vllm_mods.running import engine
-from vllm_mods.running.engine import EngineContainer
 from vllm_mods.running.service import LOCK_LABEL, TYPED_LABEL, StartOptions, Typed
 
 _OF_MODEL = ("model_folder", "device_memory")
@@ -96,7 +95,7 @@ def plan_up(
     return UpPlan((lock, build, UpStep("run", True, why)), None, served, holder)
 
 
-def _is_as_planned(old: EngineContainer, served: ServedPairing) -> bool:
+def _is_as_planned(old: engine.EngineContainer, served: ServedPairing) -> bool:
     """Tell whether a container runs the image of the lock, with the port and the arguments that are planned."""
     planned = served.service
     _, _, behind = f"{old.labels.get(TYPED_LABEL, '')} ".partition(" -- ")

@@ -9,8 +9,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, all_well
-from vllm_mods.building import identity
-from vllm_mods.building.identity import differs
+from vllm_mods.building.identity import differences, differs
 from vllm_mods.formats import pairing_lock, receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import FILE, LINK, children, resolve, settings
@@ -105,7 +104,7 @@ def _against(
         return (Finding(code=FindingCode.LOCK_DIFFERS, message=message, path=LOCK),)
     lock = every.get(platform, lock)
     known = {one.path for one in earlier if one.path is not None and one.level is Level.ERROR}
-    return tuple(identity.differences(tree.base, lock, data, known))
+    return tuple(differences(tree.base, lock, data, known))
 
 
 def index_findings(

@@ -25,7 +25,6 @@ from vllm_mods.images import oci
 from vllm_mods.images.container_files import Container, asking, reason_of
 from vllm_mods.images.layout import LayoutFolder
 from vllm_mods.images.model import Descriptor, Opened
-from vllm_mods.images.oci import SETTINGS
 
 LABEL = "vllm-mods.reading"
 """On every container that is made here: `docker ps -aq --filter label=vllm-mods.reading`."""
@@ -144,7 +143,7 @@ def rebuilt(inspected: dict[str, Any]) -> bytes:
     inner = inspected.get("Config") or {}
     keys = ("Architecture", "Os", "Variant", "Author", "Created")
     config: dict[str, Any] = {key.lower(): inspected[key] for key in keys if inspected.get(key)}
-    if settings := {key: inner[key] for key in (*SETTINGS, "ArgsEscaped") if inner.get(key)}:
+    if settings := {key: inner[key] for key in (*oci.SETTINGS, "ArgsEscaped") if inner.get(key)}:
         config["config"] = settings
     layers = (inspected.get("RootFS") or {}).get("Layers") or []
     config["rootfs"] = {"type": "layers", "diff_ids": layers}

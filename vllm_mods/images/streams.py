@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.limits import Sizable
 from vllm_mods.formats import tars
 from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
 
@@ -33,7 +32,7 @@ class CheckedStream(io.RawIOBase):
 
     def __init__(
         self,
-        source: Sizable,
+        source: limits.Sizable,
         digest: str,
         size: int | None,
         what: str,
@@ -82,21 +81,21 @@ class CheckedStream(io.RawIOBase):
         return len(data)
 
 
-def unpacked(source: io.IOBase) -> Sizable:
+def unpacked(source: io.IOBase) -> limits.Sizable:
     """Return a source of the unpacked bytes: gzip, zstd or plain, detected by the first bytes."""
     whole = io.BufferedReader(cast("io.RawIOBase", source), CHUNK)
     head = whole.peek(len(ZSTD))
     if head.startswith(GZIP):
         return gzip.GzipFile(fileobj=whole, mode="rb")
     if head.startswith(ZSTD):
-        return cast("Sizable", zstd.ZstdFile(whole))
+        return cast("limits.Sizable", zstd.ZstdFile(whole))
     return whole
 
 
 class Forward:
     """A limited source for ``tarfile`` to read forwards (``r|``); all goes through ``hashed``, if any."""
 
-    def __init__(self, source: Sizable, hashed: hashlib._Hash | None = None) -> None:
+    def __init__(self, source: limits.Sizable, hashed: hashlib._Hash | None = None) -> None:
         self._source = source
         self._hashed = hashed
         self._done = 0

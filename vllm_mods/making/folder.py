@@ -15,7 +15,6 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import zips
 from vllm_mods.library import mod_folder, packed_mod, reading, trust
-from vllm_mods.library.mod_folder import MANIFEST
 
 SCRIPT = "run.sh"
 _SKIPPED = {".git", "__pycache__"}
@@ -47,7 +46,7 @@ def read(path: str) -> ModSource:
     name = os.path.basename(os.path.abspath(path))
     own = f"is {path} really the folder of the mod?"
     files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
-    if SCRIPT not in files and MANIFEST not in files:
+    if SCRIPT not in files and mod_folder.MANIFEST not in files:
         hint = "ls"
         if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
             hint = (

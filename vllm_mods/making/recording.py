@@ -17,7 +17,6 @@ from vllm_mods.making import compose, reasons, sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
-from vllm_mods.making.sandbox import ImageInEngine, Ran, SandboxJob
 from vllm_mods.making.watching import LAUNCHER, SITE, WORKSPACE, Watched, WatchedCommand
 from vllm_mods.trees.image import ImageTree
 
@@ -50,7 +49,7 @@ def record(
     tree: Tree,
     limits: Limits,
     *,
-    container: ImageInEngine | None = None,
+    container: sandbox.ImageInEngine | None = None,
     fetcher: Fetcher | None = None,
 ) -> ModEffect:
     """Run a command as launchers run a mod of these files, on a copy of a tree, until it has what ``fetcher`` can take.
@@ -71,7 +70,7 @@ def record(
                 raise
 
 
-def container_of(tree: Tree) -> ImageInEngine:
+def container_of(tree: Tree) -> sandbox.ImageInEngine:
     """Return where the image of a tree can be run. Raises ``UsageError`` for one that no engine here has."""
     base = tree.base if isinstance(tree, ImageTree) else None
     if base is None or base.where not in engine_command.STORES:
@@ -80,7 +79,7 @@ def container_of(tree: Tree) -> ImageInEngine:
             f"{tree.spec} is not an image of a container engine{where}",
             hint="docker pull IMAGE, and --image IMAGE",
         )
-    return ImageInEngine(engine_command.STORES[base.where], base.reference)
+    return sandbox.ImageInEngine(engine_command.STORES[base.where], base.reference)
 
 
 class _RecordedRun(NamedTuple):
@@ -93,7 +92,7 @@ class _RecordedRun(NamedTuple):
     """What the ``sources`` were read from: of a release, its sdist."""
     tree: Tree
     limits: Limits
-    container: ImageInEngine | None
+    container: sandbox.ImageInEngine | None
     fetched: tuple[DownloadedFile, ...]
     left_out: tuple[WatchedCommand, ...] = ()
     """Checks that failed, whose lines the script is run without."""
@@ -142,7 +141,7 @@ class _RecordedRun(NamedTuple):
 
         No more than ``most`` of these steps are taken: the others fail.
         """
-        job = SandboxJob(
+        job = sandbox.SandboxJob(
             argv=self.argv,
             cwd=self.home,
             environ=self._environ() | ({} if most is None else {"VLLM_MODS_STEPS": str(most)}),
@@ -243,7 +242,7 @@ class _RecordedRun(NamedTuple):
             **given,
         }
 
-    def _check(self, ran: Ran, seen: Watched) -> None:
+    def _check(self, ran: sandbox.Ran, seen: Watched) -> None:
         """Refuse a run that failed, lacked something, or survived the failure of a step: nobody knows the mod whole."""
         output = last_lines(ran.output)
         if ran.code:
@@ -287,7 +286,7 @@ class _RecordedRun(NamedTuple):
         error.urls = tuple(one[0] for one in map(served.parse, map(list, fetches)) if one)
         return error
 
-    def _effect(self, ran: Ran, seen: Watched) -> ModEffect:
+    def _effect(self, ran: sandbox.Ran, seen: Watched) -> ModEffect:
         """Return what a run did. Raises ``Refused`` for what no mod can have."""
         start = len(self.site) + 1
         every = (*ran.written, *ran.gone, *ran.odd)
@@ -327,7 +326,7 @@ class _RecordedRun(NamedTuple):
         return compose.without_backups(effect, lambda path: self._found(path) is not None)
 
 
-def _lost(path: str, ran: Ran) -> str:
+def _lost(path: str, ran: sandbox.Ran) -> str:
     """Say what becomes of a file that a run changed, outside of Python's packages."""
     if path in ran.gone:
         return f"it removed {path}, which no mod can do"

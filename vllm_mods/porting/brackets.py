@@ -5,8 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from vllm_mods.porting import suites
-from vllm_mods.porting.suites import BothChangedError, KeyedStatement
+from vllm_mods.porting.suites import BothChangedError, KeyedStatement, added, check_order
 
 _BEHIND = re.compile(rb"[ \t]*(,?)[ \t]*(?:#[^\n]*)?(\r?\n)")
 
@@ -25,8 +24,8 @@ def add(base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, b
         {_key(element): element for element in _elements(node)}
         for node in _find(base.node, ours.node, theirs.node)
     )
-    suites.check_order(old, mine, now)
-    (before, after, new), *more = suites.added(old, mine)
+    check_order(old, mine, now)
+    (before, after, new), *more = added(old, mine)
     if more or not now or not now.keys().isdisjoint(new) or _comments(ours) != _comments(base):
         raise BothChangedError
     texts = [b"".join(ours.text)[slice(*_span(ours, mine[key]))] for key in new]

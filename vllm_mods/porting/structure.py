@@ -12,9 +12,8 @@ from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
-from vllm_mods.porting import outline
 from vllm_mods.porting.follow import Followed
-from vllm_mods.porting.outline import Outline
+from vllm_mods.porting.outline import Outline, is_mark, within
 
 Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]
 MARKED = frozenset({FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_ADD})
@@ -54,7 +53,7 @@ def touched(base: Outline, ours: Outline, scope: str = "") -> list[str]:
     mine = {one.key: one for one in ours.inner}
     for inner in base.inner:
         if inner.key in mine:
-            scopes += touched(inner, mine[inner.key], outline.within(scope, inner.name))
+            scopes += touched(inner, mine[inner.key], within(scope, inner.name))
     return scopes
 
 
@@ -86,7 +85,7 @@ class _Merger:
                 out.append(Clash(*map(_whole, stretch, (in_ours, in_base, in_theirs))))
                 continue
             for line in stretch:
-                out += self.inner(line, sides, scope) if outline.is_mark(line) else [(line,)]
+                out += self.inner(line, sides, scope) if is_mark(line) else [(line,)]
         return out
 
     def lines(self, base: Lines, ours: Lines, theirs: Lines) -> list[Lines | Clash]:
@@ -99,14 +98,14 @@ class _Merger:
     def inner(self, line: bytes, sides: _Sides, scope: str) -> list[Lines | Clash]:
         base, ours, theirs = (side.get(line) for side in sides)
         if base is not None and ours is not None and theirs is not None:
-            return self.outline(base, ours, theirs, outline.within(scope, base.name))
+            return self.outline(base, ours, theirs, within(scope, base.name))
         if ours is None or theirs is None:
             only = ours or theirs
             assert only is not None  # noqa: S101  (the line came from one of them)
             return [tuple(only.flat())]
         if not _same(ours, theirs):
             why = "the mod and the target both add it, with different contents"
-            self.problem(FindingCode.BOTH_ADD, outline.within(scope, ours.name), why)
+            self.problem(FindingCode.BOTH_ADD, within(scope, ours.name), why)
             return [Clash(tuple(ours.flat()), (), tuple(theirs.flat()))]
         return [tuple(theirs.flat())]
 
@@ -114,7 +113,7 @@ class _Merger:
         """Find definitions that one side changed and the other has not got, or has several times."""
         in_base, in_ours, in_theirs = sides
         for line, old in in_base.items():
-            name = outline.within(scope, old.name)
+            name = within(scope, old.name)
             ours, theirs = in_ours.get(line), in_theirs.get(line)
             if ours is None:
                 if theirs is not None and not _same(old, theirs):
@@ -157,7 +156,7 @@ def _same(old: Outline, new: Outline) -> bool:
 
 
 def _says_something(line: bytes) -> bool:
-    return outline.is_mark(line) or sum(chr(char).isalnum() for char in line) > 3
+    return is_mark(line) or sum(chr(char).isalnum() for char in line) > 3
 
 
 def _whole(side: Lines, inner: dict[bytes, Outline]) -> Lines:

@@ -14,7 +14,6 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import diff
 from vllm_mods.running import log_search, server_log
-from vllm_mods.running.server_log import ServerLog
 
 RAN, OTHER, SILENT, UNTOLD = "ran", "other", "silent", "untold"
 
@@ -60,7 +59,7 @@ def of_mods(mods: Sequence[Mod], data: bytes) -> ServerEvidence:
     )
 
 
-def _of_mod(mod: Mod, log: ServerLog) -> Evidence:
+def _of_mod(mod: Mod, log: server_log.ServerLog) -> Evidence:
     """Judge one mod: its ``log`` counts from its own files in an engine or a worker, and ``instead`` before it.
 
     ``instead`` counts from its files in any process, and from any file in an engine or a worker: it is a no.

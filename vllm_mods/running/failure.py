@@ -14,7 +14,6 @@ from vllm_mods.base.limits import Limit
 from vllm_mods.formats.container import options_of
 from vllm_mods.running import server_log
 from vllm_mods.running.engine import EngineContainer
-from vllm_mods.running.server_log import LogLine
 from vllm_mods.running.service import TYPED_LABEL, Typed
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -122,7 +121,7 @@ def _first(raised: Iterable[_Raised]) -> str | None:
     return ", which became ".join(dict.fromkeys((*words[:1], *words[-1:]))) or None
 
 
-def _raised(lines: Iterable[LogLine]) -> list[_Raised]:
+def _raised(lines: Iterable[server_log.LogLine]) -> list[_Raised]:
     """Return the exceptions of a log, in the order in which they were printed."""
     raised: list[_Raised] = []
     inside: set[str] = set()

@@ -10,7 +10,6 @@ from vllm_mods.base import secrets
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.container import health, options_of
-from vllm_mods.formats.pairing import Pairing
 from vllm_mods.images.engine_command import PODMAN
 from vllm_mods.scripts.command_line import flag_number
 
@@ -121,7 +120,7 @@ class StartOptions(NamedTuple):
 
 
 def service(
-    wanted: Pairing,
+    wanted: pairings.Pairing,
     asked: StartOptions,
     *,
     image: str,

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.formats import receipt, tree_names
-from vllm_mods.formats.receipt import Receipt
 
 
-def receipt_of(tree: Tree) -> Receipt | None:
+def receipt_of(tree: Tree) -> receipt.Receipt | None:
     """Return what a tree of whatever kind says was applied to it, None if it says nothing."""
     raw = None if tree.remote else tree.read(receipt.RECEIPT)
     return None if raw is None else receipt.parse(raw)
@@ -23,7 +22,7 @@ def reinstall(version: str | None) -> str:
 class Pristine(TreeView):
     """A tree over another one: as it was before any mod went in, by its receipt."""
 
-    def __init__(self, tree: Tree, applied: Receipt) -> None:
+    def __init__(self, tree: Tree, applied: receipt.Receipt) -> None:
         super().__init__(tree)
         self._files = {file.path: file for file in applied.files if file.kind != receipt.FOLDER}
         self._records: dict[str, bytes] = {}
@@ -68,6 +67,6 @@ class Pristine(TreeView):
         return self.below.is_released(path, data)
 
 
-def pristine(tree: Tree, applied: Receipt | None) -> Tree:
+def pristine(tree: Tree, applied: receipt.Receipt | None) -> Tree:
     """Return ``tree`` as it was before any mod went in; the tree itself without a receipt."""
     return tree if applied is None or not applied.files else Pristine(tree, applied)
