@@ -276,7 +276,7 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
     assert "the mod was not changed" in done.out
     assert done.out.count("name `os` used when not defined") == 1, done.out
     assert f"  {edited}:{line}: " in done.out
-    assert f"then vllm-mods port fast --continue --library {library}" in done.out
+    assert f"then vllm-mods port fast --continue --library {library}" in done.err
     assert {
         name: data for name, data in files_of(library).items() if ".port-" not in name
     } == before
@@ -333,7 +333,7 @@ def test_the_lock_knows_the_new_variant(
         ("a", ["0.19.1"]),
         ("0.20", ["0.20.0"]),
     ]
-    assert "placed by file" in call("check", "fast", "--target", target).out
+    assert "found by file hash" in call("check", "fast", "--target", target).out
     # and a base that calls itself 0.19.1 and is another is no base
     (base / "vllm/loader.py").write_text("# edited\n" + LOADER)
     other = write_tree(tmp_path / "other", "0.21.0", loader=NEWER)
@@ -419,7 +419,7 @@ def test_a_port_of_a_copy_is_finished_in_the_copy(
     out = tmp_path / "mine"
     stopped = call("port", "fast", "--from", base, "--to", target, "--output", out)
     assert stopped.code == 1
-    assert f"then vllm-mods port fast --continue --output {out}  # or --abort" in stopped.out
+    assert f"then vllm-mods port fast --continue --output {out}  # or --abort" in stopped.err
     edited = out / "patches/fast/.port-0.20/files/vllm/loader.py"
     edited.write_text(CLASHING.replace('"heavy"', '"fast"', 1))
     done = call("port", "fast", "--continue", "--output", out)

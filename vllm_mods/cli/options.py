@@ -249,7 +249,8 @@ def active_target() -> str:
     """Return the one vLLM of the active environment, and say so. Raises ``UsageError`` for none and for several."""
     from vllm_mods.diagnosis import search  # noqa: PLC0415  (where none is named)
 
-    path = click.get_current_context().command_path
+    context = click.get_current_context()
+    path = " ".join((context.command_path, *context.params.get("mods", ())))
     folders = search.active(os.environ)
     if len(folders) == 1:
         note(f"--target {folders[0]}: the vLLM of the active environment")
