@@ -52,9 +52,8 @@ def explain(word: str) -> Reply:
             f"`{word}` cannot be explained; these can: {', '.join(endings)}, and the codes in brackets after findings",
             hint=f"vllm-mods explain {near[0] if near else 'WORD  # one of these'}",
         )
-    lines = [f"{entry.word} ({entry.kind}): {entry.meaning}"]
-    lines += [f"  {entry.follows}"] if entry.follows else []
-    return Reply(entry._asdict(), "\n".join(lines), next_step=entry.next)
+    lines = (f"{entry.word} ({entry.kind}): {entry.meaning}", f"  {entry.follows}")
+    return Reply(entry._asdict(), "\n".join(lines[: 1 + bool(entry.follows)]), next_step=entry.next)
 
 
 @click.command(name="completion")

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -250,7 +251,7 @@ def active_target() -> str:
     from vllm_mods.diagnosis import search  # noqa: PLC0415  (where none is named)
 
     context = click.get_current_context()
-    path = " ".join((context.command_path, *context.params.get("mods", ())))
+    path = shlex.join((*context.command_path.split(), *context.params.get("mods", ())))
     folders = search.active(os.environ)
     if len(folders) == 1:
         note(f"--target {folders[0]}: the vLLM of the active environment")
