@@ -276,7 +276,9 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
     assert "the mod was not changed" in done.out
     assert done.out.count("name `os` used when not defined") == 1, done.out
     assert f"  {edited}:{line}: " in done.out
-    assert f"then vllm-mods port fast --continue --library {library}" in done.err
+    assert (
+        "then vllm-mods port fast --continue  # or --abort" in done.err
+    )  # the variable names the library
     assert {
         name: data for name, data in files_of(library).items() if ".port-" not in name
     } == before
@@ -287,7 +289,7 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
     edited.write_text(edited.read_text().replace("return os.sep", 'return "/"'))
     done = call("port", "fast", "--continue")
     assert done.code == 0, done.err
-    assert f"vllm-mods matrix fast --update-lock --library {library}" in done.out
+    assert f"vllm-mods matrix fast --update-lock --library {library}" in done.err
     assert not edited.exists()
     assert call("apply", "fast", "--target", target).code == 0
 
@@ -408,6 +410,16 @@ def test_output_leaves_the_library_alone(
     assert files_of(library) == before
     again = call("port", "fast", "--from", base, "--to", target, "--output", out)
     assert again.code == 3
+
+
+def test_the_hint_of_a_port_into_a_copy_keeps_the_library_too(
+    call: Call, library: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_MODS_LIBRARY")
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    both = ("--library", library, "--output", tmp_path / "mine")
+    kept = call("port", "fast", "--from", base, "--to", target, *both).err
+    assert f"--continue {' '.join(map(str, both))}  # or --abort" in kept
 
 
 @pytest.mark.slow
