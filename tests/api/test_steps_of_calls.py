@@ -14,6 +14,7 @@ import vllm_mods as vm
 from vllm_mods.api import plan, run, sync
 from vllm_mods.applying.ground import Terms
 from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError
 from vllm_mods.library.catalog import Library
 from vllm_mods.running import engine, evidence, starting
 from vllm_mods.running.engine import EngineContainer
@@ -38,6 +39,27 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 # --- a server -----------------------------------------------------------------------------------
+
+
+def test_what_one_engine_does_not_tell_is_a_note_and_what_none_tells_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    notes: list[str] = []
+    access: Any = SimpleNamespace(note=notes.append)
+    monkeypatch.setattr(engine, "installed", lambda: ("docker", "podman"))
+    silent = {"podman"}
+
+    def containers(program: str) -> tuple[EngineContainer, ...]:
+        if program in silent:
+            raise TreeError(f"{program}: silent")
+        return ()
+
+    monkeypatch.setattr(engine, "containers", containers)
+    assert run.list_containers(Library(), access) == ()
+    assert notes == ["podman: silent (so its containers are not listed)"]
+    silent.add("docker")
+    with pytest.raises(TreeError, match="silent"):
+        run.list_containers(Library(), access)
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_one_mod_that_does_not_fit_keeps_all_out_unless_it_may_be_left_out(
     assert caught.value.plan is not None
     assert [one.verdict.value for one in caught.value.plan.mods] == ["applies", "unsupported"]
     head, *lines = caught.value.message.splitlines()
-    assert head == f"nothing was changed in {site}: vLLM 0.19.1"
+    assert head == f"nothing was changed in vLLM 0.19.1 ({site})"
     assert lines[0] == "  old 1.0.0: unsupported"
     assert lines[1].startswith("    ")
     done = put_in(site, mods("low", "old"), only_supported=True)
@@ -399,9 +399,11 @@ def test_no_mod_is_put_on_what_was_edited_since(
 
 def test_only_a_folder_of_this_machine_is_changed(site: Path) -> None:
     for spec in ("pypi:0.19.1", "image:x", "git:/a@b", "wheel:x.whl", "sdist:x"):
-        with pytest.raises(UsageError, match=f"^{spec} can be checked but not changed") as caught:
+        with pytest.raises(UsageError, match=f"^{spec} is not an installed vLLM") as caught:
             carry_out.remove(spec, [])
-        assert caught.value.hint == "a folder that contains vllm/, such as site-packages"
+        assert (
+            caught.value.hint == "--target FOLDER  # one that contains vllm/, such as site-packages"
+        )
     there = site.parent / "pypi:x"
     site.rename(there)
     assert carry_out.remove(there, []).target == str(there)

@@ -156,13 +156,13 @@ def test_a_refusal_names_each_mod_that_does_not_go_in_with_all_that_is_wrong() -
     plan = Plan("site", None, (planned("one", Verdict.APPLIES), bad), ())
     refused = advice.refusal(plan, PLACE, ["a note"])
     assert refused.message.splitlines() == [
-        "a note; nothing was changed in site: vLLM of unknown version",
+        "a note; nothing was changed in vLLM of unknown version (site)",
         "  two 1.0.0: conflict",
         *(f"    {finding}" for finding in bad.findings),
     ]
     assert (refused.plan, refused.hint) == (plan, "vllm-mods show two --library /lib")
     known = advice.refusal(Plan("site", "0.19.1", (bad,), ()), PLACE, ())
-    assert known.message.startswith("nothing was changed in site: vLLM 0.19.1\n")
+    assert known.message.startswith("nothing was changed in vLLM 0.19.1 (site)\n")
 
 
 # --- how far a receipt is believed ------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def test_a_target_that_is_not_vllm(call: Call, tmp_path: Path) -> None:
         assert str(target) in answer.err
     answer = call("apply", "fast", "--target", "pypi:0.19.1")
     assert answer.code == 2
-    assert "can be checked but not changed" in answer.err
+    assert "is not an installed vLLM" in answer.err
 
 
 def test_an_unknown_command_mod_and_option(call: Call, site: Path) -> None:

@@ -51,7 +51,7 @@ def test_of_another_word_the_nearest_is_named(call: Call) -> None:
     assert "hint: vllm-mods explain conflict" in answer.err
     far = call("explain", "nosuch")
     assert far.code == 2
-    assert "hint: vllm-mods explain applies" in far.err
+    assert "hint: vllm-mods explain WORD" in far.err
 
 
 def test_the_code_of_every_finding_is_explained() -> None:

@@ -234,7 +234,7 @@ def test_a_bomb_and_broken_zips(
     lower(monkeypatch, "MOD_BYTES", 1 << 20)
     answer = call("import", archive)
     assert answer.code == 2
-    assert "a mod can have at most" in answer.err
+    assert "can have at most" in answer.err
     archive.write_bytes(archive.read_bytes()[:-30])
     assert call("import", archive).code == 2
 

@@ -54,7 +54,7 @@ def test_the_active_vllm_is_shown_with_its_mods_and_the_next_command(
     assert f"hint: vllm-mods verify --target {place}" in call().err
     (place / "vllm/loader.py").write_text("edited\n")
     changed = call()
-    assert "fast 1.0.0 (variant a): its files were changed since" in changed.out
+    assert "fast 1.0.0 (variant a): was changed since it was applied" in changed.out
     assert "hint: vllm-mods revert --only-edits" in changed.err
     assert len((changed.out + changed.err).splitlines()) <= 24
 

@@ -276,7 +276,9 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
     assert "the mod was not changed" in done.out
     assert done.out.count("name `os` used when not defined") == 1, done.out
     assert f"  {edited}:{line}: " in done.out
-    assert f"then vllm-mods port fast --continue --library {library}" in done.out
+    assert (
+        "then vllm-mods port fast --continue  # or --abort" in done.err
+    )  # the variable names the library
     assert {
         name: data for name, data in files_of(library).items() if ".port-" not in name
     } == before
@@ -287,7 +289,7 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
     edited.write_text(edited.read_text().replace("return os.sep", 'return "/"'))
     done = call("port", "fast", "--continue")
     assert done.code == 0, done.err
-    assert f"vllm-mods matrix fast --update-lock --library {library}" in done.out
+    assert f"vllm-mods matrix fast --update-lock --library {library}" in done.err
     assert not edited.exists()
     assert call("apply", "fast", "--target", target).code == 0
 
@@ -333,7 +335,7 @@ def test_the_lock_knows_the_new_variant(
         ("a", ["0.19.1"]),
         ("0.20", ["0.20.0"]),
     ]
-    assert "placed by file" in call("check", "fast", "--target", target).out
+    assert "found by file hash" in call("check", "fast", "--target", target).out
     # and a base that calls itself 0.19.1 and is another is no base
     (base / "vllm/loader.py").write_text("# edited\n" + LOADER)
     other = write_tree(tmp_path / "other", "0.21.0", loader=NEWER)
@@ -410,6 +412,16 @@ def test_output_leaves_the_library_alone(
     assert again.code == 3
 
 
+def test_the_hint_of_a_port_into_a_copy_keeps_the_library_too(
+    call: Call, library: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VLLM_MODS_LIBRARY")
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    both = ("--library", library, "--output", tmp_path / "mine")
+    kept = call("port", "fast", "--from", base, "--to", target, *both).err
+    assert f"--continue {' '.join(map(str, both))}  # or --abort" in kept
+
+
 @pytest.mark.slow
 def test_a_port_of_a_copy_is_finished_in_the_copy(
     call: Call, library: Path, base: Path, tmp_path: Path
@@ -419,7 +431,7 @@ def test_a_port_of_a_copy_is_finished_in_the_copy(
     out = tmp_path / "mine"
     stopped = call("port", "fast", "--from", base, "--to", target, "--output", out)
     assert stopped.code == 1
-    assert f"then vllm-mods port fast --continue --output {out}  # or --abort" in stopped.out
+    assert f"then vllm-mods port fast --continue --output {out}  # or --abort" in stopped.err
     edited = out / "patches/fast/.port-0.20/files/vllm/loader.py"
     edited.write_text(CLASHING.replace('"heavy"', '"fast"', 1))
     done = call("port", "fast", "--continue", "--output", out)

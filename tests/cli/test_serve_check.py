@@ -166,7 +166,7 @@ def test_a_command_line_that_is_not(call: Call, tree: Path) -> None:
     answer = call("serve-check", "--command", line, "--target", tree)
     assert answer.code == 1
     assert answer.out.splitlines()[1:] == [
-        "  3 flags: 3 wrong",
+        "  3 flags: 3 problems",
         "    --silent: vLLM 0.19.1 has no such flag [flag-unknown]",
         "    --dtype: 'bf16' is not accepted: expected auto, half, bfloat16 [value-choice]",
         "    VLLM_PROT: vLLM 0.19.1 knows no such variable and ignores it; did you mean VLLM_PORT? [env-unknown]",

@@ -55,7 +55,7 @@ def test_a_bare_name_is_asked_of_every_engine(
     assert lines[1].startswith("  no docker engine responds at ")
     assert lines[2:] == [f"  {name}: podman is not installed here"]
     assert caught.value.hint == (
-        f"docker pull {name}, or read it from its registry: registry:{name} (as a TREE, image:registry:{name})"
+        f"docker pull {name}  # or name it registry:{name}, which reads it from its registry"
     )
     del caught
     gc.collect()

@@ -90,6 +90,17 @@ def test_nearest_is_where_most_lines_in_a_row_are_the_same() -> None:
     assert near == Near(4, "line 4 is `x = 0`, but the patch has `d = 4`", 1)
 
 
+def test_nearest_is_where_most_lines_are_though_others_are_in_a_row_elsewhere() -> None:
+    wanted = hunk("a = 1\nb = 2\nc = 3\nd = 4\n)\n\n", "a = 1\nb = 2\nc = 9\nd = 4\n)\n\n")
+    alike = "a = 1\nb = 2\nc = 7\nd = 4\n)\n"
+    near = nearest.nearest(wanted, target(f"d = 4\n)\n\n{alike}x\n{alike}"), None)
+    assert near == Near(6, "line 6 is `c = 7`, but the patch has `c = 3`", 4)
+    far = wanted._replace(old_start=10)
+    near = nearest.nearest(far, target(f"d = 4\n)\n\n{alike}x\n{alike}"), None)
+    assert near is not None
+    assert near.line == 12
+
+
 def test_nearest_takes_only_line_ends_for_line_ends() -> None:
     near = nearest.nearest(hunk("a = 1\nb = MAX\n", "a = 1\n"), target("a = 1\nb = MA\n"), None)
     assert near == Near(2, "line 2 is `b = MA`, but the patch has `b = MAX`", 1)

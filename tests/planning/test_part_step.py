@@ -191,6 +191,12 @@ def test_notes_of_what_goes_in_have_its_place() -> None:
     finding = found(planned, "offset")
     assert (finding.level, *finding[2:6]) == ("note", PATH, 4, 1, "f")
     assert finding.message == "hunk 1: applies at line 4, offset +3"
+    other = F.replace(PATH.encode(), b"vllm/y.py")
+    both = one(mod(variant(F, other)), files(x=f"import os\n\n\n{ONE_F}", y=f"\n{ONE_F}"))
+    assert [found.message for found in both.findings if found.code == "offset"] == [
+        f"hunk 1 of {PATH} (one/0.patch): applies at line 4, offset +3",
+        "hunk 1 of vllm/y.py (one/1.patch): applies at line 2, offset +1",
+    ]
     mode = f"diff --git a/{PATH} b/{PATH}\nold mode 100644\nnew mode 100755\n".encode()
     finding = found(one(mod(variant(mode)), files(x=TEXT)), "mode")
     assert (finding.level, *finding[2:6]) == ("note", PATH, None, None, None)

@@ -108,7 +108,7 @@ def test_what_is_in_without_a_receipt_says_how_to_find_out_by_whom() -> None:
     answer = one(MOD, MemoryTree(AFTER, version="0.20.0"))
     note = found(answer, "no-receipt")
     assert (answer.verdict, note.level) == (Verdict.APPLIED, Level.NOTE)
-    assert "`vllm-mods matrix mod`" in note.message
+    assert "`vllm-mods matrix mod --library /lib`" in note.message
     assert answer.variant is MINE
     assert answer.in_range
 

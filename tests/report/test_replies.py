@@ -243,7 +243,7 @@ def test_of_a_serve_command_what_is_wrong_stands_before_the_notes() -> None:
     reply = serve.checked(ServeChecked(("m", "--x"), "pair", (CELL,), over_releases=False))
     assert lines(reply) == [
         "pairing pair on vLLM 0.19.1 (pypi:0.19.1)",
-        "  1 flag: 1 wrong",
+        "  1 flag: 1 problem",
         "    --x: no such flag [flag-unknown]",
         "    note: --z: is given 2 times [flag-twice]",
     ]
@@ -547,7 +547,7 @@ def test_status_tells_of_each_mod_what_has_become_of_it() -> None:
         "vLLM 0.19.1 (site)",
         "  a 1.0.0 (variant v): was undone when vLLM was installed again",
         "    vllm/a.py",
-        "  b 1.0.0 (variant v): its files were changed since",
+        "  b 1.0.0 (variant v): was changed since it was applied",
         "    vllm/b.py",
         "  c 1.0.0 (variant v)",
         "    vllm/c.py",

@@ -349,12 +349,17 @@ def test_the_template_that_an_image_has_or_has_not() -> None:
     assert errors(ask("--chat-template /else/there.jinja", image=_Work())) != []
 
 
-def test_what_only_begins_like_an_object_is_text() -> None:
+def test_what_only_begins_like_an_object_is_refused_where_no_text_is_taken() -> None:
     model = FILES["vllm/config/model.py"].replace(
         b"hf_overrides: dict[str, Any]", b"hf_overrides: dict[str, Any] | Callable"
     )
     files = {**FILES, "vllm/config/model.py": model}
-    assert ask("--hf-overrides '{abc'", files=files).faults == ()
+    fault = only(ask("--hf-overrides '{abc'", files=files))
+    assert fault.code == "json-value"
+    assert fault.message == "'hf_overrides': \"{abc\" is not accepted: expected a JSON object"
+    text = model.replace(b"| Callable", b"| str")
+    either = {**FILES, "vllm/config/model.py": text}
+    assert ask("--hf-overrides '{abc'", files=either).faults == ()
     assert only(ask("--hf-overrides '{abc}'", files=files)).code == "json-invalid"
 
 

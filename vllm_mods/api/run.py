@@ -245,17 +245,19 @@ def _demand_program(served: ServedPairing, program: str | None, options: StartOp
 def list_containers(library: Library, access: Access) -> tuple[ListedContainer, ...]:
     """Return the containers that ``run`` started, of each engine here.
 
-    Raises ``UsageError`` where there is no engine, ``TreeError`` for one that does not answer and nothing to list.
+    Raises ``UsageError`` where there is no engine, ``TreeError`` where none answers.
     """
     listed: list[ListedContainer] = []
     programs = engine.installed()
+    silent = 0
     for program in programs:
         try:
             listed += [_look_at(library, each, access) for each in engine.containers(program)]
         except TreeError as error:
-            if program == programs[-1] and not listed:
+            silent += 1
+            if silent == len(programs):
                 raise
-            access.note(error.message)
+            access.note(f"{error.message} (so its containers are not listed)")
     return tuple(listed)
 
 

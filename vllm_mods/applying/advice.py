@@ -59,8 +59,8 @@ def left_out(plan: Plan, *, allowed: bool) -> list[str]:
 
 def refusal(plan: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
-    noted = "".join(f"{note}; " for note in notes)
-    head = f"{noted}nothing was changed in {plan.spec}: vLLM {plan.version or 'of unknown version'}"
+    said = "".join(f"{note}; " for note in notes)
+    head = f"{said}nothing was changed in vLLM {plan.version or 'of unknown version'} ({plan.spec})"
     return Refused("\n".join((head, *reasons(plan))), hint=next_step.hint(plan, tree), plan=plan)
 
 

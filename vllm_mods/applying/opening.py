@@ -23,8 +23,8 @@ def open_tree(
     kind = spec.split(":", 1)[0]
     if kind in {"pypi", "wheel", "sdist", "git", "image"} and not os.path.exists(spec):
         raise UsageError(
-            f"{spec} can be checked but not changed: this command needs a folder as --target",
-            hint="a folder that contains vllm/, such as site-packages",
+            f"{spec} is not an installed vLLM, which this command needs as --target",
+            hint="--target FOLDER  # one that contains vllm/, such as site-packages",
         )
     root = find_site_root(spec)
     if recovering is not None:

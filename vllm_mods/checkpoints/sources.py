@@ -172,7 +172,10 @@ class _HubModel:
         # What cannot be had is told soon: a lock is made without it, and says so.
         self._http: Http = Http(read_settings(environ)._replace(retries=1))
         asked = f"{self._hub}/api/models/{model}/revision/{quote(revision, safe='')}"
-        page = self._http.page(asked, "application/json")
+        try:
+            page = self._http.page(asked, "application/json")
+        except Unreachable as error:
+            raise Unreachable(error.message, hint=f"HF_ENDPOINT=URL; or {_FOLDER}") from None
         if page is None:
             raise UsageError(
                 f"{model}: the Hub has no such model at {revision}, or it needs a login",

@@ -46,17 +46,14 @@ def explain(word: str) -> Reply:
     """
     endings = {entry.word: entry for entry in words.endings()}
     known = {entry.word: entry for entry in words.findings()} | endings
-    entry = known.get(word)
-    if entry is None:
+    if (entry := known.get(word)) is None:
         near = difflib.get_close_matches(word, known, 1, 0.75)
-        way = f"vllm-mods explain {near[0]}" if near else "vllm-mods explain applies"
         raise UsageError(
             f"`{word}` cannot be explained; these can: {', '.join(endings)}, and the codes in brackets after findings",
-            hint=way,
+            hint=f"vllm-mods explain {near[0] if near else 'WORD  # one of these'}",
         )
-    lines = [f"{entry.word} ({entry.kind}): {entry.meaning}"]
-    lines += [f"  {entry.follows}"] if entry.follows else []
-    return Reply(entry._asdict(), "\n".join(lines), next_step=entry.next)
+    lines = (f"{entry.word} ({entry.kind}): {entry.meaning}", f"  {entry.follows}")
+    return Reply(entry._asdict(), "\n".join(lines[: 1 + bool(entry.follows)]), next_step=entry.next)
 
 
 @click.command(name="completion")

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -249,7 +250,8 @@ def active_target() -> str:
     """Return the one vLLM of the active environment, and say so. Raises ``UsageError`` for none and for several."""
     from vllm_mods.diagnosis import search  # noqa: PLC0415  (where none is named)
 
-    path = click.get_current_context().command_path
+    context = click.get_current_context()
+    path = shlex.join((*context.command_path.split(), *context.params.get("mods", ())))
     folders = search.active(os.environ)
     if len(folders) == 1:
         note(f"--target {folders[0]}: the vLLM of the active environment")

@@ -121,5 +121,5 @@ def _open_local(name: str, cache: Cache) -> Base:
             lines += f"\n  {error.message}"
     raise UsageError(
         f"{name}: no engine on this machine has this image{lines}",
-        hint=f"docker pull {name}, or read it from its registry: registry:{name} (as a TREE, image:registry:{name})",
+        hint=f"docker pull {name}  # or name it registry:{name}, which reads it from its registry",
     )

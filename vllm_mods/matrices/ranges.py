@@ -29,7 +29,7 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
         message = f"a range of {mod.name} includes {where}, where the mod is `{cell.verdict}`"
     elif not cell.verdict.ok and is_wanted(mod, cell):
         code = FindingCode.NEEDS_PORT
-        message = f"no variant of {mod.name} applies to {where}: port the mod, or end the variant's range `vllm` before that release, with the reason as `until`"
+        message = f"no variant of {mod.name} applies to {where}: port the mod, or end it before that release by `vllm` and `until` at the top of its mod.toml"
     elif cell.verdict.writes and named and not cell.in_range:
         code = FindingCode.RANGE_TOO_WIDE
         message = f"on {where} variant `{cell.variant}` of {mod.name} fits, but the range of another variant includes that version"

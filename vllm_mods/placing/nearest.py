@@ -1,6 +1,7 @@
 """The place in a file that is most like a hunk's, and what is different there. Pure."""
 
 import difflib
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ class Near(NamedTuple):
 
 
 def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
-    """Return the place that is most like the hunk's and what is different there.
+    """Return the place with most of the hunk's lines, of several the one nearest to the stated line, and what differs.
 
     Looks inside the first scope that the hunk was written in when the file still has it, if need be by its last name.
     """
@@ -36,13 +37,12 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
     stretch = [text.rstrip(b"\r\n") for text in lines[first:last]]
     if not is_quick(stretch, wanted):
         return None
-    matcher = difflib.SequenceMatcher(None, stretch, wanted, autojunk=False)
-    blocks = matcher.get_matching_blocks()
-    filled = [one for one in blocks if b"".join(wanted[one.b : one.b + one.size]).strip()]
-    best = max(filled, key=lambda block: block.size, default=None)
-    if best is None:
+    known = {text for text in wanted if text.strip()}
+    there = [(n, text) for n, text in enumerate(stretch, first) if text in known]
+    votes = Counter(n - i for i, want in enumerate(wanted) for n, text in there if text == want)
+    if not votes:
         return _alike(wanted, stretch, first)
-    start = first + best.a - best.b
+    start = min(votes, key=lambda at: (-votes[at], abs(at + 1 - hunk.old_start)))
     for i, want in enumerate(wanted):
         line = start + i
         have = lines[line].rstrip(b"\r\n") if 0 <= line < len(lines) else None

@@ -10,6 +10,7 @@ from vllm_mods.library.packed_mod import unpack
 from vllm_mods.planning import carried_parts, known_trees, patching
 from vllm_mods.planning.context import PlanContext
 from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.planning.next_step import library_option
 from vllm_mods.planning.patching import note
 from vllm_mods.planning.refusal import unreadable
 
@@ -103,7 +104,7 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     if _is_released(context, mod, variant):
         message = f"this release already has the change: {mod.name} is not needed"
         return context.plan_of(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
-    message = f"every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}` shows which releases have the change themselves"
+    message = f"every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}{library_option(mod)}` shows which releases have the change themselves"
     return context.plan_of(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 

@@ -6,7 +6,7 @@ import shlex
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
+from vllm_mods.base.model import Level, Mod, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_path
 from vllm_mods.library.mod_folder import data_root
@@ -104,16 +104,14 @@ def _port(mod_plan: ModPlan, plan: Plan) -> str:
     if mod_plan.mod.lock is None or stale:  # else port takes it from there
         words += () if mod_plan.variant else (f"--variant {patched[-1].id}",)
         words.append(f"--from pypi:{start[1]}" if start else "--from TREE")
-    words.append(_library(mod_plan) or "--output ported")
-    return " ".join(words)
+    return " ".join(words) + (library_option(mod_plan.mod) or " --output ported")
 
 
 def _command(name: str, mod_plan: ModPlan, *more: str) -> str:
-    words = ("vllm-mods", name, mod_plan.mod.name, _library(mod_plan), *more)
-    return " ".join(filter(None, words))
+    return " ".join((f"vllm-mods {name} {mod_plan.mod.name}{library_option(mod_plan.mod)}", *more))
 
 
-def _library(mod_plan: ModPlan) -> str:
+def library_option(mod: Mod) -> str:
     """Return the option that names a mod's library; nothing for the bundled one, or where there is none."""
-    root = os.path.dirname(os.path.dirname(mod_plan.mod.directory))
-    return "" if root in {data_root(), ""} else f"--library {shlex.quote(root)}"
+    root = os.path.dirname(os.path.dirname(mod.directory))
+    return "" if root in {data_root(), ""} else f" --library {shlex.quote(root)}"

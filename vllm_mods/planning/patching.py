@@ -251,12 +251,14 @@ def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Fi
             gets = f"{change.path} gets the mode {change.mode:04o}"
             message = f"{gets}; its present mode is unknown, because trees do not record modes"
             notes.append(note(FindingCode.MODE, message, path=change.path))
+    is_one = len({(hunk.path, hunk.patch) for hunk in hunks}) == 1
     for hunk in hunks:
+        label = f"hunk {hunk.number}" + ("" if is_one else f" of {hunk.path} ({hunk.patch})")
         place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}
         if hunk.offset:
-            message = f"hunk {hunk.number}: applies at line {hunk.line}, offset {hunk.offset:+d}"
+            message = f"{label}: applies at line {hunk.line}, offset {hunk.offset:+d}"
             notes.append(note(FindingCode.OFFSET, message, **place))
         if hunk.proof == "unique" and hunk.path.endswith(".py"):
-            message = f"hunk {hunk.number}: only one match in the file; the patch does not name every enclosing class and function"
+            message = f"{label}: only one match in the file; the patch does not name every enclosing class and function"
             notes.append(note(FindingCode.UNIQUE_ONLY, message, **place))
     return notes

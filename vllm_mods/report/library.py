@@ -14,6 +14,7 @@ from vllm_mods.report import data
 from vllm_mods.report.reply import Reply
 from vllm_mods.report.text import columns
 
+_EVIDENCE = {"instead": "log, if its code did not run"}
 _OF_PAIRING = ("name", "summary", "model", "base", "vllm", "mods", "templates", "topology")
 
 
@@ -87,14 +88,14 @@ def mod_lines(mod: Mod) -> list[str]:
         ("requires", ", ".join(mod.requires)),
         ("conflicts", ", ".join(mod.conflicts)),
         ("after", ", ".join(mod.after)),
-        *(("evidence", f"{kind}: {text}") for kind, text in mod.evidence),
+        *(("evidence", f"{_EVIDENCE.get(kind, kind)}: {text}") for kind, text in mod.evidence),
         ("serve with", shlex.join(mod.serve_args)),
         *(("variable", f"{name}={shlex.quote(value)}") for name, value in mod.env),
         ("GPU", ", ".join(mod.compute_capability)),
         ("outside", ", ".join(mod.outside)),
         ("binary", ", ".join(one.path for variant in mod.variants for one in variant.binary)),
         ("in images", ", ".join(file.path for file in mod.files)),
-        *(("models", ", ".join(key for key, _ in (*one.config, *one.tensors))) for one in mod.when),
+        *(("model has", ", ".join(dict((*one.config, *one.tensors)))) for one in mod.when),
     )
     for variant in mod.variants:
         lines.append(f"  variant {variant.id} for vLLM {variant.meant}")

@@ -1,11 +1,11 @@
 """The answer of ``port``."""
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_mods.api.port import PortResult
 from vllm_mods.base.model import Finding, Level
+from vllm_mods.planning.next_step import library_option
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
 from vllm_mods.porting.variant import NewVariant
@@ -40,15 +40,21 @@ def ported(result: PortResult) -> Reply:
         "enough": result.enough or None,
         "unfinished": work and work.folder,
     }
-    return Reply(answer, "\n".join(_lines(result)), result.ok)
+    return Reply(answer, "\n".join(_lines(result)), result.ok, _next_step(result))
+
+
+def _next_step(result: PortResult) -> str | None:
+    job, work = result.outcome.job, result.unfinished
+    if work is not None:
+        return f"edit them, then vllm-mods port {work.mod} --continue  # or --abort"
+    again = f"vllm-mods matrix {job.mod.name} --update-lock{library_option(job.mod)}"
+    return f"{again}  # on every release in its range" if result.wrote else None
 
 
 def _lines(result: PortResult) -> Iterator[str]:
     outcome, work = result.outcome, result.unfinished
     job, new = outcome.job, None if result.enough else outcome.new
     target = job.target_version
-    library = os.path.dirname(os.path.dirname(job.mod.directory))
-    place = "" if library == job.roots[0] else f" --library {shlex.quote(library)}"
     left = {} if work is None else {path: _errors(path, new) for path, _ in work.files}
     yield f"{job.mod.name}: variant {job.variant.id}, from vLLM {job.base_version} to {target}"
     for file in outcome.files:
@@ -67,14 +73,10 @@ def _lines(result: PortResult) -> Iterator[str]:
     yield from (f"note: {one}" for one in result.notes)
     if result.wrote:
         yield from (f"wrote {path}" for path in result.wrote)
-        again = f"vllm-mods matrix {job.mod.name} --update-lock{place}"
-        yield f"hint: {again}  # on every release in its range"
     elif new is not None:
         yield "the port would not work there; the mod was not changed"
     if work is not None:
-        yield from _left(
-            work, left, place if library in job.roots else f" --output {shlex.quote(library)}"
-        )
+        yield from _left(work, left)
     elif not outcome.clean:
         yield "nothing was written"
 
@@ -89,7 +91,7 @@ def _how(outcome: PortOutcome) -> Iterator[str]:
     yield from (f"  repaired: {one}" for one in outcome.repaired)
 
 
-def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], option: str) -> Iterator[str]:
+def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
     yield f"to edit by hand, in {work.folder}:"
     for path, errors in left.items():
         edited = work.edited(path)
@@ -100,7 +102,6 @@ def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], option: str) 
     for name in work.patches:
         patch = os.path.join(work.folder, name)
         yield f"  {patch}: has no place in the target; move its changes there by hand, then delete it"
-    yield f"hint: edit them, then vllm-mods port {work.mod} --continue{option}  # or --abort"
 
 
 def _errors(path: str, new: NewVariant | None) -> list[Finding]:

@@ -35,7 +35,7 @@ def checked(result: ServeChecked) -> Reply:
     wrong = [fault for fault in cell.answer.faults if fault.level is Level.ERROR]
     notes = [fault for fault in cell.answer.faults if fault.level is Level.NOTE]
     what = f"pairing {result.pairing}" if result.pairing else "vllm serve"
-    verdict = f"{len(wrong)} wrong" if wrong else "nothing is wrong"
+    verdict = text.counted(len(wrong), "problem") if wrong else "nothing is wrong"
     lines = [
         f"{what} on {text.tree_name(cell.version, cell.tree)}",
         f"  {text.counted(cell.answer.used, 'flag')}: {verdict}",
@@ -117,9 +117,8 @@ def containers(listed: Sequence[ListedContainer]) -> Reply:
         )
     failed = [(each.container.name, each.failure) for each in listed if each.failure]
     words = "\n".join((*text.columns(rows), *(f"{name}: {why.cause}" for name, why in failed)))
-    hint = failed[0][1].hint if failed else None
     return Reply(
         {"containers": objects},
         words if listed else "no container of `vllm-mods run` was found",
-        next_step=hint,
+        next_step=failed[0][1].hint if failed else None,
     )

@@ -29,9 +29,10 @@ MEANING = {
 STANDING = {
     "in": "",
     "undone": ": was undone when vLLM was installed again",
-    "changed": ": its files were changed since",
+    "changed": ": was changed since it was applied",
 }
 """What is said behind a mod of a receipt."""
+_BY = {"file": "file hash", "scope": "class/function", "stated": "line number", "order": "order"}
 
 
 def counted(number: int, noun: str) -> str:
@@ -110,8 +111,8 @@ def changed(planned: ModPlan) -> list[str]:
             what = "deleted"
         else:
             hunks = [hunk for hunk in planned.hunks if hunk.path == change.path]
-            proofs = ", ".join(dict.fromkeys(hunk.proof for hunk in hunks))
-            what = f"{counted(len(hunks), 'hunk')}, placed by {proofs}" if hunks else "whole file"
+            proofs = ", ".join(dict.fromkeys(_BY.get(hunk.proof, "unique match") for hunk in hunks))
+            what = f"{counted(len(hunks), 'hunk')}, found by {proofs}" if hunks else "whole file"
         lines.append(f"{change.path}: {what}")
     return lines
 

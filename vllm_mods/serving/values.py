@@ -57,6 +57,8 @@ def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[Se
         elif shape.config is not None and shape.kind == "json":
             message = f"{text} is not a JSON object, which {shape.config.node.name} needs"
             yield ServeFault(FindingCode.JSON_VALUE, "", message)
+        elif isinstance(value, str) and shape.cls and shape.field:
+            yield from _field_problems(sources, shape.cls, shape.field, value, shape.field.name)
         return
     if shape.choices is not None or shape.open:
         yield from choice_problems(value, shape.choices or (), shape.open)

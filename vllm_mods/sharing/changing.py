@@ -63,8 +63,8 @@ def read_project() -> ProjectFile:
     project = project_file.find()
     if project is None:
         raise UsageError(
-            f"{project_file.NAME} does not exist here or in a parent folder of this repository",
-            hint="vllm-mods add SOURCE --mod MOD  # creates it",
+            f"there is no project here: {project_file.NAME} is neither in this folder nor in a parent folder of this repository",
+            hint="vllm-mods add SOURCE --mod MOD  # begins one",
         )
     return project
 
@@ -182,9 +182,9 @@ def _check_new(project: ProjectFile, name: str) -> None:
 
 def _check_there(project: ProjectFile, name: str, more: str = "") -> None:
     if name not in project.libraries:
-        listed = ", ".join(project.libraries) or "none"
         raise UsageError(
-            f"{project.where} has no library named `{name}`", hint=f"it has {listed}{more}"
+            f"{project.where} has no library named `{name}`",
+            hint=f"it has {', '.join(project.libraries) or 'none'}{more}",
         )
 
 

@@ -104,7 +104,7 @@ def revert_transition(
     if edited and not discard_edits:
         way = "only" if stay.mods else "discard"
         raise Refused(
-            f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. A revert would discard these edits; nothing was changed",
+            f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. They are kept: nothing was changed",
             hint=f"vllm-mods revert --{way}-edits --target {root}  # discards these edits",
         )
     return stay._replace(
