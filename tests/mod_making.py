@@ -74,6 +74,7 @@ def lock_of(planned: ModPlan, *, vllm: tuple[str, ...] = ("0.19.1",)) -> bytes:
         ),
         beside=planned.beside,
         witness=(planned.witness,),
+        proof="types",
     )
     return lock_with(planned.mod, tree)
 

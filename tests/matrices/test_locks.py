@@ -171,40 +171,6 @@ def test_no_lock_or_none_that_can_be_read_is_written_from_what_was_found(
     assert (made.why is None) == (data is None)
 
 
-TYPED = GOOD._replace(locked=STATE._replace(proof="types"))
-
-
-def test_the_proof_is_recorded_and_held_per_release() -> None:
-    whole = committed(v0_19_0=TYPED, v0_19_1=GOOD)
-    made = mod_lock.parse(whole.lock or b"", "mod.lock")
-    assert [(tree.vllm, tree.proof) for tree in made.trees] == [
-        (("0.19.0",), "types"),
-        (("0.19.1",), "static"),
-    ]
-    assert codes(whole, v0_19_0=TYPED, v0_19_1=GOOD) == []
-    assert codes(whole, v0_19_0=TYPED, v0_19_1=TYPED) == [("stale-lock", None)]
-
-
-def test_a_proof_with_types_stands_where_no_type_checker_is_asked() -> None:
-    assert codes(committed(v0_19_0=TYPED), v0_19_0=GOOD) == []
-    assert codes(committed(v0_19_0=TYPED), v0_19_0=GOOD._replace(witness="x")) == [
-        ("stale-lock", None)
-    ]
-    kept = again(committed(v0_19_0=TYPED, v0_19_1=TYPED), v0_19_0=GOOD).lock.trees
-    assert [(tree.vllm, tree.proof) for tree in kept] == [(("0.19.0", "0.19.1"), "types")]
-    void = again(committed(v0_19_0=TYPED), v0_19_0=GOOD._replace(witness="x")).lock.trees
-    assert [(tree.vllm, tree.proof) for tree in void] == [(("0.19.0",), "static")]
-
-
-def test_a_release_that_is_proved_with_types_now_leaves_the_others_as_they_were() -> None:
-    done = again(committed(v0_19_0=GOOD, v0_19_1=GOOD), v0_19_0=TYPED)
-    assert sorted((tree.vllm, tree.proof) for tree in done.lock.trees) == [
-        (("0.19.0",), "types"),
-        (("0.19.1",), "static"),
-    ]
-    assert (done.kept, done.lost) == (("0.19.1",), ())
-
-
 # --- news ---------------------------------------------------------------------------
 
 LESS = GOOD._replace(locked=STATE._replace(files=()))

@@ -77,9 +77,16 @@ def test_of_two_states_that_hold_the_one_recorded_on_this_version_counts() -> No
     made = locked(mod(variant(PATCH)), there)
     lock = mod_lock.parse(made.lock or b"", "")
     (state,) = lock.trees
-    older = state._replace(vllm=("0.1.0",), proof="types")
+    older = state._replace(vllm=("0.1.0",), proof="other")
     both = made._replace(lock=mod_lock.dump(lock._replace(trees=(older, state))))
-    assert (one(both, there).vouched, one(both, there).proof) == (True, "static")
+    assert (one(both, there).vouched, one(both, there).proof) == (True, "types")
+
+
+def test_a_state_of_python_that_no_type_checker_was_asked_of_proves_nothing() -> None:
+    made = locked(mod(variant(PATCH)), tree(TEXT))
+    assert one(made, tree(TEXT)).vouched
+    untyped = locked(mod(variant(PATCH)), tree(TEXT), proof="")
+    assert not one(untyped, tree(TEXT)).vouched
 
 
 def test_a_patch_of_several_files_is_known_by_all_of_them() -> None:
@@ -223,17 +230,10 @@ def test_what_the_lock_proves_by_and_its_optional_patches_are_said() -> None:
     needed, extra = both.patches
     plain = mod(both._replace(patches=(needed, extra._replace(optional=True))))
     there = MemoryTree({PATH: TEXT.encode(), "vllm/y.py": b"y = 1\n"})
-    for proof in ("", "types"):
-        quick = one(locked(plain, there, proof=proof), there)
-        assert (quick.vouched, quick.proof) == (True, proof)
-        without = [
-            why
-            for _, why in quick.unexamined
-            if "mod.lock was written without a type checker" in why
-        ]
-        assert len(without) == (0 if proof else 1)
-        assert quick.unexamined
-        assert quick.optional == one(plain, there).optional != ()
+    quick = one(locked(plain, there), there)
+    assert (quick.vouched, quick.proof) == (True, "types")
+    assert quick.unexamined
+    assert quick.optional == one(plain, there).optional != ()
 
 
 def test_a_mod_is_known_on_what_the_mods_before_it_left() -> None:

@@ -310,8 +310,8 @@ class ModPlan(NamedTuple):
 
     ``vouched`` means that mod.lock knew every file by its hash, so nothing had to be parsed.
     ``beside`` are the files of vLLM that the fit rests on, ``witness`` the digest of their bytes.
-    ``proof`` is ``types``, or ``static`` for what a lock says that knew of no type checker; ``unexamined`` are the
-    classes of faults that the fit did not look for, each with the reason. ``optional`` has the verdict
+    ``proof`` is ``types``, ``""`` where no Python changes; ``unexamined`` are the classes of faults
+    that the fit did not look for, each with the reason. ``optional`` has the verdict
     of each patch that the variant calls so.
 
     >>> (one,) = vm.plan(vm.Library("library").mods("fast"), vm.open_tree("site-packages")).mods

@@ -23,9 +23,6 @@ UNEXAMINED = (
     ("use of packages that are not installed beside vLLM", "their code is not there to be read"),
 )
 
-UNTYPED = ("types of arguments and results", "mod.lock was written without a type checker")
-"""What was not examined where a lock vouches that was made without a type checker."""
-
 
 class AtOrigin(NamedTuple):
     """The tree that changes were written for, and the changes as they are there."""
@@ -37,8 +34,8 @@ class AtOrigin(NamedTuple):
 class Fit(NamedTuple):
     """What was found, worst first, and the files of vLLM beside the changed ones that it rests on.
 
-    ``proof`` is ``types`` where a type checker was asked too, else ``static``; ``unexamined``
-    are classes of faults that nobody looked for, each with the reason.
+    ``proof`` is ``types``, ``""`` where no Python changes; ``unexamined`` are classes of faults
+    that nobody looked for, each with the reason.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -116,4 +113,4 @@ def _allowed(finding: Finding, reasons: Mapping[tuple[str, str], str]) -> Findin
     return finding._replace(message=message, level=Level.NOTE)
 
 
-__all__ = ["UNEXAMINED", "UNTYPED", "AtOrigin", "Fit", "fit"]
+__all__ = ["UNEXAMINED", "AtOrigin", "Fit", "fit"]

@@ -17,7 +17,6 @@ from vllm_mods.formats.receipt import FileHash
 from vllm_mods.formats.schema import decode, encode
 
 SCHEMA = 1
-_STATIC = "static"
 _VERDICTS = frozenset(Verdict)
 _Verdict = Annotated[str, lambda word: None if word in _VERDICTS else "is not a verdict"]
 
@@ -36,8 +35,8 @@ class LockedTree(NamedTuple):
     """One state of the touched files, and the releases (version labels) that have it.
 
     ``beside`` are the files that the fit rested on, ``witness`` the digests of their bytes
-    (``vouch.witness``) with which it found nothing wrong; ``proof`` is ``types`` where a type
-    checker was asked too.
+    (``vouch.witness``) with which it found nothing wrong; ``proof`` is ``types``, ``""`` where no
+    Python changes.
     """
 
     vllm: tuple[str, ...]
@@ -48,7 +47,7 @@ class LockedTree(NamedTuple):
     hunks: tuple[LockedHunk, ...]
     beside: tuple[str, ...]
     witness: tuple[str, ...]
-    proof: str = _STATIC
+    proof: str = ""
 
 
 class WrittenFile(NamedTuple):
@@ -142,7 +141,7 @@ def dump(lock: Lock) -> bytes:
     raw = {"schema": SCHEMA, **encode(lock)}
     # What most mods have none of is left out where it says nothing.
     for tree in raw["trees"]:
-        if tree["proof"] == _STATIC:
+        if not tree["proof"]:
             del tree["proof"]
     for name in ("others", "written"):
         if not raw[name]:

@@ -160,14 +160,14 @@ class _RecordedRun(NamedTuple):
         self._check(ran, seen)
         return self._effect(ran, seen), seen.free, ran.output
 
-    def failed_check(self, ran: Ran, seen: Watched) -> WatchedCommand | None:
+    def failed_check(self, ran: sandbox.Ran, seen: Watched) -> WatchedCommand | None:
         """Return the step that ended the run, if it may have been a check, and nothing that it asked for was refused."""
         tried = [one.place for one in self.left_out]
         is_none = seen.check is None or seen.check.place in tried or len(tried) == _CHECKS
         return None if not ran.code or is_none or seen.lacked or ran.unreached else seen.check
 
     def without(
-        self, check: WatchedCommand, ran: Ran, seen: Watched, most: int | None
+        self, check: WatchedCommand, ran: sandbox.Ran, seen: Watched, most: int | None
     ) -> tuple[ModEffect, tuple[WatchedCommand, ...], str]:
         """Run the command without a check that failed. That it changes the very same proves that it was only a check, and the last step.
 

@@ -61,12 +61,11 @@ def update(mod: Mod, cells: Sequence[Cell], written: Sequence[WrittenFor] = ()) 
     if before.digest != mod.digest:
         gone = _in_order(_labels(before) - looked_at)
         return Updated(fresh, lost=gone, why=f"was made from another state of {mod.name}")
-    fresh = _lift(fresh, before)
     trees = {_bare(tree): tree for tree in fresh.trees}
     lost: set[str] = set()
     for tree in before.trees:
         rest = set(tree.vllm) - looked_at
-        labels = {label for one in fresh.trees if _alike(one, tree) for label in one.vllm}
+        labels = {label for one in fresh.trees if _bare(one) == _bare(tree) for label in one.vllm}
         if not set(tree.vllm) & looked_at <= labels:
             # a witness says not which release it is of, and one of these is void now
             lost |= rest
@@ -124,30 +123,6 @@ def _bare(tree: LockedTree) -> LockedTree:
     return tree._replace(vllm=(), witness=())
 
 
-def _alike(first: LockedTree, other: LockedTree) -> bool:
-    """Tell whether two states are the same but for what proved them."""
-    return _bare(first)._replace(proof="") == _bare(other)._replace(proof="")
-
-
-def _lift(fresh: Lock, before: Lock) -> Lock:
-    """Leave a release the proof that a lock has of it where the same was found with less.
-
-    A lock of an older version was made without a type checker, and refutes nothing.
-    """
-    states: list[tuple[LockedTree, str, str]] = []
-    for tree in fresh.trees:
-        known = {
-            label
-            for was in before.trees
-            if was.proof == "types" and _alike(was, tree) and {*tree.witness} <= {*was.witness}
-            for label in was.vllm
-        }
-        for label in tree.vllm:
-            proof = "types" if label in known else tree.proof
-            states += ((_bare(tree)._replace(proof=proof), label, one) for one in tree.witness)
-    return fresh._replace(trees=lock_entries.merge_states(states))
-
-
 def against_committed(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
     """Hold the lock of a mod (as committed) against its cells, which were computed without it.
 
@@ -166,7 +141,7 @@ def against_committed(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
     # a tree that could not be read says nothing of its releases
     unread = {one.version for one in cells if not one.readable}
     seen = {one.version for one in cells} - unread
-    was, now = _states(committed), _states(_lift(fresh, committed))
+    was, now = _states(committed), _states(fresh)
     agreed = {key for key in was.keys() & now.keys() if now[key] <= was[key]}
     differing = {label for label, _ in (was.keys() | now.keys()) - agreed if label in seen}
     if differing:

@@ -30,7 +30,7 @@ def entry(planned: ModPlan) -> LockedTree | None:
         ),
         beside=planned.beside,
         witness=(),
-        proof=planned.proof or "static",
+        proof=planned.proof,
     )
 
 

@@ -147,7 +147,7 @@ class _Planner(NamedTuple):
             vouched=True,
             beside=tree.beside,
             proof=tree.proof,
-            unexamined=fit.UNEXAMINED if tree.proof == "types" else (fit.UNTYPED, *fit.UNEXAMINED),
+            unexamined=fit.UNEXAMINED if tree.proof else (),
             optional=tuple(OptionalPatch(source, verdict) for source in optional),
         )
         return self.finish(tried, variant)

@@ -62,8 +62,7 @@ def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
         lines = [head, *(f"    {line}" for line in changed(planned_mod))]
         lines += _reasons(planned_mod, paint)
         if explain:
-            how = "with" if planned_mod.proof == "types" else "without"
-            lines += [f"    checked {how} a type checker"] if planned_mod.proof else []
+            lines += ["    checked with a type checker"] if planned_mod.proof else []
             lines += [
                 f"    not checked: {what}, since {why}" for what, why in planned_mod.unexamined
             ]
