@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from matrix_making import EVIL, about, cell, every_verdict, example, hostile, large
 
-from vllm_mods.base.model import Verdict
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Verdict
 from vllm_mods.matrices.cell import CellChange, ClientLine, MatrixResult
 from vllm_mods.report import html
 
@@ -301,6 +302,14 @@ def test_a_release_that_the_author_does_not_state_is_answered_too(show: Show) ->
         "goes into vLLM 0.20.0. Its author does not state this release; it was tried here." in said
     )
     assert "vllm-mods apply mod --target SITE_PACKAGES" in said
+
+
+def test_where_no_range_leads_the_answer_is_what_the_source_says(show: Show) -> None:
+    none = Finding(FindingCode.NO_VARIANT, "no variant covers this version")
+    lost = Finding(FindingCode.TEXT, "hunk 1: its text is not in the file", "vllm/loader.py", 3)
+    refused = cell(verdict="unsupported", meant=False, in_range=False, findings=(none, lost))
+    page = show(MatrixResult((refused,)), "#?mod=mod&release=0.20.0")
+    assert answer(page).startswith("No. mod does not go into vLLM 0.20.0. hunk 1: its text")
 
 
 def test_the_command_of_a_mod_of_others_names_their_library(show: Show) -> None:

@@ -216,7 +216,10 @@ def test_a_run_that_is_ended_on_the_way_loses_no_change(
     assert sorted(os.listdir(folder)) == FILES
 
 
-def test_without_a_folder_the_hint_is_the_call_with_one(call: Call, site: Path) -> None:
+def test_without_a_folder_the_hint_is_the_call_with_one(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # what is typed of it writes a map
     answer = call("matrix", "fast", "--tree", site, "--format", "site")
     assert answer.code == 2
     assert "error: --format site writes a folder: --output names it" in answer.err

@@ -259,7 +259,8 @@
         command("vllm-mods", "apply", quoted(mod), ...from, "--target", "SITE_PACKAGES"),
       ];
     }
-    const why = (entry.findings ?? []).map((at) => data.findings[at]).find((one) => one.level === "error");
+    const wrong = (entry.findings ?? []).map((at) => data.findings[at]).filter((one) => one.level === "error");
+    const why = wrong.find((one) => one.code !== "no-variant") ?? wrong[0]; // that no range names it is known
     const others = data.trees.flatMap(([, name], at) => (goesIn(data.cells[row][at]) ? [[name, at]] : [])).at(-1);
     return [
       say("no", "No.", `${mod} does not go into vLLM ${label}. `, ...(others
