@@ -196,7 +196,8 @@ def test_a_run_that_is_ended_on_the_way_loses_no_change(
     folder = tmp_path / "map"
     map_of()
     alter(site)
-    put, done = os.replace, []
+    put = os.replace
+    done: list[str] = []
 
     def once(source: str, place: str) -> None:
         if str(folder) in str(place):
