@@ -3,7 +3,7 @@
     python benchmarks/many_mods.py --trees DIR [--mods N] [--jobs N] [--seed S] [--vllm SPEC] [--keep DIR]
 
 The mods are upstream's own changes: each is what one to three functions of one release became in the
-next, for the releases before that one. ``--trees`` has sources of vLLM, each in a folder named by its
+next, for the releases before that one. What the matrix says of each is held against `git apply --check`. ``--trees`` has sources of vLLM, each in a folder named by its
 version; ``--keep`` says where the mods are written, to look at. Reads the package index. By hand the same
 is to download each release's sdist whole, to unpack it, and to ask `git apply --check` for each mod.
 """
@@ -11,6 +11,7 @@ is to download each release's sdist whole, to unpack it, and to ask `git apply -
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import resource
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,10 +108,14 @@ def is_release(trees: str, name: str) -> bool:
     return name[0].isdigit() and name.count(".") == 2 and Path(trees, name, "vllm").is_dir()
 
 
-def by_hand(mods: Sequence[Mod], spec: str, scratch: str) -> tuple[dict[str, Run], float]:
+Cells = dict[tuple[str, str], bool]
+
+
+def by_hand(mods: Sequence[Mod], spec: str, scratch: str) -> tuple[dict[str, Run], float, Cells]:
     """Do without the tool: have each release's sdist, unpack it, ask `git apply --check` for every mod.
 
-    Returns the three rows and the MB of the sdists; releases that have none, and rebuilt wheels, are left out.
+    Returns the three rows, the MB of the sdists, and what git says of each mod on each release; releases that
+    have no sdist, and rebuilt wheels, are left out.
     """
     releases = Workshop(Setting(tuple(mods), f"{scratch}/index")).releases
     names = {one.removeprefix("pypi:") for one in choose_releases((), releases.files(), spec)}
@@ -119,34 +125,59 @@ def by_hand(mods: Sequence[Mod], spec: str, scratch: str) -> tuple[dict[str, Run
     rows = {f"{len(sdists)} times curl of an sdist": timed(fetch, scratch)}
     rows[f"{len(sdists)} times tar -xzf"] = timed(unpack, scratch)
     size = sum(os.path.getsize(f"{scratch}/{one.filename}") for one in sdists) / 1e6
-    sources = [
-        [f"{mod.directory}/{one.source}" for one in mod.variants[-1].patches if not one.root]
+    sources = {
+        mod.name: [
+            f"{mod.directory}/{one.source}" for one in mod.variants[-1].patches if not one.root
+        ]
         for mod in mods
-    ]
-    check = [["git", "apply", "--check", *patches] for patches in filter(None, sources)]
-    folders = [f"{scratch}/{one.filename.removesuffix('.tar.gz')}" for one in sdists]
+    }
+    check = {name: ["git", "apply", "--check", *found] for name, found in sources.items() if found}
     start = timed([], scratch)
-    for folder in folders:
-        one = timed(check, folder, must=False)
+    said: Cells = {}
+    for sdist in sdists:
+        ends: list[bool] = []
+        folder = f"{scratch}/{sdist.filename.removesuffix('.tar.gz')}"
+        one = timed([*check.values()], folder, ends)
         start = Run(start.seconds + one.seconds, 0.0, start.cpu + one.cpu)
-    rows[f"{len(check) * len(folders)} times git apply --check"] = start
-    return rows, size
+        cells = ((name, f"pypi:{sdist.version}") for name in check)
+        said.update(zip(cells, ends, strict=True))
+    rows[f"{len(said)} times git apply --check"] = start
+    return rows, size, said
 
 
-def timed(commands: Sequence[Sequence[str]], folder: str, *, must: bool = True) -> Run:
-    """Run commands one after the other; ``must`` they end well."""
+def timed(commands: Sequence[Sequence[str]], folder: str, ends: list[bool] | None = None) -> Run:
+    """Run commands one after the other. They have to end well, or ``ends`` is given which of them do."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     for command in commands:
-        subprocess.run(
+        done = subprocess.run(
             command,
             cwd=folder,
             env={**os.environ, "GIT_CEILING_DIRECTORIES": os.path.dirname(folder)},
-            stderr=None if must else subprocess.DEVNULL,
-            check=must,
+            stderr=None if ends is None else subprocess.DEVNULL,
+            check=ends is None,
         )
+        if ends is not None:
+            ends.append(done.returncode == 0)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Run(time.perf_counter() - began, 0.0, cpu)
+
+
+def beside_git(command: Sequence[str], cache: str, said: Cells) -> None:
+    """Print how often `git apply --check` says yes and no to the cells of each verdict."""
+    out = subprocess.run(
+        [*command, "--json"],
+        env={**os.environ, "VLLM_MODS_CACHE": cache},
+        stdout=subprocess.PIPE,
+        check=False,
+    ).stdout
+    counts: dict[str, Counter[bool]] = {}
+    for cell in json.loads(out)["cells"]:
+        if (of := (cell["mod"], cell["tree"])) in said:
+            counts.setdefault(cell["verdict"], Counter())[said[of]] += 1
+    print(f"{'verdict':16}{'git apply --check: yes':>24}{'no':>8}")
+    for verdict, count in sorted(counts.items()):
+        print(f"{verdict:16}{count[True]:24}{count[False]:8}")
 
 
 def main() -> None:
@@ -175,9 +206,10 @@ def main() -> None:
         print(f"{len(mods)} mods on {given.vllm}; {given.jobs} jobs")
         ours = moved(mods, given.vllm, int(given.jobs))
         print(f"moved by a cold run: {ours:.1f} MB")
-        theirs, size = by_hand(mods, given.vllm, scratch)
+        theirs, size, said = by_hand(mods, given.vllm, scratch)
         print(f"moved by hand: {size:.1f} MB, {size / ours:.0f} times as much")
         rows |= theirs
+        beside_git(command, cache, said)
         total = Run(
             sum(one.seconds for one in theirs.values()),
             0.0,

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from matrix_making import EVIL, about, cell, every_verdict, hostile, large
+from matrix_making import EVIL, about, cell, every_verdict, example, hostile, large
 
-from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.cell import MatrixResult
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Verdict
+from vllm_mods.matrices.cell import CellChange, ClientLine, MatrixResult
 from vllm_mods.report import html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
     Show = Callable[..., Page]
 
@@ -100,11 +102,11 @@ def test_the_grid_by_keyboard(show: Show) -> None:
 
 def test_the_grid_is_one_stop_for_tab(show: Show) -> None:
     page = show()
-    page.get_by_role("button", name="Show all").focus()
+    page.get_by_label("Your vLLM").focus()
     page.keyboard.press("Tab")
     assert focused(page) == "good 0.22.0"
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.localName") == "summary"
+    assert page.evaluate("document.activeElement.name") == "verdict"
 
 
 def test_a_link_opens_its_cell_and_back_closes_it(show: Show) -> None:
@@ -122,15 +124,18 @@ def test_a_link_opens_its_cell_and_back_closes_it(show: Show) -> None:
 
 
 def test_a_link_in_a_list_opens_its_cell(show: Show) -> None:
-    page = show()
+    page = show(link="#/maintainers")
     page.get_by_role("link", name="bad on 0.21.0").first.click()
     assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.21.0"
 
 
-@pytest.mark.parametrize("link", ["#bad/pypi:9.9.9", "#nobody/pypi:0.20.0", "#%E0%A4%A/x", "#/"])
+@pytest.mark.parametrize(
+    "link", ["#bad/pypi:9.9.9", "#nobody/pypi:0.20.0", "#%E0%A4%A/x", "#/", "#nobody"]
+)
 def test_a_link_to_nothing_says_so(show: Show, link: str) -> None:
     page = show(link=link)
     assert page.get_by_role("status").inner_text() == "There is no such cell on this page."
+    assert page.locator("#answer").inner_text() == "There is no such cell on this page."
     assert page.locator("dialog").is_hidden()
 
 
@@ -146,7 +151,7 @@ def test_filters_by_verdict_mod_and_version(show: Show) -> None:
     assert status.inner_text() == "0 cells of 0 mods"
     page.get_by_role("button", name="Show all").click()
     page.get_by_text("8 cells of 2 mods").wait_for()
-    page.get_by_label("Search", exact=True).fill("GOO")
+    page.get_by_label("Mod", exact=True).fill("GOO")
     assert page.locator("#grid tbody th:visible b").all_inner_texts() == ["good"]
     page.get_by_label("From", exact=True).select_option("0.20.0")
     heads = page.locator("#grid thead th:visible span").all_inner_texts()
@@ -167,11 +172,11 @@ def test_mods_are_found_by_what_they_are_for(show: Show) -> None:
         ("Package", "chat template", ["bad"]),
         ("Model", "qwen3", ["bad"]),
         ("Proof", "unique", ["good"]),
-        ("Search", "LOADS <w", ["good"]),
-        ("Search", "qwen", ["bad"]),
+        ("Mod", "LOADS <w", ["good"]),
+        ("Mod", "qwen", ["bad"]),
     ):
         field = page.get_by_label(name, exact=True)
-        if name == "Search":
+        if name == "Mod":
             field.fill(choice)
         else:
             field.select_option(choice)
@@ -186,17 +191,17 @@ def test_mods_are_found_by_what_they_are_for(show: Show) -> None:
 
 def test_what_is_looked_for_is_an_address(show: Show) -> None:
     page = show(about())
-    page.get_by_label("Search", exact=True).fill("goo")
+    page.get_by_label("Mod", exact=True).fill("goo")
     page.get_by_role("checkbox", name="moved").check()
     page.get_by_label("From", exact=True).select_option("0.20.0")
-    assert page.url.endswith("#?verdict=moved&mod=goo&from=0.20.0")
+    assert page.url.endswith("#?mod=goo&verdict=moved&from=0.20.0")
     page.reload()
     assert page.get_by_role("status").inner_text() == "1 cell of 1 mod"
     assert page.get_by_role("checkbox", name="moved").is_checked()
     page.locator("#grid td.moved").click()
     assert page.url.endswith("#good/pypi:0.20.0")
     page.keyboard.press("Escape")
-    page.wait_for_url("**#?verdict=moved&mod=goo&from=0.20.0")
+    page.wait_for_url("**#?mod=goo&verdict=moved&from=0.20.0")
     page.get_by_role("button", name="Show all").click()
     page.wait_for_url(lambda url: "#" not in url)
 
@@ -204,10 +209,14 @@ def test_what_is_looked_for_is_an_address(show: Show) -> None:
 def test_a_mod_has_an_address(show: Show) -> None:
     page = show(large(12, 3))
     page.get_by_role("link", name="mod-01", exact=True).click()
-    assert page.url.endswith("#?mod=mod-01")
+    assert page.url.endswith("#mod-01")
     assert page.get_by_role("status").inner_text() == "3 cells of 1 mod"
     page.go_back()
     page.get_by_text("36 cells of 12 mods").wait_for()
+    page.get_by_label("Mod", exact=True).fill("mod-02")
+    assert page.url.endswith("#mod-02")
+    page.reload()
+    assert page.locator("#grid tbody th:visible b").all_inner_texts() == ["mod-02"]
 
 
 def test_an_address_of_nothing_finds_nothing(show: Show) -> None:
@@ -221,13 +230,119 @@ def test_a_cell_says_what_it_was_planned_with(show: Show) -> None:
 
 
 def test_what_is_said_of_mods_is_shown_with_their_rows(show: Show) -> None:
-    page = show()
-    page.get_by_role("heading", name="Problems 1").wait_for()
-    page.get_by_label("Search", exact=True).fill("good")
+    page = show(example()._replace(clients=(ClientLine("bad", "Codex works"),)))
+    clients = page.get_by_role("heading", name="Clients of chat templates 1")
+    clients.wait_for()
+    page.get_by_label("Mod", exact=True).fill("good")
     page.get_by_text("4 cells of 1 mod", exact=True).wait_for()
-    assert page.get_by_role("heading", name="Problems").count() == 0  # they are of the other
+    assert clients.is_hidden()  # they are of the other
     page.get_by_role("button", name="Show all").click()
-    page.get_by_role("heading", name="Problems 1").wait_for()
+    clients.wait_for()
+
+
+def test_what_maintainers_have_to_do_is_behind_a_tab(show: Show) -> None:
+    page = show()
+    problems = page.get_by_role("heading", name="Problems 1")
+    assert problems.is_hidden()
+    page.get_by_role("link", name="For maintainers 3").click()
+    assert problems.is_visible()
+    assert page.locator("#grid").is_hidden()
+    assert page.locator(".summary.bad").inner_text() == "2 of 6 cells that should work do not."
+    page.get_by_role("link", name="Map").click()
+    assert problems.is_hidden()
+    assert page.locator("#grid").is_visible()
+
+
+def test_nothing_is_called_good_above_a_red_bar(show: Show) -> None:
+    whole = example()
+    fine = tuple(one for one in whole.cells if one.mod == "good")
+    page = show(whole._replace(cells=fine), "#/maintainers")
+    assert (
+        page.locator(".summary.bad").inner_text()
+        == "What mods state of themselves is not what these trees say."
+    )
+    page = show(whole._replace(cells=fine, problems=()), "#/maintainers")
+    assert page.locator(".summary.good").inner_text().startswith("Every mod applies")
+
+
+def answer(page: Page) -> str:
+    return " ".join(page.locator("#answer").inner_text().split())
+
+
+def test_a_mod_and_a_release_are_answered_with_the_command(show: Show) -> None:
+    page = show(about())
+    assert answer(page) == "Choose a mod and your vLLM, or a cell of the grid."
+    page.get_by_label("Mod", exact=True).fill("good")
+    assert answer(page).startswith("good goes into 4 of 5 releases, the newest 0.22.1rc1")
+    page.get_by_label("Your vLLM").select_option("0.20.0")
+    apply = "vllm-mods apply good --target SITE_PACKAGES"
+    assert answer(page) == f"Yes. good goes into vLLM 0.20.0. {apply} Why, line by line"
+    page.get_by_label("Your vLLM").select_option("0.21.0")
+    assert answer(page).startswith("Not needed. vLLM 0.21.0 has this change already.")
+    page.get_by_label("Mod", exact=True).fill("bad")
+    assert answer(page) == (
+        "No. bad does not go into vLLM 0.21.0. The newest that it goes into is 0.20.0. "
+        "hunk 1: its text is not in the file; nearest is line 3 "
+        "vllm-mods port bad --to pypi:0.21.0 --output ported Why, line by line"
+    )
+    page.get_by_label("Your vLLM").select_option("0.22.0")
+    assert answer(page).startswith("Not known. This release could not be read.")
+    page.get_by_role("link", name="Why, line by line").click()
+    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.22.0"
+    page.keyboard.press("Escape")
+    page.get_by_label("Mod", exact=True).fill("")
+    page.get_by_label("Your vLLM").select_option("0.20.0")
+    assert answer(page) == "2 of 2 mods go into vLLM 0.20.0. Choose a mod for the command."
+
+
+def test_a_release_that_the_author_does_not_state_is_answered_too(show: Show) -> None:
+    page = show(MatrixResult((cell(meant=False, in_range=False),)), "#mod/0.20.0")
+    said = page.locator("dialog .answer").inner_text()
+    assert (
+        "goes into vLLM 0.20.0. Its author does not state this release; it was tried here." in said
+    )
+    assert "vllm-mods apply mod --target SITE_PACKAGES" in said
+
+
+def test_where_no_range_leads_the_answer_is_what_the_source_says(show: Show) -> None:
+    none = Finding(FindingCode.NO_VARIANT, "no variant covers this version")
+    lost = Finding(FindingCode.TEXT, "hunk 1: its text is not in the file", "vllm/loader.py", 3)
+    refused = cell(verdict="unsupported", meant=False, in_range=False, findings=(none, lost))
+    page = show(MatrixResult((refused,)), "#?mod=mod&release=0.20.0")
+    assert answer(page).startswith("No. mod does not go into vLLM 0.20.0. hunk 1: its text")
+
+
+def test_the_command_of_a_mod_of_others_names_their_library(show: Show) -> None:
+    result = about()
+    good = result.mods[0]._replace(directory="/somewhere/patches/good")
+    page = show(result._replace(mods=(good, *result.mods[1:])), "#?mod=good&release=0.20.0")
+    assert "vllm-mods apply good --library DIR --target SITE_PACKAGES" in answer(page)
+    page.get_by_label("Your vLLM").select_option("0.19.1")
+    assert page.url.endswith("#?mod=good&release=0.19.1")
+
+
+def test_what_changed_has_a_tab(browser: Browser, tmp_path: Path) -> None:
+    """The newest first, and each leads to its cell."""
+    seen = ("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z")
+    changes = [
+        CellChange(seen[0], "good", "pypi:0.20.0", Verdict.CONFLICT, Verdict.MOVED),
+        CellChange(seen[1], "bad", "pypi:0.21.0", Verdict.APPLIES, Verdict.CONFLICT),
+    ]
+    file = tmp_path / "index.html"
+    file.write_text(html.render(example(), tuple(changes)), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    page.get_by_role("link", name="Changes 2").click()
+    rows = [one.split() for one in page.locator("#changes tbody tr").all_inner_texts()]
+    assert rows == [
+        ["2026-11-02", "bad", "on", "0.21.0", "applies", "conflict"],
+        ["2026-11-01", "good", "on", "0.20.0", "conflict", "moved"],
+    ]
+    page.get_by_role("link", name="bad on 0.21.0").first.click()
+    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.21.0"
+    page.keyboard.press("Escape")
+    page.locator("#grid").wait_for()
+    page.close()
 
 
 _SIGHT = """(sign) => {
@@ -264,7 +379,7 @@ def test_no_mod_at_all_is_a_page(show: Show) -> None:
 
 def test_five_hundred_mods_can_be_searched(show: Show) -> None:
     page = show(large(500, 46))
-    page.get_by_label("Search", exact=True).fill("mod-499")
+    page.get_by_label("Mod", exact=True).fill("mod-499")
     page.get_by_text("46 cells of 1 mod", exact=True).wait_for()
 
 
@@ -275,7 +390,7 @@ def test_sixty_mods_on_forty_six_trees_are_shown_and_searched(
 ) -> None:
     page = show(large(60, 46), color_scheme=scheme, viewport={"width": width, "height": 900})
     assert page.get_by_role("status").inner_text() == "2760 cells of 60 mods"
-    page.get_by_label("Search", exact=True).fill("mod-07")
+    page.get_by_label("Mod", exact=True).fill("mod-07")
     page.get_by_text("46 cells of 1 mod", exact=True).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert len(html.render(large(60, 46))) < 1_000_000

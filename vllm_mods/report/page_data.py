@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from vllm_mods.base.model import Mod, Variant
+from vllm_mods.library import catalog, mod_folder
 from vllm_mods.matrices.cell import Cell, HunkView, MatrixResult
 from vllm_mods.planning import patching
 from vllm_mods.planning.known_trees import WORKSPACE
@@ -72,11 +73,13 @@ def _cleaned(value: Any) -> Any:  # noqa: ANN401  (what JSON holds)
 
 
 def _about(mod: Mod) -> dict[str, Any]:
-    """Return what a mod can be found by: what it is for, the packages it changes, the models it names."""
+    """Return what a mod can be found by: what it is for, the packages it changes, the models it names; and if its library is to be named."""
     packages = {package for one in mod.variants for package in _packages(mod, one)}
     named = (value for one in mod.when for _, values in one.config for value in values)
     models = {value for value in named if isinstance(value, str)}
-    return {"summary": mod.summary, "package": sorted(packages), "model": sorted(models)}
+    own = mod.directory and catalog.root_of(mod) != mod_folder.data_root()
+    more = {"library": 1} if own else {}
+    return {"summary": mod.summary, "package": sorted(packages), "model": sorted(models), **more}
 
 
 def _packages(mod: Mod, variant: Variant) -> set[str]:
@@ -94,7 +97,6 @@ def _cell(
         {
             "word": cell.word,
             "variant": view.variant(cell),
-            "ranged": int(cell.in_range),
             "meant": int(cell.meant),
             "without": list(cell.left_out),
             "packages": list(map(" ".join, cell.packages)),

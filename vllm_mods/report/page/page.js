@@ -93,7 +93,7 @@
     const [, label] = data.trees[cell.cellIndex - 1];
     const without = (entry.without ?? []).map((patch) => `, without ${patch}`).join("");
     const variant = (entry.variant ? `, variant ${entry.variant}` : "") + without;
-    const range = entry.meant ? "" : "; its ranges do not name this release";
+    const range = entry.meant ? "" : "; its author does not state this release";
     return `${mod} on ${label}: ${entry.word}${variant}${range}`;
   }
 
@@ -119,9 +119,17 @@
 
   // A mod's whole name is that mod's; the address says what is looked for.
   const wanted = () => new URLSearchParams([...new FormData(byId("filter"))].filter(([, value]) => value));
-  const here = () => (wanted().size ? `#?${wanted()}` : location.pathname + location.search);
+  function here() {
+    const said = wanted();
+    if (said.size === 1 && names.has(said.get("mod"))) return address(said.get("mod"));
+    return said.size ? `#?${said}` : location.pathname + location.search;
+  }
 
-  const isFilter = () => !location.hash || location.hash.startsWith("#?");
+  // What an address looks for: nothing, `#?mod=…`, or a mod alone; null for any other.
+  function lookedFor() {
+    if (!location.hash || location.hash.startsWith("#?")) return new URLSearchParams(location.hash.slice(2));
+    return names.has(hash()) ? new URLSearchParams([["mod", hash()]]) : null;
+  }
 
   function fill(said) {
     for (const field of byId("filter").elements) {
@@ -164,7 +172,11 @@
       }
     }
     follow();
-    if (verdicts.length || said.has("proof")) bring();
+    const mine = place("release", -1);
+    for (const head of heads) head.classList.toggle("mine", head.cellIndex === mine + 1 && mine >= 0);
+    answer(mine);
+    if (mine >= 0) bring(mine + 1);
+    else if (verdicts.length || said.has("proof")) bring(lastFound());
     byId("status").textContent = `${plural(cells, "cell")} of ${plural(count, "mod")}`;
     if (count && !(shown(current) && shown(current.parentNode))) {
       const [allRows, allColumns] = visible();
@@ -172,25 +184,26 @@
     }
   }
 
-  // What is said of mods is shown with their rows; a list of which nothing is left goes.
+  // What is said of mods beside the grid is shown with their rows; a list of which nothing is left goes.
   function follow() {
     const lists = new Set();
-    for (const entry of document.querySelectorAll("[data-row]")) {
+    for (const entry of document.querySelectorAll("#map [data-row]")) {
       entry.hidden = !shown(rows[entry.dataset.row]);
-      lists.add(entry.closest(".list, section"));
+      lists.add(entry.closest(".list"));
     }
     for (const list of lists) {
-      const left = list.querySelectorAll("li:not([hidden]), tbody tr:not([hidden])").length;
+      const left = list.querySelectorAll("li:not([hidden])").length;
       list.hidden = !left;
       list.querySelector("h2 small").textContent = left;
     }
   }
 
-  // The last cell that was looked for is in sight.
-  function bring() {
-    const found = [...table.querySelectorAll("tbody tr:not([hidden]) td:not([hidden], .dim)")];
-    const last = Math.max(...found.map((cell) => cell.cellIndex));
-    const [frame, head] = [table.parentNode, heads[last]];
+  const lastFound = () => Math.max(...[...table.querySelectorAll(
+    "tbody tr:not([hidden]) td:not([hidden], .dim)")].map((cell) => cell.cellIndex));
+
+  // A column is in sight.
+  function bring(column) {
+    const [frame, head] = [table.parentNode, heads[column]];
     if (!head) return;
     const right = head.offsetLeft + head.offsetWidth;
     const left = head.offsetLeft - heads[0].offsetWidth;
@@ -199,21 +212,85 @@
     }
   }
 
+  // --- yes or no, and the command -----------------------------------------------------------
+
+  const goesIn = (entry) => ["applies", "moved", "applied"].includes(entry?.word);
+  const quoted = (word) => (/^[\w.:/@%+=,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+  const command = (...words) => make("pre", { className: "command", tabIndex: 0 }, words.join(" "));
+
+  // Answers for what is chosen above the grid: a mod, a release, or both.
+  function answer(column) {
+    const found = [...rows].filter(shown).map((row) => row.sectionRowIndex);
+    const [row] = found;
+    let told;
+    if (found.length === 1 && column >= 0) {
+      told = [...verdict(row, column), make("a", { href: address(data.mods[row][0], column) }, "Why, line by line")];
+    } else if (found.length === 1) {
+      const good = data.trees.flatMap(([, label], at) => (goesIn(data.cells[row][at]) ? [label] : []));
+      told = [make("p", {}, make("b", {}, data.mods[row][0]), ` goes into ${good.length} of ${data.trees.length} releases`,
+        good.length ? `, the newest ${good.at(-1)}. ` : ". ", "Choose your vLLM for the command.")];
+    } else if (column >= 0) {
+      const good = found.filter((at) => goesIn(data.cells[at][column]));
+      told = [make("p", {}, make("b", {}, `${good.length} of ${plural(found.length, "mod")}`),
+        ` go into vLLM ${data.trees[column][1]}. Choose a mod for the command.`)];
+    } else {
+      told = [make("p", {}, found.length ? "Choose a mod and your vLLM, or a cell of the grid."
+        : "Nothing here is found by that.")];
+    }
+    byId("answer").replaceChildren(...told);
+  }
+
+  function verdict(row, column) {
+    const entry = data.cells[row][column];
+    const [mod, , { library }] = data.mods[row];
+    const [tree, label] = data.trees[column];
+    const from = library ? ["--library", "DIR"] : [];
+    const say = (kind, word, ...more) => make("p", { className: kind }, make("b", {}, word), " ", ...more);
+    if (!entry || ["unknown", "unreadable"].includes(entry.word)) {
+      return [say("no", "Not known.", "This release could not be read.")];
+    }
+    if (entry.word === "upstream") return [say("yes", "Not needed.", `vLLM ${label} has this change already.`)];
+    if (entry.word === "applied") return [say("yes", "Yes.", `${mod} is in already.`)];
+    if (goesIn(entry)) {
+      return [
+        say("yes", "Yes.", `${mod} goes into vLLM ${label}.`,
+          entry.meant ? "" : " Its author does not state this release; it was tried here.",
+          entry.without ? ` Without ${entry.without.join(", ")}.` : ""),
+        command("vllm-mods", "apply", quoted(mod), ...from, "--target", "SITE_PACKAGES"),
+      ];
+    }
+    const wrong = (entry.findings ?? []).map((at) => data.findings[at]).filter((one) => one.level === "error");
+    const why = wrong.find((one) => one.code !== "no-variant") ?? wrong[0]; // that no range names it is known
+    const others = data.trees.flatMap(([, name], at) => (goesIn(data.cells[row][at]) ? [[name, at]] : [])).at(-1);
+    return [
+      say("no", "No.", `${mod} does not go into vLLM ${label}. `, ...(others
+        ? ["The newest that it goes into is ", make("a", { href: address(mod, others[1]) }, others[0]), ". "] : []),
+      ...(why ? prose(why.message) : [])),
+      command("vllm-mods", "port", quoted(mod), "--to", quoted(tree), ...(library ? from : ["--output", "ported"])),
+    ];
+  }
+
   // --- a cell, opened -----------------------------------------------------------------------
 
-  const address = (row, column) => `#${encodeURI(`${data.mods[row][0]}/${data.trees[column][0]}`)
+  // `#mod`, and `#mod/release` for a cell.
+  const address = (mod, column) => `#${encodeURI(column === undefined ? mod : `${mod}/${data.trees[column][0]}`)
     .replaceAll("#", "%23")}`;
 
-  function addressed() {
-    let hash = location.hash.slice(1);
+  function hash() {
     try {
-      hash = decodeURIComponent(hash);
+      return decodeURIComponent(location.hash.slice(1));
     } catch {
-      return null;
+      return "";
     }
+  }
+
+  // A release is named by its tree, or by what stands above its column.
+  function addressed() {
     for (const [row, [mod]] of data.mods.entries()) {
-      const column = hash.startsWith(`${mod}/`) ? trees.get(hash.slice(mod.length + 1)) : undefined;
-      if (column !== undefined) return [row, column];
+      if (!hash().startsWith(`${mod}/`)) continue;
+      const release = hash().slice(mod.length + 1);
+      const column = trees.get(release) ?? data.trees.findIndex(([, label]) => label === release);
+      if (column >= 0) return [row, column];
     }
     return null;
   }
@@ -221,13 +298,20 @@
   // Opening a cell is a step in the history; going on to the next release is not.
   function visit(row, column) {
     const state = { from: open ? (history.state?.from ?? null) : "grid" };
-    history[open ? "replaceState" : "pushState"](state, "", address(row, column));
+    history[open ? "replaceState" : "pushState"](state, "", address(data.mods[row][0], column));
     route();
   }
 
   function route() {
     const found = addressed();
-    if (isFilter()) fill(new URLSearchParams(location.hash.slice(2)));
+    const said = lookedFor();
+    const part = location.hash.startsWith("#/") ? byId(location.hash.slice(2)) : null;
+    for (const section of document.querySelectorAll("main > section")) section.hidden = section !== (part ?? byId("map"));
+    for (const link of byId("tabs").children) {
+      if ((link.hash || "#/map") === `#/${part?.id ?? "map"}`) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    if (said) fill(said);
     if (found) {
       if (dialog.open && String(open) === String(found)) return;
       open = found;
@@ -235,11 +319,11 @@
       if (!dialog.open) dialog.showModal();
       byId("explanation").scrollTop = 0;
       byId("cell-title").focus({ preventScroll: true });
-      dialog.querySelector(".hunk.lost")?.scrollIntoView();
     } else if (dialog.open) {
       dialog.close();
-    } else if (location.hash.includes("/") && !isFilter()) {
+    } else if (!said && !part) {
       byId("status").textContent = "There is no such cell on this page.";
+      byId("answer").replaceChildren(make("p", {}, byId("status").textContent));
     }
   }
 
@@ -279,15 +363,18 @@
       make("h2", { id: "cell-title", tabIndex: -1 }, `${mod} `, make("small", {}, version), ` on vLLM ${label}`),
       make("p", { className: `verdict ${entry.word}` }, icon,
         make("span", {}, make("b", {}, entry.word), `: ${data.meanings[entry.word]}`)),
+      make("div", { className: "answer" }, ...verdict(row, column)),
       facts([
         ["mod", summary],
         ["variant", entry.variant],
         ["without", entry.without?.join(", ")],
-        ["range", entry.meant ? "names this release" : "does not name this release"],
+        ["its author", entry.meant ? "states this release" : "does not state this release"],
         ["tree", tree],
         ["beside it", entry.packages?.join(", ")],
-        ["link", make("a", { href: address(row, column) }, "to this cell")],
+        ["link", make("a", { href: address(mod, column) }, "to this cell")],
       ]),
+      hunks.some((one) => !one.proof) ? make("button", { type: "button",
+        onclick: () => dialog.querySelector(".hunk.lost").scrollIntoView() }, "Show the hunk that has no place") : "",
       ...section("Findings", findings.length ? [make("ul", { className: "findings" }, ...findings.map(finding))] : []),
       ...section("Hunks beside the target", hunks.map((one) => hunk(one, label))),
     );
@@ -372,7 +459,7 @@
   table.setAttribute("role", "grid");
   table.setAttribute("aria-readonly", "true");
   for (const row of rows) for (const cell of row.cells) if (cell.localName === "td") cell.tabIndex = -1;
-  for (const element of [byId("theme"), byId("controls"), byId("readout"), byId("keys")]) element.hidden = false;
+  for (const id of ["theme", "tabs", "ask", "answer", "controls", "readout", "keys"]) byId(id).hidden = false;
   byId("still").hidden = true;
   byId("verdicts").disabled = false;
   for (const id of ["package", "model"]) choices(id, about.flatMap((one) => one[id]));
@@ -396,7 +483,7 @@
   if (rows.length) {
     focusable(cellOf(0, data.trees.length - 1));
     table.parentNode.scrollLeft = table.scrollWidth; // the newest releases first
-    if (!isFilter()) filter();
-    route();
+    if (!lookedFor()) filter();
   }
+  route();
 })();
