@@ -9,14 +9,13 @@ from matrix_making import EVIL, about, cell, every_verdict, example, hostile, la
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Verdict
-from vllm_mods.matrices.cell import CellChange, ClientLine, MatrixResult
+from vllm_mods.matrices.cell import ClientLine, MatrixResult
 from vllm_mods.report import html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
     Show = Callable[..., Page]
 
@@ -319,30 +318,6 @@ def test_the_command_of_a_mod_of_others_names_their_library(show: Show) -> None:
     assert "vllm-mods apply good --library DIR --target SITE_PACKAGES" in answer(page)
     page.get_by_label("Your vLLM").select_option("0.19.1")
     assert page.url.endswith("#?mod=good&release=0.19.1")
-
-
-def test_what_changed_has_a_tab(browser: Browser, tmp_path: Path) -> None:
-    """The newest first, and each leads to its cell."""
-    seen = ("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z")
-    changes = [
-        CellChange(seen[0], "good", "pypi:0.20.0", Verdict.CONFLICT, Verdict.MOVED),
-        CellChange(seen[1], "bad", "pypi:0.21.0", Verdict.APPLIES, Verdict.CONFLICT),
-    ]
-    file = tmp_path / "index.html"
-    file.write_text(html.render(example(), tuple(changes)), encoding="utf-8")
-    page = browser.new_page()
-    page.goto(file.as_uri())
-    page.get_by_role("link", name="Changes 2").click()
-    rows = [one.split() for one in page.locator("#changes tbody tr").all_inner_texts()]
-    assert rows == [
-        ["2026-11-02", "bad", "on", "0.21.0", "applies", "conflict"],
-        ["2026-11-01", "good", "on", "0.20.0", "conflict", "moved"],
-    ]
-    page.get_by_role("link", name="bad on 0.21.0").first.click()
-    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.21.0"
-    page.keyboard.press("Escape")
-    page.locator("#grid").wait_for()
-    page.close()
 
 
 _SIGHT = """(sign) => {

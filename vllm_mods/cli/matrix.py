@@ -11,7 +11,7 @@ from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.matrix import bisect, choose_mods, choose_own_mods, matrix, write_locks
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.cli import answers, named_files, options, site_folder, terminal
+from vllm_mods.cli import answers, named_files, options, terminal
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.report import against as against_forms, bisect as report, matrix_forms, text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
@@ -43,7 +43,7 @@ from vllm_mods.report.reply import Reply
 @options.others
 @options.verify
 @options.form("The output format.", FORMS)
-@options.option("--output FILE", "Write to this file, for site a folder, and print the text too.")
+@options.option("--output FILE", "Write to this file, and also print the text.")
 @options.folders
 @options.access_to_commits
 @options.json_flag
@@ -87,15 +87,11 @@ def matrix_command(
         compared = against(chosen, span, access=access, **of_both)
         words = against_forms.text(compared, answers.paint)
         return _print(form, against_forms.FORMS[form](compared), words, output, ok=compared.ok)
-    date = site_folder.begin(output) if form == "site" else ""
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
     result = matrix(
         chosen, trees, relock=relock, explain=form in EXPLAINING, access=access, **given
     )
     words = matrix_forms.text(result, paint=answers.paint)
-    if date and output:
-        site_folder.write(output, result, date)
-        output, form = None, "text"
     code = _print(form, FORMS[form](result), words, output, ok=result.ok)
     for mod, updated in write_locks(mine, result.cells, access) if mine else ():
         _tell_lock(mod, updated)

@@ -16,7 +16,7 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
-from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed, unresolved
+from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity
 from vllm_mods.site.state_folder import read_state
@@ -145,10 +145,6 @@ def _files(
         message = "vllm/__init__.py is empty: this is not a complete vLLM"
         yield Trouble(FindingCode.NO_VLLM, message, again)
     if listed is None and not tree.remote:
-        lost = unresolved(tree)
-        if lost:
-            message = f"{_name_few(lost)}: missing, although several files of vllm/ import it"
-            yield Trouble(FindingCode.LOST, message, again)
         yield Trouble(
             FindingCode.NO_LIST,
             "this tree has no list of files (RECORD), so missing or edited files cannot be found",

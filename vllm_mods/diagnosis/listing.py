@@ -1,8 +1,6 @@
 """The files of a tree, held against the list that its distribution brings. Reads only."""
 
 import os
-import re
-from collections import Counter
 from typing import NamedTuple
 
 from vllm_mods.base.tree import Tree
@@ -12,8 +10,6 @@ from vllm_mods.trees.packages import dist_infos, is_ours, rows_of
 _HASHED = 8 << 20
 """Bytes up to which a file is hashed; of vLLM's larger ones, its extensions, the size is compared."""
 _LEFT = (".py", ".orig", ".rej", ".bak")
-_IMPORT = re.compile(rb"^(?:from|import) (vllm(?:\.\w+)+)", re.MULTILINE)
-_BUILT = ("vllm._", "vllm.third_party.", "vllm.vllm_flash_attn")
 _SOURCES = "vllm.egg-info/SOURCES.txt"
 
 
@@ -57,26 +53,6 @@ def compare(tree: Tree, listed: Listed) -> Compared:
     if listed.name != _SOURCES:
         files.extra.extend(sorted(one for one in paths - listed.rows.keys() if one.endswith(_LEFT)))
     return files
-
-
-def unresolved(tree: Tree) -> list[str]:
-    """Return the modules of vLLM that two or more of its files import at their top, and that are not there.
-
-    One file alone may name a module that its release has not got: 0.19.0 and 0.22.0 do. What only a build
-    brings is left out.
-    """
-    paths = [path for path in tree.paths() if not path.endswith(".pyc")]
-    stems = {path.partition(".")[0] for path in paths} | set(map(os.path.dirname, paths))
-    users: Counter[bytes] = Counter()
-    for path in paths:
-        if path.endswith(".py"):
-            users.update(set(_IMPORT.findall(tree.read(path) or b"")))
-    named = (module.decode() for module, files in users.items() if files > 1)
-    return sorted(
-        f"{module.replace('.', '/')}.py"
-        for module in named
-        if module.replace(".", "/") not in stems and not module.startswith(_BUILT)
-    )
 
 
 def _agrees(tree: Tree, path: str, hashed: str, size: str) -> bool:

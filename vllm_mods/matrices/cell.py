@@ -2,8 +2,8 @@
 
 # Without `from __future__ import annotations`: what is decoded to needs its types when it runs.
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, Verdict
@@ -120,31 +120,3 @@ class MatrixResult(NamedTuple):
         good = all(cell.verdict.ok for cell in self.cells if cell.meant)
         wrong = any(problem.level is Level.ERROR for problem in self.problems)
         return good and not (self.strict and wrong)
-
-
-class CellChange(NamedTuple):
-    """A cell of a published map that got another verdict; ``date`` is that of the run which saw it."""
-
-    date: str
-    mod: str
-    tree: str
-    before: Verdict
-    after: Verdict
-
-
-class History(NamedTuple):
-    """``history.json`` of a published map: what each mod last was on each tree, and the changes, oldest first."""
-
-    schema: Annotated[int, lambda number: None if number == 1 else f"{number}, and not 1"] = 1
-    verdicts: Mapping[str, Mapping[str, Verdict]] = {}
-    changes: tuple[CellChange, ...] = ()
-
-    def followed(self, now: Iterable[tuple[str, str, Verdict]], date: str) -> "History":
-        """Add what mods are on trees ``now``; of all others stays what was last said."""
-        verdicts = {mod: dict(trees) for mod, trees in self.verdicts.items()}
-        changes = list(self.changes)
-        for mod, tree, verdict in now:
-            before = verdicts.setdefault(mod, {}).setdefault(tree, verdict)
-            changes += [CellChange(date, mod, tree, before, verdict)] * (before != verdict)
-            verdicts[mod][tree] = verdict
-        return History(1, verdicts, tuple(changes))

@@ -15,13 +15,13 @@ from urllib.parse import quote
 
 from vllm_mods import __version__
 from vllm_mods.base import versions
-from vllm_mods.matrices.cell import Cell, CellChange, MatrixResult
+from vllm_mods.matrices.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.page_data import page_data
 
 
-def render(result: MatrixResult, changes: tuple[CellChange, ...] = ()) -> str:
-    """Return the page, with ``changes`` of a history. Cells that are not explained open too, and show their findings."""
+def render(result: MatrixResult) -> str:
+    """Return the page. Cells that are not explained open too, and show their findings."""
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415  (for this form alone)
     from markupsafe import Markup  # noqa: PLC0415
 
@@ -61,7 +61,6 @@ def render(result: MatrixResult, changes: tuple[CellChange, ...] = ()) -> str:
         view=view,
         of=of,
         result=result,
-        changes=changes,
         legend=[(word, text, words.count(word)) for word, text in view.MEANINGS.items()],
         heads=tuple(_heads(of, result)),
         rows=tuple(map(_row, of.rows)),

@@ -76,7 +76,6 @@ FORMS: dict[str, Callable[[MatrixResult], str]] = {
     ),
     "sarif": lambda result: sarif.render(annotations.of_matrix(result)),
     "html": html.render,
-    "site": html.render,
 }
-EXPLAINING = frozenset({"html", "site"})
-"""The forms that show explanations; the others need none. ``site`` is a folder, whose page this is."""
+EXPLAINING = frozenset({"html"})
+"""The forms that show explanations; the others need none."""
