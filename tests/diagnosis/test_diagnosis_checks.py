@@ -181,7 +181,7 @@ def test_the_receipt_in_a_tree_that_is_no_folder_is_read_unless_it_is_far_away()
 
 
 def test_what_cannot_be_read_is_told_and_the_rest_all_the_same() -> None:
-    class Broken(MemoryTree):
+    class Broken(Distributed):
         def paths(self, under: str = "vllm") -> list[str]:
             raise TreeError(f"cannot list {under}", hint="ls")
 

@@ -161,9 +161,7 @@ def main(context: click.Context) -> None:
     be restored; 70 a bug; 130 interrupted.
     """  # noqa: D301
     if context.invoked_subcommand is None:
-        from vllm_mods.cli import answers, overview  # noqa: PLC0415  (for nothing but this)
-
-        answers.print_reply(overview.overview(), as_json=False)
+        click.echo(context.get_help())
 
 
 def run(arguments: Sequence[str]) -> int:

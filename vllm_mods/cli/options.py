@@ -258,7 +258,7 @@ def active_target() -> str:
         return folders[0]
     problem = f"there are several vLLMs: {', '.join(folders)}"
     if not folders:
-        folders = tuple(installed.root for installed in search.installed(os.environ))
+        folders = search.installed(os.environ)
         more = f"; there is one in {' and in '.join(folders)}" if folders else ""
         problem = f"the active environment has no vLLM{more}"
     raise UsageError(

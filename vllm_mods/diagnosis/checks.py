@@ -39,7 +39,7 @@ def examine(spec: str | None, opener: Callable[[str], Tree]) -> Diagnosis:
     active = () if spec is not None else search.active(os.environ)
     spec = active[0] if len(active) == 1 else spec
     if spec is None:
-        elsewhere = active or tuple(one.root for one in search.installed(os.environ))
+        elsewhere = active or search.installed(os.environ)
         place = elsewhere[0] if elsewhere else "TREE"
         more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
         message = f"the active environment has {'several vLLMs' if active else 'no vLLM'}{more}"

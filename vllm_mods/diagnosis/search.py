@@ -47,43 +47,27 @@ def in_prefix(prefix: str) -> Iterator[str]:
         yield from (os.path.realpath(folder) for folder in folders if _holds(folder))
 
 
-class Installed(NamedTuple):
-    """A vLLM: the folder that holds it, and whose environment that is."""
-
-    root: str
-    owner: str
-
-
-def installed(environ: Mapping[str, str]) -> tuple[Installed, ...]:
-    """Return every vLLM once, that of the active environment first.
+def installed(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the site root of every vLLM once, those of the active environment first.
 
     The others are in ``.venv`` here, uv's tools, pipx's, conda's list of environments, the user's own
     packages and the system's.
     """
-    owners = dict.fromkeys(active(environ), "the active environment")
-    for prefix, owner in _prefixes(environ):
-        for root in in_prefix(prefix):
-            owners.setdefault(root, owner)
-    return tuple(Installed(root, owner) for root, owner in owners.items())
+    found = (root for prefix in _prefixes(environ) for root in in_prefix(prefix))
+    return tuple(dict.fromkeys((*active(environ), *found)))
 
 
-def _prefixes(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _prefixes(environ: Mapping[str, str]) -> Iterator[str]:
     home = os.path.expanduser("~")
     data = environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
-    yield _of_program(environ), "python3 in PATH"
-    yield os.path.abspath(".venv"), ".venv here"
-    for owner, folder in (
-        ("uv tool", environ.get("UV_TOOL_DIR") or f"{data}/uv/tools"),
-        ("pipx", f"{environ.get('PIPX_HOME') or f'{data}/pipx'}/venvs"),
-    ):
-        for prefix in sorted(glob.glob(f"{glob.escape(folder)}/*")):
-            yield prefix, f"{owner} {os.path.basename(prefix)}"
+    yield _of_program(environ)
+    yield os.path.abspath(".venv")
+    uv = environ.get("UV_TOOL_DIR") or f"{data}/uv/tools"
+    for folder in (uv, f"{environ.get('PIPX_HOME') or f'{data}/pipx'}/venvs"):
+        yield from sorted(glob.glob(f"{glob.escape(folder)}/*"))
     # conda writes the prefix of each environment that it makes there
-    for prefix in text(f"{home}/.conda/environments.txt").splitlines():
-        yield prefix, f"conda {os.path.basename(prefix)}"
-    yield f"{home}/.local", "the user's own packages"
-    yield "/usr/local", "the system"
-    yield "/usr", "the system"
+    yield from text(f"{home}/.conda/environments.txt").splitlines()
+    yield from (f"{home}/.local", "/usr/local", "/usr")
 
 
 class Process(NamedTuple):
