@@ -34,7 +34,10 @@ COMMANDS = {
         "no network connection to ghcr.io: ",
         "oci:FOLDER",
     ),
-    "suggest org/model": ("no network connection to huggingface.co: ", "a folder needs no network"),
+    "suggest org/model": (
+        "no network connection to huggingface.co: ",
+        "or download it (`hf download`)",
+    ),
     "add git+https://github.com/a/b@v1": (
         "no network connection to github.com: ",
         "what is locked and fetched needs no network",

@@ -206,6 +206,37 @@ def test_abort_leaves_what_was_there(call: Call, library: Path, base: Path, tmp_
 
 
 @pytest.mark.slow
+def test_abort_takes_a_copy_away_to_which_nothing_was_added(
+    call: Call, base: Path, tmp_path: Path
+) -> None:
+    """It would be a second mod of that name for every command that is given the folder."""
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    ports = ("port", "fast", "--output", tmp_path / "out")
+    assert call(*ports, "--from", base, "--to", target).code == 1
+    assert call(*ports, "--abort").code == 0
+    assert files_of(tmp_path / "out") == {}
+    assert call(*ports, "--from", base, "--to", target).code == 1
+
+
+@pytest.mark.slow
+def test_no_file_that_nobody_edits_is_said_to_be_changed_by_hand(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    mod = library / "patches/fast"
+    (mod / "new.py").write_text("NEW = 1\n")
+    manifest = mod / "mod.toml"
+    overlay = 'overlay = [{ source = "new.py", path = "vllm/new.py" }]\n'
+    manifest.write_text(manifest.read_text() + overlay)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    assert call("port", "fast", "--from", base, "--to", target).code == 1
+    edited = mod / ".port-0.20/files/vllm/loader.py"
+    edited.write_text(NEWER)  # without the mod's change
+    done = call("port", "fast", "--continue")
+    notes = [line for line in done.out.splitlines() if line.startswith("note: ")]
+    assert notes == ["note: vllm/loader.py was changed by hand or left out"]
+
+
+@pytest.mark.slow
 def test_a_target_that_changed_meanwhile_is_told(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:

@@ -88,6 +88,12 @@ def test_a_command_line_that_is_right(call: Call, tree: Path) -> None:
     assert answer.out == f"vllm serve on vLLM 0.19.1 ({tree})\n  2 flags: nothing is wrong\n"
 
 
+def test_a_command_that_is_quoted_as_one_word_is_no_name(call: Call, tree: Path) -> None:
+    answer = call("serve-check", "vllm serve m --dtypes auto", "--target", tree)
+    assert (answer.code, answer.err) == (1, "")
+    assert "did you mean --dtype?" in answer.out
+
+
 def test_a_command_stands_behind_two_dashes_as_well(call: Call, tree: Path) -> None:
     answer = call("serve-check", "--target", tree, "--", "vllm", "serve", "m", "--dtypes", "auto")
     assert (answer.code, answer.err) == (1, "")

@@ -39,7 +39,7 @@ def test_doubts_are_one_note_for_each_file_with_the_commonest_reasons() -> None:
     assert notes(doubts) == tuple(
         Finding(
             FindingCode.FIT_UNKNOWN,
-            f"{path}: could not be checked: {text}",
+            f"{path}: not checked: {text}",
             path,
             scope="",
             level=Level.NOTE,

@@ -157,10 +157,20 @@ def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     wanted = hunk("something_long = compute(1)\n", "x = 2\n")
     near = nearest.nearest(wanted, target("other = 0\nsomething_long = compute(17)\n"), None)
     said = (
-        "line 2 is `something_long = compute(17)`, but the patch has `something_long = compute(1)`"
+        "none of its lines is there; most similar: line 2 is `something_long = compute(17)`, "
+        "but the patch has `something_long = compute(1)`"
     )
     assert near == Near(2, said, 2)
     assert nearest.nearest(wanted, target("z\n"), None) is None
+
+
+@pytest.mark.parametrize(("there", "few"), [("a\nb\nx\n", False), ("a\nx\ny\n", True)])
+def test_a_place_with_less_than_half_of_the_lines_is_said_to_have_few(
+    there: str, *, few: bool
+) -> None:
+    near = nearest.nearest(hunk("a\nb\nc\n", "a\nb\nd\n"), target(there), None)
+    assert near is not None
+    assert near.words.startswith("only 1 of its 3 lines are there; line 2 is `x`") is few
 
 
 @pytest.mark.parametrize(

@@ -142,13 +142,12 @@ def test_a_port_of_what_the_target_has_already() -> None:
 
 
 @pytest.mark.parametrize(
-    ("origin", "where"),
-    [("0.20.1", "; the remaining conflicts are after that release"), ("0.19.1", "")],
+    ("origin", "where"), [("0.20.1", "; the conflicts left come after it"), ("0.19.1", "")]
 )
 def test_a_port_that_clashes_says_how_far_it_needs_no_hand(origin: str, where: str) -> None:
     outcome = NO_VARIANT._replace(files=(CLASHING,), steps=OUTCOME.steps, origin=origin)
     reply = port.ported(PortResult(outcome))
-    step = f"  release by release, the port is automatic up to 0.20.1{where}"
+    step = f"  up to 0.20.1 a port needs no edits (none of that was written){where}"
     assert lines(reply) == [HEAD, *LEFT_TO_YOU, step, "nothing was written"]
     assert (reply.ok, reply.data["clean"]) == (False, False)
     assert reply.data["files"][0]["problems"] == CLASHES
@@ -191,10 +190,19 @@ def test_what_is_left_of_a_port_is_told_by_the_files_that_a_person_edits() -> No
 
 
 def test_after_a_port_in_another_library_the_next_command_names_it() -> None:
-    job = JOB._replace(mod=ELSEWHERE, roots=("/other",))
+    job = JOB._replace(mod=ELSEWHERE, roots=("/my lib",))
     reply = port.ported(PortResult(OUTCOME._replace(job=job), ("x",)))
     command = "vllm-mods matrix fast --update-lock --library '/my lib'"
     assert reply.next_step == f"{command}  # on every release in its range"
+
+
+def test_a_copy_of_a_mod_is_named_by_its_path() -> None:
+    job = JOB._replace(mod=ELSEWHERE, roots=("/other",))
+    step = port.ported(PortResult(OUTCOME._replace(job=job), ("x",))).next_step
+    assert (
+        step
+        == f"vllm-mods check '/my lib/patches/fast' --target {job.target.spec}  # the new one, by its path"
+    )
 
 
 # --- bisect -------------------------------------------------------------------------------------

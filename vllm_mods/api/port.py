@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
@@ -108,12 +108,15 @@ def port(
         return result._replace(unfinished=writing.lay_out(outcome))
     finally:
         if output is not None:
-            # a copy to which nothing was added would only stand in the way of the next try
-            files = library.files(library.load(mod))
-            if set(reading.paths_below(copy.directory)) == files.keys():
-                shutil.rmtree(copy.directory)
-                for folder in made:
-                    os.rmdir(folder)
+            _remove_plain_copy(library, mod, copy, made)
+
+
+def _remove_plain_copy(library: Library, mod: str, copy: Mod, made: Iterable[str]) -> None:
+    """Remove a copy to which nothing was added, with the folders ``made`` for it: it would only stand in the way of the next try."""
+    if set(reading.paths_below(copy.directory)) == library.files(library.load(mod)).keys():
+        shutil.rmtree(copy.directory)
+        for folder in made:
+            os.rmdir(folder)
 
 
 def continue_port(
@@ -155,15 +158,19 @@ def _not_as_written(job: porting.Job, cuts: Sequence[FileChange]) -> Iterator[st
     planned = planner.plan_alone(job.mod, finished, job.variant)
     if planned.verdict.ok and not planned.verdict.writes:
         return
+    edited = {cut.path for cut in cuts}
     for hunk in planner.hunk_states(job.mod, job.variant, finished):
-        if hunk.state != "carried":
+        if hunk.state != "carried" and hunk.path in edited:
             yield f"{hunk.label} was changed by hand or left out"
 
 
 def abort_port(library: Library, mod: str, *, output: str | None = None) -> writing.Unfinished:
     """Remove what an unfinished port laid out for a person, and return what it was."""
-    work = writing.unfinished(_own_copy(library, mod, output, new=False))
+    copy = _own_copy(library, mod, output, new=False)
+    work = writing.unfinished(copy)
     writing.remove(work)
+    if output is not None:
+        _remove_plain_copy(library, mod, copy, ())
     return work
 
 

@@ -242,23 +242,30 @@ def _demand_program(served: ServedPairing, program: str | None, options: StartOp
     raise UsageError(f"{' and '.join(names)}: image {image} not found", hint=hint)
 
 
-def list_containers(library: Library, access: Access) -> tuple[ListedContainer, ...]:
+class ListedContainers(NamedTuple):
+    """The containers that ``run`` started, and the engines here that did not answer."""
+
+    containers: tuple[ListedContainer, ...]
+    silent: tuple[str, ...] = ()
+
+
+def list_containers(library: Library, access: Access) -> ListedContainers:
     """Return the containers that ``run`` started, of each engine here.
 
     Raises ``UsageError`` where there is no engine, ``TreeError`` where none answers.
     """
     listed: list[ListedContainer] = []
     programs = engine.installed()
-    silent = 0
+    silent: list[str] = []
     for program in programs:
         try:
             listed += [_look_at(library, each, access) for each in engine.containers(program)]
         except TreeError as error:
-            silent += 1
-            if silent == len(programs):
+            silent.append(program)
+            if len(silent) == len(programs):
                 raise
             access.note(f"{error.message} (so its containers are not listed)")
-    return tuple(listed)
+    return ListedContainers(tuple(listed), tuple(silent))
 
 
 def _look_at(library: Library, each: engine.EngineContainer, access: Access) -> ListedContainer:

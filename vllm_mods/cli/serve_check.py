@@ -52,8 +52,9 @@ def serve_check_command(words: tuple[str, ...], command: str | None, **given: An
     Flags, values, JSON keys and variables are read from the source of the tree; vLLM is not imported. With
     --vllm, check many releases. Exit code 0 if nothing is wrong.
     """
-    if len(words) > 1 and command is None:
-        words, command = (), shlex.join(words)
+    text = words[0] if len(words) == 1 else shlex.join(words)
+    if command is None and " " in text:
+        words, command = (), text
     if len(words) > 1:
         raise click.UsageError(
             "the command was given twice, after -- and as --command: give one of them"

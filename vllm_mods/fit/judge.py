@@ -16,8 +16,7 @@ from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
-from vllm_mods.fit.lines import added_lines, touched_lines
-from vllm_mods.fit.names import name_problems
+from vllm_mods.fit.lines import added_lines, lines_with, touched_lines
 from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import PYTHON
@@ -27,13 +26,13 @@ from vllm_mods.fit.replacements import owner_name, replacement_problems
 from vllm_mods.fit.results import result_misuses
 from vllm_mods.fit.run_time import run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
-from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.shapes import Class, Import, Value
 from vllm_mods.fit.signatures import every, imports_of
 from vllm_mods.fit.strings import string_misuses
 from vllm_mods.fit.syntax import syntax_problems
 from vllm_mods.fit.types import MOST_USERS, Question, type_problems
 from vllm_mods.fit.users import users
-from vllm_mods.fit.walk import walk
+from vllm_mods.fit.walk import local_names, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
@@ -206,7 +205,7 @@ def _file(
         return
     answers = list(_look(after, path, tree, lines, at_origin))
     if changed:
-        answers += name_problems(after, path, tree)
+        answers += _names(after, path, tree)
         answers += duplicate_problems(path, tree, added_lines(before.read(path), data))
     tokens = {answer.token for answer in answers if isinstance(answer, Problem)}
     known = _known(before, path, tokens) if tokens else frozenset()
@@ -244,6 +243,26 @@ def _look(
             yield at_site(path, site, FindingCode.FIT_KIND, misuse, *key)
 
 
+def _names(world: World, path: str, tree: ast.Module) -> Iterator[Problem]:
+    """Judge the names of a module that are bound for type checkers only, where each scope reads them first."""
+    module = world.module(path)
+    typing = {
+        name
+        for name, bindings in (module.names.items() if module else ())
+        if all(isinstance(one, Import | Value) and one.typing_only for one in bindings)
+    }
+    for node, scope in walk(tree, lines_with(world.glance(path) or b"", typing)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) if name in typing and not scope.typing_only:
+                if any(name in local_names(one.node) for one in scope.around()):
+                    continue
+                why = f"the name {name} is imported for type checkers only, but used at run time"
+                place, key = (path, node.lineno, scope.name), (path, scope.name, name)
+                yield Problem(FindingCode.FIT_UNDEFINED_NAME, *place, why, key, token=name)
+            case _:
+                pass
+
+
 def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, tuple[str, ...]]]:
     """Return the codes and keys of problems that the file had before the patch, of those with some tokens."""
     data = before.read(path) or b""
@@ -253,7 +272,7 @@ def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, t
     words = [token.encode() for token in tokens if token]
     rows = enumerate(data.splitlines(), 1)
     lines = frozenset(number for number, row in rows if any(word in row for word in words))
-    answers = (*_look(before, path, tree, lines), *name_problems(before, path, tree))
+    answers = (*_look(before, path, tree, lines), *_names(before, path, tree))
     return frozenset((one.code, one.key) for one in answers if isinstance(one, Problem))
 
 

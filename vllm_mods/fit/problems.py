@@ -95,7 +95,7 @@ def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             FindingCode.FIT_UNKNOWN,
-            f"{path}: could not be checked: {'; '.join(starmap(_sum, kinds.items()))}",
+            f"{path}: not checked: {'; '.join(starmap(_sum, kinds.items()))}",
             path,
             scope="",
             level=Level.NOTE,
@@ -108,5 +108,5 @@ def _sum(what: str, reasons: Counter[str]) -> str:
     total = reasons.total()
     ranked = sorted(reasons, key=lambda why: (-reasons[why], why))
     rest = f" and {len(ranked) - 2} other reasons" if len(ranked) > 2 else ""
-    much = what if what == "syntax" else f"{total} {what}{'s' * (total != 1)}"
+    much = "its syntax" if what == "syntax" else f"{total} {what}{'s' * (total != 1)}"
     return f"{much} ({', '.join(ranked[:2])}{rest})"

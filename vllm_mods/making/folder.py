@@ -5,6 +5,7 @@ One that is exported is a library that holds the mod, and a ``run.sh`` that has 
 
 import os
 import re
+import shlex
 import stat
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,9 @@ def read(path: str) -> ModSource:
     own = f"is {path} really the folder of the mod?"
     files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
     if SCRIPT not in files and mod_folder.MANIFEST not in files:
-        hint = "ls"
+        hint = (
+            f"ls {shlex.quote(path)}  # a mod has a run.sh or a mod.toml; a recipe is a .yaml file"
+        )
         if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
             hint = (
                 f"{path} contains {below[0]}: pack the mod's files without the folder around them"

@@ -11,6 +11,7 @@ from vllm_mods.placing.target import Target, shown
 
 _WIDEST = 70
 _MOST_COMPARED = 5_000
+_NONE = "none of its lines is there; most similar: "
 
 
 class Near(NamedTuple):
@@ -48,7 +49,9 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
         have = lines[line].rstrip(b"\r\n") if 0 <= line < len(lines) else None
         if have != want:
             number = max(line, 0) + 1
-            return Near(number, _difference(number, have, want), max(start, 0) + 1)
+            few = f"only {votes[start]} of its {len(wanted)} lines are there; "
+            words = few * (votes[start] * 2 < len(wanted)) + _difference(number, have, want)
+            return Near(number, words, max(start, 0) + 1)
     return Near(start + 1, f"line {start + 1} differs only in its line ending", start + 1)
 
 
@@ -60,7 +63,7 @@ def _alike(wanted: Sequence[bytes], stretch: Sequence[bytes], first: int) -> Nea
     for want in sorted(wanted, key=len, reverse=True):
         for like in difflib.get_close_matches(shown(want), lines, n=1):
             line = lines[like]
-            return Near(line, _difference(line, like.encode(), want), line)
+            return Near(line, _NONE + _difference(line, like.encode(), want), line)
     return None
 
 

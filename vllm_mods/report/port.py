@@ -1,6 +1,7 @@
 """The answer of ``port``."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_mods.api.port import PortResult
@@ -47,8 +48,14 @@ def _next_step(result: PortResult) -> str | None:
     job, work = result.outcome.job, result.unfinished
     if work is not None:
         return f"edit them, then vllm-mods port {work.mod} --continue  # or --abort"
+    if not result.wrote:
+        return None
+    place = job.mod.directory
+    if os.path.dirname(os.path.dirname(place)) not in job.roots:  # two mods have that name now
+        tree = shlex.quote(job.target.spec)
+        return f"vllm-mods check {shlex.quote(place)} --target {tree}  # the new one, by its path"
     again = f"vllm-mods matrix {job.mod.name} --update-lock{library_option(job.mod)}"
-    return f"{again}  # on every release in its range" if result.wrote else None
+    return f"{again}  # on every release in its range"
 
 
 def _lines(result: PortResult) -> Iterator[str]:
@@ -86,8 +93,8 @@ def _how(outcome: PortOutcome) -> Iterator[str]:
         yield f"  release by release, over {', '.join(outcome.steps)}"
     elif outcome.steps:
         last = outcome.steps[-1]
-        where = "; the remaining conflicts are after that release" if outcome.origin == last else ""
-        yield f"  release by release, the port is automatic up to {last}{where}"
+        where = "; the conflicts left come after it" if outcome.origin == last else ""
+        yield f"  up to {last} a port needs no edits (none of that was written){where}"
     yield from (f"  repaired: {one}" for one in outcome.repaired)
 
 

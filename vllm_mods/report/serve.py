@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vllm_mods.api.run import ListedContainer
+from vllm_mods.api.run import ListedContainers
 from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.base.model import Level
 from vllm_mods.report import data, text
@@ -94,11 +94,11 @@ def evidence(server: ServerEvidence) -> Reply:
     return Reply({"ok": server.ok, **server._asdict()}, "\n".join(lines), server.ok)
 
 
-def containers(listed: Sequence[ListedContainer]) -> Reply:
+def containers(found: ListedContainers) -> Reply:
     """Return a row per container, then why those failed that did; the hint of the first of these is the next step."""
     rows = [("name", "engine", "state", "port", "pairing", "mods", "their code")]
     objects = []
-    for each in listed:
+    for each in found.containers:
         at, seen = each.container, each.evidence
         state = at.state if at.running else f"{at.state} ({at.exit_code})"
         state += f", {text.counted(at.restarts, 'restart')}" if at.restarts else ""
@@ -115,10 +115,12 @@ def containers(listed: Sequence[ListedContainer]) -> Reply:
                 "failure": each.failure,
             }
         )
-    failed = [(each.container.name, each.failure) for each in listed if each.failure]
+    failed = [(one.container.name, one.failure) for one in found.containers if one.failure]
     words = "\n".join((*text.columns(rows), *(f"{name}: {why.cause}" for name, why in failed)))
+    unasked = f" in other engines; {' and '.join(found.silent)} did not answer" * bool(found.silent)
     return Reply(
-        {"containers": objects},
-        words if listed else "no container of `vllm-mods run` was found",
+        {"containers": objects, "silent": found.silent},
+        words if objects else f"no container of `vllm-mods run` was found{unasked}",
+        ok=bool(objects) or not found.silent,
         next_step=failed[0][1].hint if failed else None,
     )
