@@ -57,7 +57,7 @@ def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[Se
         elif shape.config is not None and shape.kind == "json":
             message = f"{text} is not a JSON object, which {shape.config.node.name} needs"
             yield ServeFault(FindingCode.JSON_VALUE, "", message)
-        elif isinstance(value, str) and shape.cls and shape.field:
+        elif value == text and shape.cls and shape.field:  # it was not JSON
             yield from _field_problems(sources, shape.cls, shape.field, value, shape.field.name)
         return
     if shape.choices is not None or shape.open:
