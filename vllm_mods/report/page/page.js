@@ -319,6 +319,7 @@
       if (!dialog.open) dialog.showModal();
       byId("explanation").scrollTop = 0;
       byId("cell-title").focus({ preventScroll: true });
+      dialog.querySelector(".hunk.lost")?.scrollIntoView();
     } else if (dialog.open) {
       dialog.close();
     } else if (!said && !part) {
@@ -373,8 +374,6 @@
         ["beside it", entry.packages?.join(", ")],
         ["link", make("a", { href: address(mod, column) }, "to this cell")],
       ]),
-      hunks.some((one) => !one.proof) ? make("button", { type: "button",
-        onclick: () => dialog.querySelector(".hunk.lost").scrollIntoView() }, "Show the hunk that has no place") : "",
       ...section("Findings", findings.length ? [make("ul", { className: "findings" }, ...findings.map(finding))] : []),
       ...section("Hunks beside the target", hunks.map((one) => hunk(one, label))),
     );
