@@ -175,8 +175,8 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: run.of_log(library(), (), b"", "the log", vm.Access()),
-        "the log: the image has no mods, and none was named",
-        "vllm-mods list",
+        "no mod or pairing was named, and the log does not say which to look for",
+        "vllm-mods list  # then name one of these",
     ),
     (
         lambda _: import_mod.is_mod("x.diff"),

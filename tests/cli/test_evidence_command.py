@@ -106,7 +106,7 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
         (("fast", "--log", "x", "--container", "y"), "no log"),
         (("fast", "--log", "/nowhere"), "/nowhere cannot be read: No such file"),
         (("fast", "--container", "--all"), "is not a name for a container"),
-        (("--log", os.devnull), "no mods, and none was named"),
+        (("--log", os.devnull), "no mod or pairing was named"),
         (("fst", "--log", os.devnull), "there is no mod named `fst`"),
     ],
 )

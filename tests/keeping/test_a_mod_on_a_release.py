@@ -374,8 +374,19 @@ def test_what_is_new_follows_the_newest_of_the_lock_by_version(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trees = [SimpleNamespace(vllm=("0.10.0", "0.8.0")), SimpleNamespace(vllm=("0.9.0",))]
-    monkeypatch.setattr(lock_entries, "current", lambda _: SimpleNamespace(trees=trees))
+    locked = SimpleNamespace(trees=trees, written=())
+    monkeypatch.setattr(lock_entries, "current", lambda _: locked)
     assert keeping.new_to(load(folder), ("0.9.1", "0.10.0", "0.11.0"), None) == ("0.11.0",)
+
+
+@pytest.mark.parametrize(("base", "first"), [("0.20.0", "0.21.0"), ("mine", "0.20.0")])
+def test_what_is_new_of_a_mod_that_was_tried_on_no_release(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, base: str, first: str
+) -> None:
+    """Its lock names what it was written for; without that, its ranges do."""
+    locked = SimpleNamespace(trees=(), written=[SimpleNamespace(base=base)])
+    monkeypatch.setattr(lock_entries, "current", lambda _: locked)
+    assert keeping.new_to(load(folder), ("0.0.1", "0.20.0", "0.21.0"), None)[0] == first
 
 
 @pytest.mark.slow
@@ -390,7 +401,7 @@ def test_a_file_that_lies_in_git_lfs_is_not_kept_up(repository: Path) -> None:
 def test_a_library_in_no_repository_names_the_way(folder: Path) -> None:
     library = folder.parents[1]
     with pytest.raises(
-        UsageError, match="is not in the working tree of a git repository;"
+        UsageError, match="is not in the working tree of a git repository,"
     ) as caught:
         run_all(library, {"0.20.0": MOVED}, "0.20.0")
     assert (caught.value.hint or "").startswith(f"git init {library} && git -C {library} add -A")

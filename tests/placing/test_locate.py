@@ -154,7 +154,7 @@ def test_nearest_looks_in_the_method_that_a_header_names_without_its_class() -> 
 
 
 def test_without_a_line_in_common_the_most_alike_is_told() -> None:
-    wanted = hunk("something_long = compute(1)\n", "x = 2\n")
+    wanted = hunk("something_long = compute(1)\nmore\n", "x = 2\nmore\n")
     near = nearest.nearest(wanted, target("other = 0\nsomething_long = compute(17)\n"), None)
     said = (
         "none of its lines is there; most similar: line 2 is `something_long = compute(17)`, "
@@ -164,13 +164,15 @@ def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     assert nearest.nearest(wanted, target("z\n"), None) is None
 
 
-@pytest.mark.parametrize(("there", "few"), [("a\nb\nx\n", False), ("a\nx\ny\n", True)])
-def test_a_place_with_less_than_half_of_the_lines_is_said_to_have_few(
+@pytest.mark.parametrize(("there", "few"), [("a\nb\nx\n", False), ("a\nx\ny\nz\n", True)])
+def test_a_place_with_less_than_a_quarter_of_the_lines_is_said_to_have_few(
     there: str, *, few: bool
 ) -> None:
-    near = nearest.nearest(hunk("a\nb\nc\n", "a\nb\nd\n"), target(there), None)
+    near = nearest.nearest(
+        hunk("a\nb\nc\nd\ne\n", "a\nb\nc\nd\nf\n", context=4), target(there), None
+    )
     assert near is not None
-    assert near.words.startswith("only 1 of its 3 lines are there; line 2 is `x`") is few
+    assert near.words.startswith("only 1 of its 5 lines are there; line 2 is `x`") is few
 
 
 @pytest.mark.parametrize(

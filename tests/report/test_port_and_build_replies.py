@@ -147,7 +147,7 @@ def test_a_port_of_what_the_target_has_already() -> None:
 def test_a_port_that_clashes_says_how_far_it_needs_no_hand(origin: str, where: str) -> None:
     outcome = NO_VARIANT._replace(files=(CLASHING,), steps=OUTCOME.steps, origin=origin)
     reply = port.ported(PortResult(outcome))
-    step = f"  up to 0.20.1 a port needs no edits (none of that was written){where}"
+    step = f"  a port to 0.20.1 would need no edits; no variant for it was written{where}"
     assert lines(reply) == [HEAD, *LEFT_TO_YOU, step, "nothing was written"]
     assert (reply.ok, reply.data["clean"]) == (False, False)
     assert reply.data["files"][0]["problems"] == CLASHES

@@ -312,7 +312,7 @@ def test_over_releases_each_finding_is_told_once_with_its_releases() -> None:
 def test_what_a_log_tells_of_mods() -> None:
     mods = (
         Evidence("a", "ran", "w \n x"),
-        Evidence("b", "other", "y" * 300),
+        Evidence("b", "other", "y" * 301),
         Evidence("c", "silent", None),
         Evidence("d", "untold", None),
     )
@@ -321,7 +321,7 @@ def test_what_a_log_tells_of_mods() -> None:
         "the server was restarted once; this is about its last start",
         "the server did not become ready: no log line of vLLM says that it serves",
         "a: its code ran: w x",
-        f"b: other code ran instead: {'y' * 200}",
+        f"b: other code ran instead: {'y' * 299}…",
         "c: the log does not mention it",
         "d: a log cannot show it; its manifest names no evidence",
     ]

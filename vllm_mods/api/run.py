@@ -302,7 +302,8 @@ def of_log(
     """Tell whether the code of mods and pairings ran, by a server's log. Raises ``UsageError`` where none is named."""
     if not names:
         raise UsageError(
-            f"{log_name}: the image has no mods, and none was named", hint="vllm-mods list"
+            f"no mod or pairing was named, and {log_name} does not say which to look for",
+            hint="vllm-mods list  # then name one of these",
         )
     if len(log) > limits.LOG:
         access.note(f"{log_name}: only the first {limits.LOG} were searched")

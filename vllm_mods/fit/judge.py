@@ -252,15 +252,13 @@ def _names(world: World, path: str, tree: ast.Module) -> Iterator[Problem]:
         if all(isinstance(one, Import | Value) and one.typing_only for one in bindings)
     }
     for node, scope in walk(tree, lines_with(world.glance(path) or b"", typing)):
-        match node:
-            case ast.Name(id=name, ctx=ast.Load()) if name in typing and not scope.typing_only:
-                if any(name in local_names(one.node) for one in scope.around()):
-                    continue
-                why = f"the name {name} is imported for type checkers only, but used at run time"
-                place, key = (path, node.lineno, scope.name), (path, scope.name, name)
-                yield Problem(FindingCode.FIT_UNDEFINED_NAME, *place, why, key, token=name)
-            case _:
-                pass
+        if not isinstance(node, ast.Name) or node.id not in typing or scope.typing_only:
+            continue
+        name, is_read = node.id, isinstance(node.ctx, ast.Load)
+        if is_read and not any(name in local_names(one.node) for one in scope.around()):
+            why = f"the name {name} is imported for type checkers only, but used at run time"
+            place, key = (path, node.lineno, scope.name), (path, scope.name, name)
+            yield Problem(FindingCode.FIT_UNDEFINED_NAME, *place, why, key, token=name)
 
 
 def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, tuple[str, ...]]]:

@@ -69,7 +69,7 @@ def home(library: str, settings: Sequence[tuple[str, str]] = ()) -> LibraryHome:
     )
     if place.why or top.why:
         raise UsageError(
-            f"{library} is not in the working tree of a git repository; `keep` writes branches of one",
+            f"{library} is not in the working tree of a git repository, and `keep` writes its results as git branches",
             hint=f"git init {library} && git -C {library} add -A -- ':!patches/*/.port-*' && git -C {library} commit",
         )
     path = os.path.relpath(os.path.realpath(library), os.path.realpath(top.text))

@@ -76,10 +76,12 @@ def run(
 def new_to(
     mod: Mod, versions_: Sequence[str], since: str | None, also: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Return the versions that are newer than ``since``, else than all that a mod's lock knows; and those in ``also``."""
+    """Return the versions that are newer than ``since``, else than all that a mod's lock knows, else than its ranges' first; and those in ``also``."""
     locked = lock_entries.current(mod)
     known = [version for tree in (locked.trees if locked else ()) for version in tree.vllm]
-    last = since or max(known, key=versions.sort_key, default="0")
+    known += [one.base for one in (locked.written if locked else ()) if one.base in versions_]
+    first = versions.lowest(variant.vllm for variant in mod.variants) or "0"
+    last = since or max(known, key=versions.sort_key, default=first)
     newest = versions.sort_key(last)
     return tuple(one for one in versions_ if one in also or versions.sort_key(one) > newest)
 

@@ -29,8 +29,8 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
         message = f"a range of {mod.name} includes {where}, where the mod is `{cell.verdict}`"
     elif not cell.verdict.ok and is_wanted(mod, cell):
         code = FindingCode.NEEDS_PORT
-        why = "is promised" if cell.meant else "is newer than all that the mod names"
-        message = f"{mod.name} does not apply to {where}, which {why}: port it; or say by `vllm` and `until` at the top of its mod.toml that it ends before"
+        why = "promises" if cell.meant else "has no range for the newer"
+        message = f"{mod.name} {why} {where}, and does not apply there: port it. If it is not meant for that release, end it by `vllm` and `until` at the top of mod.toml"
     elif cell.verdict.writes and named and not cell.in_range:
         code = FindingCode.RANGE_TOO_WIDE
         message = f"on {where} variant `{cell.variant}` of {mod.name} fits, but the range of another variant includes that version"

@@ -11,7 +11,6 @@ from vllm_mods.placing.target import Target, shown
 
 _WIDEST = 70
 _MOST_COMPARED = 5_000
-_NONE = "none of its lines is there; most similar: "
 
 
 class Near(NamedTuple):
@@ -50,7 +49,7 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
         if have != want:
             number = max(line, 0) + 1
             few = f"only {votes[start]} of its {len(wanted)} lines are there; "
-            words = few * (votes[start] * 2 < len(wanted)) + _difference(number, have, want)
+            words = few * (votes[start] * 4 < len(wanted)) + _difference(number, have, want)
             return Near(number, words, max(start, 0) + 1)
     return Near(start + 1, f"line {start + 1} differs only in its line ending", start + 1)
 
@@ -63,7 +62,8 @@ def _alike(wanted: Sequence[bytes], stretch: Sequence[bytes], first: int) -> Nea
     for want in sorted(wanted, key=len, reverse=True):
         for like in difflib.get_close_matches(shown(want), lines, n=1):
             line = lines[like]
-            return Near(line, _NONE + _difference(line, like.encode(), want), line)
+            none = "none of its lines is there; most similar: " * (len(wanted) > 1)
+            return Near(line, none + _difference(line, like.encode(), want), line)
     return None
 
 

@@ -52,8 +52,8 @@ def _next_step(result: PortResult) -> str | None:
         return None
     place = job.mod.directory
     if os.path.dirname(os.path.dirname(place)) not in job.roots:  # two mods have that name now
-        tree = shlex.quote(job.target.spec)
-        return f"vllm-mods check {shlex.quote(place)} --target {tree}  # the new one, by its path"
+        words = ("vllm-mods", "check", place, "--target", job.target.spec)
+        return f"{shlex.join(words)}  # the new one, by its path"
     again = f"vllm-mods matrix {job.mod.name} --update-lock{library_option(job.mod)}"
     return f"{again}  # on every release in its range"
 
@@ -94,7 +94,7 @@ def _how(outcome: PortOutcome) -> Iterator[str]:
     elif outcome.steps:
         last = outcome.steps[-1]
         where = "; the conflicts left come after it" if outcome.origin == last else ""
-        yield f"  up to {last} a port needs no edits (none of that was written){where}"
+        yield f"  a port to {last} would need no edits; no variant for it was written{where}"
     yield from (f"  repaired: {one}" for one in outcome.repaired)
 
 

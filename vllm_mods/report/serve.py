@@ -90,7 +90,8 @@ def evidence(server: ServerEvidence) -> Reply:
         lines.append("the server did not become ready: no log line of vLLM says that it serves")
     for seen in server.mods:
         words = " ".join((seen.text or "its manifest names no evidence").split())
-        lines.append(f"{seen.name}: {_MEANING[seen.state].format(words[:200])}")
+        told = words[:299] + "…" * bool(words[299:])
+        lines.append(f"{seen.name}: {_MEANING[seen.state].format(told)}")
     return Reply({"ok": server.ok, **server._asdict()}, "\n".join(lines), server.ok)
 
 
