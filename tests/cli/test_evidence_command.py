@@ -91,7 +91,7 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
     assert (stuck.code, stuck.out.splitlines()[1:]) == (
         1,
         [
-            "the server did not become ready: no log line of vLLM says that it serves",
+            "the server did not become ready: vLLM logged no `Starting vLLM server on …`",
             "fast: its code ran: fast: 7 layers",
         ],
     )

@@ -245,7 +245,7 @@ def test_a_bisect_names_the_commit_and_what_was_so_before_and_after_it() -> None
     assert lines(reply) == [
         "fast 1.0.0",
         "  v1: <applies>: it only adds new files (variant one)",
-        "  v2: <missing>: a file that it changes does not exist in this tree",
+        "  v2: <missing>: a file, class or function that it changes is not in this tree",
         "  1,000 commits, 2 of them touch a file that the verdict depends on; 3 plans",
         "it changes at 0123456789ab, 2026-01-02: Do it (#12)",
         "  pull request: #12",
@@ -291,7 +291,7 @@ def test_a_bisect_to_a_merge_says_how_to_go_on_and_shows_the_notes_of_what_goes_
     ends = "--good 0123456789ab^1 --bad 0123456789ab^2"
     assert lines(reply)[4:] == [
         "it changes at 0123456789ab, 2026-01-02: Merge",
-        "  before: <missing>: a file that it changes does not exist in this tree",
+        "  before: <missing>: a file, class or function that it changes is not in this tree",
         "    hunk 1: not there [text]",
         "  after:  <applies>: it only adds new files (variant one)",
         "    note: hunk 1 lands at line 4, +2 [offset]",

@@ -319,7 +319,7 @@ def test_what_a_log_tells_of_mods() -> None:
     reply = serve.evidence(ServerEvidence(mods, ready=False, restarts=1))
     assert lines(reply) == [
         "the server was restarted once; this is about its last start",
-        "the server did not become ready: no log line of vLLM says that it serves",
+        "the server did not become ready: vLLM logged no `Starting vLLM server on …`",
         "a: its code ran: w x",
         f"b: other code ran instead: {'y' * 299}…",
         "c: the log does not mention it",
@@ -793,7 +793,7 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
         words.Explained(
             "missing",
             "verdict",
-            "a file that it changes does not exist in this tree",
+            "a file, class or function that it changes is not in this tree",
             "`apply` refuses, exit code 3; `check` exits with 1",
             "vllm-mods port MOD --to TREE --library DIR",
         ),

@@ -189,7 +189,7 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
 
     Without a name, check the mods of the container's image. The command looks for the [evidence] of each mod,
     in the lines that the mod's own files logged since the server's last start. Exit code 0 if the server became
-    ready and the log contradicts no mod.
+    ready and each mod's code ran, as far as a log can show it.
     """
     if log is None and container is not None:
         return report.evidence(run.of_container(running=engine.container(container), **given))

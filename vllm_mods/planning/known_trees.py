@@ -20,12 +20,10 @@ WORKSPACE = ".vllm-mods/templates"
 
 
 def states(locked: Lock, view: LayeredTree, workspace: str) -> Iterator[LockedTree]:
-    """Yield every recorded state whose touched files, before the mod, are those of the tree: those of its version first.
-
-    A state of Python that no type checker was asked of proves nothing.
-    """
+    """Yield every recorded state whose touched files, before the mod, are those of the tree: those of its version first."""
     for tree in sorted(locked.trees, key=lambda tree: view.version not in tree.vllm):
         wanted = ((_here(file.path, workspace), file.before) for file in tree.files)
+        # of Python, only what a type checker was asked of proves anything
         proven = tree.proof or not any(file.path.endswith(".py") for file in tree.files)
         if proven and tree.files and all(sha256(view.read(path)) == was for path, was in wanted):
             yield tree

@@ -105,6 +105,7 @@ def line(outcome: KeptRelease | Proposal, *, dry_run: bool = False) -> str:
         "there": f"the branch {outcome.branch} already exists and was left alone",
         "stuck": "no port could be begun",
         "waits": "nothing was done",
+        "widened": f"fits unchanged ({outcome.after}), and its range is wider, branch {outcome.branch}",
     }
     done = f"{outcome.before} -> {outcome.after}, branch {outcome.branch}"
     rows = [f"{outcome.mod} {outcome.release}: {words.get(outcome.did, done)}"]

@@ -87,7 +87,7 @@ def evidence(server: ServerEvidence) -> Reply:
         times = "once" if server.restarts == 1 else f"{server.restarts} times"
         lines.append(f"the server was restarted {times}; this is about its last start")
     if not server.ready:
-        lines.append("the server did not become ready: no log line of vLLM says that it serves")
+        lines.append("the server did not become ready: vLLM logged no `Starting vLLM server on …`")
     for seen in server.mods:
         words = " ".join((seen.text or "its manifest names no evidence").split())
         told = words[:299] + "…" * bool(words[299:])

@@ -20,7 +20,7 @@ MEANING = {
     Verdict.CONFLICT: "the source does not match the patch",
     Verdict.MISPLACED: "the text matches elsewhere, or in several places",
     Verdict.UNFIT: "the patch matches, but the result would not work",
-    Verdict.MISSING: "a file that it changes does not exist in this tree",
+    Verdict.MISSING: "a file, class or function that it changes is not in this tree",
     Verdict.PARTIAL: "only a part of it is applied",
     Verdict.UNSUPPORTED: "no variant covers this tree",
     Verdict.UNREADABLE: "the tree cannot be read",
