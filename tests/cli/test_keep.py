@@ -278,7 +278,7 @@ def test_no_repository_no_author_no_such_mod(
     os.rename(kept / ".git", kept / "gone")
     nowhere = call("keep", "fast", "--library", kept)
     assert nowhere.code == 2
-    assert "is not in the working tree of a git repository;" in nowhere.err
+    assert "is not in the working tree of a git repository," in nowhere.err
 
 
 def upstreams(folder: Path, *steps: tuple[str, str, str]) -> Path:

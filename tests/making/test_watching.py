@@ -33,6 +33,7 @@ def read(*steps: str, exported: str = "", **files: str) -> Watched:
         ("git apply a.patch ||\n  echo none", True),
         ('git apply "$p" || failed+=("$p")', True),
         ('git apply "$p" || failed="$failed $p"', True),
+        ('git apply "$p" || failed=1', False),
         ("git apply $p || { failed=$((failed + 1)); }", True),
         ("git apply $p || A=1 exit 1", False),
         ("git apply $p || { failed=1; exit 1; }", False),

@@ -29,9 +29,9 @@ _PYTHON = ("python", "python3")
 _STEPS = ("patch", "git", "cp", "mv", "install", "sed", "perl", "tar", "unzip", "ln", "tee")
 _LINE = re.compile(r"(?:.*(?:\\|\|\|)[ \t]*\n)*.*")  # of a script, with those that continue it
 _PATCHES = re.compile(r"\b(?:git|patch)\b")
-_GOES_ON = re.compile(  # it says so, or notes it in a variable
+_GOES_ON = re.compile(  # it says so, or adds it to a variable
     r"\|\|\s*(?:\{\s*)?(?:(?:echo|printf|true|:)(?![\w/])"
-    r"|\w+\+?=(?:\"[^\"]*\"|\$\(\([^)]*\)\)|[^\s;]*)\s*;?\s*\}?\s*$)"
+    r"|\w+(?:=(?:\"[^\"]*\"|\$\(\([^)]*\)\))|\+=[^\s;]*)\s*;?\s*\}?\s*$)"
 )
 _QUESTIONS = re.compile(r"--(?:dry-run|check|stat|numstat|summary|version|help)\Z")
 _GIT_STEPS = {"apply", "am", "cherry-pick", "revert", "checkout", "restore", "reset", "stash"}
