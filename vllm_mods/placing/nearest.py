@@ -38,8 +38,8 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
     if not is_quick(stretch, wanted):
         return None
     known = {text for text in wanted if text.strip()}
-    there = [(n, text) for n, text in enumerate(stretch, first) if text in known]
-    votes = Counter(n - i for i, want in enumerate(wanted) for n, text in there if text == want)
+    shared = [(n, text) for n, text in enumerate(stretch, first) if text in known]
+    votes = Counter(n - i for i, want in enumerate(wanted) for n, text in shared if text == want)
     if not votes:
         return _alike(wanted, stretch, first)
     start = min(votes, key=lambda at: (-votes[at], abs(at + 1 - hunk.old_start)))

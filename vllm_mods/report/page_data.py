@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from vllm_mods.base.model import Mod, Variant
-from vllm_mods.library import catalog, mod_folder
 from vllm_mods.matrices.cell import Cell, HunkView, MatrixResult
 from vllm_mods.planning import patching
 from vllm_mods.planning.known_trees import WORKSPACE
+from vllm_mods.planning.next_step import library_option
 from vllm_mods.report import matrix_grid as view
 
 Pair = tuple[int | None, int | None]
@@ -77,8 +77,7 @@ def _about(mod: Mod) -> dict[str, Any]:
     packages = {package for one in mod.variants for package in _packages(mod, one)}
     named = (value for one in mod.when for _, values in one.config for value in values)
     models = {value for value in named if isinstance(value, str)}
-    own = mod.directory and catalog.root_of(mod) != mod_folder.data_root()
-    more = {"library": 1} if own else {}
+    more = {"library": 1} if library_option(mod) else {}
     return {"summary": mod.summary, "package": sorted(packages), "model": sorted(models), **more}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_mods.api.port import PortResult
 from vllm_mods.base.model import Finding, Level
+from vllm_mods.library import catalog
 from vllm_mods.planning.next_step import library_option
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
@@ -50,9 +51,8 @@ def _next_step(result: PortResult) -> str | None:
         return f"edit them, then vllm-mods port {work.mod} --continue  # or --abort"
     if not result.wrote:
         return None
-    place = job.mod.directory
-    if os.path.dirname(os.path.dirname(place)) not in job.roots:  # two mods have that name now
-        words = ("vllm-mods", "check", place, "--target", job.target.spec)
+    if catalog.root_of(job.mod) not in job.roots:  # two mods have that name now
+        words = ("vllm-mods", "check", job.mod.directory, "--target", job.target.spec)
         return f"{shlex.join(words)}  # the new one, by its path"
     again = f"vllm-mods matrix {job.mod.name} --update-lock{library_option(job.mod)}"
     return f"{again}  # on every release in its range"

@@ -90,8 +90,8 @@ def evidence(server: ServerEvidence) -> Reply:
         lines.append("the server did not become ready: vLLM logged no `Starting vLLM server on …`")
     for seen in server.mods:
         words = " ".join((seen.text or "its manifest names no evidence").split())
-        told = words[:299] + "…" * bool(words[299:])
-        lines.append(f"{seen.name}: {_MEANING[seen.state].format(told)}")
+        shortened = words[:299] + "…" * bool(words[299:])
+        lines.append(f"{seen.name}: {_MEANING[seen.state].format(shortened)}")
     return Reply({"ok": server.ok, **server._asdict()}, "\n".join(lines), server.ok)
 
 
