@@ -123,28 +123,18 @@ def _run(folder: str, paths: list[str]) -> str:
                     (resource.RLIMIT_FSIZE, _ANSWER),
                 ):
                     own_process.limit(what, most, process.pid)
-            if not _ends(process.pid):
-                raise _failed(f"it took more than {_SECONDS} seconds")
+            code = process.wait(_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise _failed(f"it took more than {_SECONDS} seconds") from error
         finally:
             process.kill()
-            code = process.wait()
+            process.wait()
     if code != 0:
         why = Path(complaint).read_text("utf-8", "replace").strip()[:200] or (
             signal.strsignal(-code) if code < 0 else f"exit code {code}"
         )
         raise _failed(str(why))
     return Path(answer).read_text("utf-8", "replace")
-
-
-def _ends(pid: int) -> bool:
-    """Wait for a process, which ``Popen.wait`` with a time limit does by looking again and again."""
-    import select  # noqa: PLC0415
-
-    handle = os.pidfd_open(pid)
-    try:
-        return bool(select.select([handle], [], [], _SECONDS)[0])
-    finally:
-        os.close(handle)
 
 
 def _failed(why: str) -> TreeError:

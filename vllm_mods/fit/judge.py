@@ -19,7 +19,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, lines_with, touched_lines
 from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.other_versions import lessen
-from vllm_mods.fit.overlay import PYTHON
+from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.replacements import owner_name, replacement_problems
@@ -57,6 +57,8 @@ def judge(
 
     Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
     """
+    if tree.remote:
+        load_python(tree)
     before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
     sound: dict[str, bytes] = {}
@@ -97,12 +99,7 @@ def judge(
 def _states(
     tree: Tree, changes: tuple[FileChange, ...], cache: SummaryCache
 ) -> tuple[World, World]:
-    """Return a tree, all its Python of which is here then, before and after some changes.
-
-    What was read of one is not read again for the other.
-    """
-    if tree.remote:
-        tree.load([path for path in tree.paths("vllm") if path.endswith(PYTHON)])
+    """Return a tree before and after some changes: what was read of one is not read again for the other."""
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     return before, World(tree, {change.path: change.after for change in changes}, cache, texts)

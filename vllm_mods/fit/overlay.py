@@ -22,9 +22,8 @@ class Overlay:
     def __init__(self, tree: Tree) -> None:
         self._root = tree.root or self._temporary("vllm-mods-tree-")
         if tree.root is None:
-            for path in tree.paths("vllm"):
-                if path.endswith(PYTHON):
-                    _write(os.path.join(self._root, path), tree.read(path))
+            for path in load_python(tree):
+                _write(os.path.join(self._root, path), tree.read(path))
         self._folder = ""
         self._files: dict[str, bytes | None] | None = None  # None where nobody knows
 
@@ -111,6 +110,13 @@ class LaidOut:
         self._overlays.append((tree, Overlay(tree)))
         del self._overlays[:-2]
         return self._overlays[-1][1]
+
+
+def load_python(tree: Tree) -> list[str]:
+    """Have all the Python of a tree here, and return its paths. Raises ``TreeError``."""
+    paths = [path for path in tree.paths("vllm") if path.endswith(PYTHON)]
+    tree.load(paths)
+    return paths
 
 
 def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:

@@ -52,7 +52,7 @@ def type_problems(question: Question, at_origin: Question | None) -> Iterator[Pr
     inside = {one for one in new if one.line in added.get(one.path, ())}
     gated = inside
     if inside and at_origin is not None:
-        known = {key for one in _news(at_origin) for key in _likenesses(one, at_origin.after)}
+        known = _said_at_origin(at_origin)
         gated = {one for one in inside if known.intersection(_likenesses(one, question.after))}
     for diagnostic in new:
         if diagnostic.rule == "invalid-syntax" and diagnostic in inside:
@@ -62,6 +62,16 @@ def type_problems(question: Question, at_origin: Question | None) -> Iterator[Pr
             yield Doubt(diagnostic.path, "type", diagnostic.text)
         elif problem := judge(question.after, diagnostic, gated=diagnostic in gated):
             yield problem
+
+
+def _said_at_origin(question: Question) -> frozenset[tuple[str, ...]]:
+    """Return the likenesses of what is new where a patch was written, which is asked once for all trees."""
+    tree, cache = question.after.tree, question.after.cache
+    key = tree.layers()[0].identity, question.changes
+    if key not in cache.said or key[0] is None:
+        news = _news(question)
+        cache.said[key] = frozenset(k for one in news for k in _likenesses(one, question.after))
+    return cache.said[key]
 
 
 def _news(question: Question) -> list[Diagnostic]:

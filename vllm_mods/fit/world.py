@@ -32,11 +32,12 @@ _DEPTH = 12
 class SummaryCache:
     """What was derived from files, by the sha256 of their bytes. Share one among many trees.
 
-    ``laid_out`` are the last trees as folders.
+    ``laid_out`` are the last trees as folders, ``said`` is what the type checker said of patches where they were written.
     """
 
     modules: dict[bytes, Module | None] = field(default_factory=dict)
     laid_out: LaidOut = field(default_factory=LaidOut, compare=False)
+    said: dict[object, frozenset[tuple[str, ...]]] = field(default_factory=dict)
 
 
 _MISSING = Lookup(exists=False)

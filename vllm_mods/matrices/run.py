@@ -122,7 +122,7 @@ def _share(tasks: Sequence[Task], jobs: int) -> list[deque[Task]]:
 def _start(make: type[Workshop], setting: Setting, environ: dict[str, str]) -> None:
     """Make a new process ready. It goes quietly when it is interrupted or its parent has gone.
 
-    The collection of garbage is left to ``_run``: Python's own looks at every node of a syntax tree again and
+    The collection of garbage is left to the workshop: Python's own looks at every node of a syntax tree again and
     again, which takes 22 % of a cell that is computed anew.
     """
     global _workshop  # noqa: PLW0603  (a pool gives its processes nothing else to keep things in)
@@ -142,8 +142,5 @@ def _leave_with_parent() -> None:
 
 
 def _run(task: Task) -> tuple[Cell, ...]:
-    """Answer a task, and collect garbage behind it: trees of syntax are full of cycles."""
     assert _workshop is not None  # noqa: S101  (made when the process started)
-    outcome = _workshop.run(task)
-    gc.collect()
-    return outcome
+    return _workshop.run(task)

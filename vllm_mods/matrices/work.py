@@ -3,6 +3,7 @@
 A worker may be this process or one beside it: tasks, settings and outcomes are plain data.
 """
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -105,6 +106,7 @@ class Workshop:
         finally:
             if len(self._fit.modules) > _SUMMARIES:
                 self._fit.modules.clear()
+            gc.collect()  # trees of syntax are full of cycles
 
     def unread(self, task: Task, message: str, *, computed: bool) -> tuple[Cell, ...]:
         """Return the answers of a tree that could not be read, or that nobody could look at."""

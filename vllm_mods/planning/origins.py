@@ -1,7 +1,7 @@
 """The trees that variants were written for, out of the releases that can be read."""
 
 import contextlib
-from functools import cache
+from functools import lru_cache
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import DiffError, VllmModsError
@@ -14,6 +14,8 @@ from vllm_mods.planning.layered_tree import LayeredTree
 
 _MOST = 12
 """Releases to look at: what a range begins with is nearly always the one that its author had."""
+_OPEN = 2
+"""Releases that are kept open: one that was read whole takes 40 MB."""
 
 
 class Origins:
@@ -26,8 +28,8 @@ class Origins:
 
     def __init__(self, releases: TreeSource) -> None:
         self._releases = releases
-        self._known: dict[tuple[str, str], Tree | None] = {}
-        self._opened = cache(lambda version: LayeredTree(releases.open(version)))
+        self._known: dict[tuple[str, str], str | None] = {}
+        self._opened = lru_cache(_OPEN)(lambda version: LayeredTree(releases.open(version)))
         self.missed = False
 
     def __call__(self, mod: Mod, variant: Variant) -> Tree | None:
@@ -36,7 +38,8 @@ class Origins:
         own = variant.patches and not variant.package  # a release is nearest in what it has itself
         if key not in self._known:
             self._known[key] = self._find(mod, variant) if own else None
-        return self._known[key]
+        found = self._known[key]
+        return None if found is None else self._opened(found)
 
     def places(self, mod: Mod) -> tuple[mod_lock.WrittenFor, ...]:
         """Return where the hunks of a mod's variants stand in the releases that they were written for, as far as there are such."""
@@ -65,9 +68,9 @@ class Origins:
         inside = (one for one in versions_ if versions.in_range(one, variant.vllm))
         return sorted(inside, key=versions.sort_key)
 
-    def _find(self, mod: Mod, variant: Variant) -> Tree | None:
+    def _find(self, mod: Mod, variant: Variant) -> str | None:
         parts = tuple(part for part in patching.parts_of(mod, variant, WORKSPACE) if part.diff)
-        nearly: Tree | None = None
+        nearly: str | None = None
         try:
             locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None
             known = written.of_variant(locked.written if locked else (), variant)
@@ -76,9 +79,9 @@ class Origins:
             for version in sorted(self._named(variant), key=lambda one: one != base)[:_MOST]:
                 tree = self._opened(version)
                 if written.record(variant, parts, tree) is not None:
-                    return tree
+                    return version
                 if nearly is None and carried_parts.changes_of(parts, tree) is not None:
-                    nearly = tree
+                    nearly = version
         except DiffError:
             raise
         except VllmModsError:  # one that is none, or cannot be read, decides nothing
