@@ -70,9 +70,8 @@ def status(target: Folder, *names: str) -> Status:
 
     ``target`` is that of ``apply``. Every file that the receipt names is compared, with ``names`` those of
     these mods (one that is not in is ``absent``): after ``pip install --force-reinstall`` a mod is no longer
-    in, whatever the receipt says.
-    Returns ``Status``. Raises ``UsageError`` for a target that is no vLLM, ``Refused`` for a damaged
-    receipt, ``TreeError`` for a folder that cannot be read.
+    in, whatever the receipt says. Returns ``Status``. Raises ``UsageError`` for a target that is no vLLM,
+    ``Refused`` for a damaged receipt, ``TreeError`` for a folder that cannot be read.
 
     >>> vm.apply(vm.Library("library").mods("fast"), "site-packages").plan.ok
     True
@@ -106,10 +105,9 @@ def status(target: Folder, *names: str) -> Status:
 def verify(target: Folder, *names: str) -> Verified:
     """Tell whether what mods put into a tree is still as they left it. Nothing is written.
 
-    ``target`` is that of ``apply``; with ``names``, only what these mods changed. Returns
-    ``Verified``: ``ok``, and findings that say what is not as it was; who changed it cannot be known.
-    A tree without mods is as it was. Raises as ``status`` does, and ``UsageError`` for a mod that is
-    not in.
+    ``target`` is that of ``apply``; with ``names``, only what these mods changed. Returns ``Verified``:
+    ``ok``, and findings that say what is not as it was; who changed it cannot be known. A tree without mods
+    is as it was. Raises as ``status`` does, and ``UsageError`` for a mod that is not in.
 
     >>> vm.apply(vm.Library("library").mods("fast"), "site-packages").plan.ok
     True

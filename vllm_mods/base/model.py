@@ -308,11 +308,10 @@ class OptionalPatch(NamedTuple):
 class ModPlan(NamedTuple):
     """What one mod would do to the tree. ``changes`` starts from what the mods before it left.
 
-    ``vouched`` means that mod.lock knew every file by its hash, so nothing had to be parsed.
-    ``beside`` are the files of vLLM that the fit rests on, ``witness`` the digest of their bytes.
-    ``proof`` is ``types``, ``""`` where no Python changes; ``unexamined`` are the classes of faults
-    that the fit did not look for, each with the reason. ``optional`` has the verdict
-    of each patch that the variant calls so.
+    ``vouched`` means that mod.lock knew every file by its hash, so nothing had to be parsed. ``beside`` are
+    the files of vLLM that the fit rests on, ``witness`` the digest of their bytes. ``proof`` is ``types``,
+    ``""`` where no Python changes; ``unexamined`` are the classes of faults that the fit did not look for,
+    each with the reason. ``optional`` has the verdict of each patch that the variant calls so.
 
     >>> (one,) = vm.plan(vm.Library("library").mods("fast"), vm.open_tree("site-packages")).mods
     >>> one.mod.name, one.variant.id, one.verdict.value, [hunk.line for hunk in one.hunks]

@@ -34,11 +34,10 @@ def content(
     """Return what a transition of the tree at ``site_root`` (resolved, no slash in front) comes to.
 
     That is the new files and folders, with everything but what their parents decide, and the files of the
-    base that a whiteout hides; paths are from the image's root.
-    ``applied`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written, ``tool``
-    who the receipt says has written it.
-    Absolute paths of the transition are the image's, for chat templates in a workspace.
-    Raises ``Refused`` as ``apply`` does, with places as the image has them.
+    base that a whiteout hides; paths are from the image's root. ``applied`` is the receipt that the tree has,
+    ``epoch`` the mtime of every file that is written, ``tool`` who the receipt says has written it. Absolute
+    paths of the transition are the image's, for chat templates in a workspace. Raises ``Refused`` as
+    ``apply`` does, with places as the image has them.
     """
     scratch = os.path.realpath(tempfile.mkdtemp(prefix="vllm-mods-"))
     try:

@@ -1,9 +1,8 @@
 """The tar of a layer: what is new, what a whiteout hides, and every folder on the way. Pure.
 
-The folders are part of it, with the mode, owner and time that the base has for them: an engine that
-meets a file in a layer without its folders makes /root or /tmp anew as it thinks fit. Each path is
-where it leads in the base, since a folder that takes the place of a symbolic link (``/lib``) breaks
-the image.
+The folders are part of it, with the mode, owner and time that the base has for them: an engine that meets a
+file in a layer without its folders makes /root or /tmp anew as it thinks fit. Each path is where it leads in
+the base, since a folder that takes the place of a symbolic link (``/lib``) breaks the image.
 """
 
 import os

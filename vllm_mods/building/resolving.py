@@ -42,11 +42,10 @@ def resolve(
 ) -> Resolved:
     """Resolve a pairing, whose ``mods`` are read, on a base with its vLLM at ``site_root``.
 
-    ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if
-    they do. Of a lock, ``locked``, these, the manifests of mods, who made it and the format of its layer are
-    taken from there. Raises
-    ``Refused`` unless every mod is trusted and would end up in, ``ManifestError`` for a pairing that no image
-    may be made of.
+    ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if they do. Of
+    a lock, ``locked``, these, the manifests of mods, who made it and the format of its layer are taken from
+    there. Raises ``Refused`` unless every mod is trusted and would end up in, ``ManifestError`` for a pairing
+    that no image may be made of.
     """
     if locked is not None:
         was = {one.name: one for one in locked.mods}

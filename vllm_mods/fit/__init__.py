@@ -54,11 +54,10 @@ def fit(
 ) -> Fit:
     """Hold changes against the tree around them.
 
-    ``changes`` are relative to ``tree``, which is the tree before them. ``allow`` turns findings
-    into notes that carry the author's reason.
-    ``cache`` keeps what is derived from single files: share one over many trees; ``origin`` is
-    where the changes were written, if that can be had: what is wrong here and was not there counts without further proof. Raises ``TreeError`` where the
-    tree cannot be read.
+    ``changes`` are relative to ``tree``, which is the tree before them. ``allow`` turns findings into notes
+    that carry the author's reason. ``cache`` keeps what is derived from single files: share one over many
+    trees; ``origin`` is where the changes were written, if that can be had: what is wrong here and was not
+    there counts without further proof. Raises ``TreeError`` where the tree cannot be read.
     """
     from vllm_mods.fit.judge import judge  # noqa: PLC0415  (ast and difflib: 20 ms)
     from vllm_mods.fit.world import SummaryCache as NewCache  # noqa: PLC0415

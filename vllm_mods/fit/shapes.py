@@ -1,8 +1,7 @@
 """What fit knows of a Python module: its names, signatures and classes, without its code; and what a name may mean in a tree.
 
-A summary is derived from the bytes of one file alone, so that the same file in
-forty releases is read once. Names are kept as the file writes them;
-:mod:`vllm_mods.fit.world` says what they mean.
+A summary is derived from the bytes of one file alone, so that the same file in forty releases is read once.
+Names are kept as the file writes them; :mod:`vllm_mods.fit.world` says what they mean.
 """
 
 from __future__ import annotations

@@ -16,9 +16,8 @@ _NAME = rb'"(?:[^"]|"")*+"|".*|[^,]*'
 def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:
     """Return RECORD with the given files' rows made true.
 
-    A file is (sha256 in hex, size in bytes), or None if it is gone. A row that states no
-    hash goes on stating none. A new row goes among those of its folder if they are in order, else
-    before RECORD's own row.
+    A file is (sha256 in hex, size in bytes), or None if it is gone. A row that states no hash goes on stating
+    none. A new row goes among those of its folder if they are in order, else before RECORD's own row.
     """
     for path, file in sorted(files.items()):
         span = _find(record, path)

@@ -277,10 +277,9 @@ def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = Fals
     """Return ``raw``, as ``json.loads`` has it, as a ``kind``. Raises ``DecodeError`` with every problem.
 
     A kind is text, a number, an enumeration, ``X | None``, ``tuple[X, ...]``, ``Mapping[str, X]``, a
-    ``NamedTuple`` of such, or ``Annotated[X, check]``, where ``check(value)`` returns what is wrong, else None;
-    or what is ``Spelled`` otherwise.
-    What may be None or has a default may be left out, unless ``whole``. Keys that are not known are a problem,
-    unless ``more``.
+    ``NamedTuple`` of such, or ``Annotated[X, check]``, where ``check(value)`` returns what is wrong, else
+    None; or what is ``Spelled`` otherwise. What may be None or has a default may be left out, unless
+    ``whole``. Keys that are not known are a problem, unless ``more``.
     """
     reader = _RecordReader(more=more, whole=whole)
     value = reader.value(kind, raw, "")

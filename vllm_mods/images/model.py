@@ -86,9 +86,8 @@ class Base(Readable, Protocol):
     the graph driver, the image's ID. ``diff_ids`` are the digests of each layer's tar, the lowest first.
 
     ``manifest`` is that of this one platform, byte for byte, where there is one; ``manifest_digest`` may be
-    known where it is not. ``layers`` are as it names them, ``blobs`` open them
-    where whoever has the image gives them out; the lowest first. Every method raises ``TreeError`` for what cannot
-    be read.
+    known where it is not. ``layers`` are as it names them, ``blobs`` open them where whoever has the image
+    gives them out; the lowest first. Every method raises ``TreeError`` for what cannot be read.
     """
 
     reference: str

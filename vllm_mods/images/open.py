@@ -28,9 +28,8 @@ def open_base(
 ) -> Base:
     """Open the image that ``reference`` names; the caller closes it.
 
-    The parameters are those of ``open_tree``; ``platform`` chooses from an index, of which
-    ``known`` is told. Raises ``UsageError`` for a reference that names
-    nothing, ``TreeError`` for what can't be read.
+    The parameters are those of ``open_tree``; ``platform`` chooses from an index, of which ``known`` is told.
+    Raises ``UsageError`` for a reference that names nothing, ``TreeError`` for what can't be read.
     """
     kind, colon, name = reference.partition(":")
     cache = Cache(cache_dir or cache_folder(os.environ), note=note)

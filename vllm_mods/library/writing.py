@@ -1,8 +1,7 @@
 """Files put into a library, all of them or none, also where it is killed in between.
 
-What is new is laid out in a folder of its own beside what it replaces, and moved from there when it is
-whole. Who is killed before that leaves a folder that the next run removes, and after that one that it
-finishes.
+What is new is laid out in a folder of its own beside what it replaces, and moved from there when it is whole.
+Who is killed before that leaves a folder that the next run removes, and after that one that it finishes.
 """
 
 import contextlib

@@ -13,10 +13,9 @@ from vllm_mods.formats.mod_lock import LockedTree
 class HunkView(NamedTuple):
     """A hunk beside the target.
 
-    ``line`` is the 1-based line in the target where its text is, or the nearest to it; None where
-    nothing is like it. Without ``proof`` it has no place. ``lines`` are the hunk's with `` ``,
-    ``-`` or ``+`` in front, ``target`` the numbered lines of the target around that place: the
-    hunk's extent and three beside.
+    ``line`` is the 1-based line in the target where its text is, or the nearest to it; None where nothing is
+    like it. Without ``proof`` it has no place. ``lines`` are the hunk's with `` ``, ``-`` or ``+`` in front,
+    ``target`` the numbered lines of the target around that place: the hunk's extent and three beside.
     """
 
     patch: str

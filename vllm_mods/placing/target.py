@@ -23,8 +23,7 @@ _SHORTEST_BLOB = 7
 class Target:
     """A file to look in. Its scopes are read at the first question that needs them.
 
-    ``parse`` is None for a file that has no scopes (a template, JSON). It may raise
-    ``UnparsableError``.
+    ``parse`` is None for a file that has no scopes (a template, JSON). It may raise ``UnparsableError``.
     """
 
     def __init__(self, data: bytes, parse: Callable[[bytes], Scopes] | None) -> None:

@@ -40,8 +40,7 @@ def place(
 ) -> tuple[tuple[FileChange, ...], tuple[PlacedHunk, ...]] | None:
     """Put a variant's parts where the lock says.
 
-    None if something is not as the lock says, or is more than a change of lines: then the
-    long way decides.
+    None if something is not as the lock says, or is more than a change of lines: then the long way decides.
     """
     result = LayeredTree(view)
     lines = {(hunk.patch, hunk.path, hunk.number): hunk for hunk in tree.hunks}

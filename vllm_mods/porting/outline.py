@@ -21,9 +21,8 @@ _MARK = b"\1"  # not a zero: git takes a text with one for binary
 class Outline(NamedTuple):
     """A definition, or with an empty ``key`` the module.
 
-    ``lines`` are its own and the marks of ``inner``; ``key`` tells it from the others in
-    the same place: its name, and where that occurs several times, how it is decorated and its
-    number among those that are alike.
+    ``lines`` are its own and the marks of ``inner``; ``key`` tells it from the others in the same place: its
+    name, and where that occurs several times, how it is decorated and its number among those that are alike.
     ``start`` and ``end`` are its lines in the file, 1-based.
     """
 

@@ -23,11 +23,10 @@ _FILE = "/cli_args.py"
 class Flag(NamedTuple):
     """One flag. ``names`` is as vLLM writes them, short ones too.
 
-    ``owner`` and ``field`` are the config class, or where it is named, and the field of it that the
-    flag is made from (``class_of`` finds the class).
-    ``given`` has the keywords of ``add_argument`` that are stated otherwise, ``None`` for one taken
-    away; ``removed`` the choices taken away; ``computed`` the keywords changed in a way only a run
-    can tell.
+    ``owner`` and ``field`` are the config class, or where it is named, and the field of it that the flag is
+    made from (``class_of`` finds the class). ``given`` has the keywords of ``add_argument`` that are stated
+    otherwise, ``None`` for one taken away; ``removed`` the choices taken away; ``computed`` the keywords
+    changed in a way only a run can tell.
     """
 
     names: tuple[str, ...]

@@ -41,8 +41,7 @@ class JournalPlace(NamedTuple):
 class Step(NamedTuple):
     """One file of the tree, by sha256 before and after; None stands for "no such file".
 
-    ``backup`` is its name in the work folder, ``temp`` the absolute path that the new form
-    is staged at.
+    ``backup`` is its name in the work folder, ``temp`` the absolute path that the new form is staged at.
     """
 
     path: str

@@ -57,9 +57,8 @@ def put_back(
 ) -> None:
     """Bring every file and folder back to where it was, as far as that can be done.
 
-    May be called any number of times. ``reached`` counts the steps that were begun, where that is
-    known: the others are left alone, whatever lies there. Raises ``NotRestored``, of ``what``, as
-    ``recover`` does.
+    May be called any number of times. ``reached`` counts the steps that were begun, where that is known: the
+    others are left alone, whatever lies there. Raises ``NotRestored``, of ``what``, as ``recover`` does.
     """
     real = opened.site.absolute
     theirs = undone.installed_anew(

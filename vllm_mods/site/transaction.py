@@ -1,8 +1,7 @@
 """The only writer of a target tree: a transition happens whole, or nothing does.
 
-Lock, recover, draft, back up, journal, stage, replace, commit. Until the journal is
-removed, every failure (an error, a signal, a kill that the next command finds) brings back
-every byte, mode, owner and mtime.
+Lock, recover, draft, back up, journal, stage, replace, commit. Until the journal is removed, every failure
+(an error, a signal, a kill that the next command finds) brings back every byte, mode, owner and mtime.
 """
 
 import contextlib

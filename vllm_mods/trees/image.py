@@ -147,10 +147,9 @@ def open_image(
 def find_site_root(base: Base, named: str | None = None) -> str:
     """Return where in an image the folder is that holds ``vllm/``; ``named`` is what the user calls it.
 
-    Looked at are the places that the image's own settings lead to (``PATH``, ``PYTHONPATH``,
-    ``VIRTUAL_ENV``, the user's home, the working folder) and the usual ones; then what the ``.pth`` files
-    in them name. Of several, the one that holds a pairing's lock is what the image was made for. Raises
-    ``UsageError``.
+    Looked at are the places that the image's own settings lead to (``PATH``, ``PYTHONPATH``, ``VIRTUAL_ENV``,
+    the user's home, the working folder) and the usual ones; then what the ``.pth`` files in them name. Of
+    several, the one that holds a pairing's lock is what the image was made for. Raises ``UsageError``.
     """
     place = None if named is None else resolve(base, named.rstrip("/").removesuffix("/vllm"))
     looked = list(dict.fromkeys(_candidates(base))) if place is None else [place]

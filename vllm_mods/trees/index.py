@@ -105,11 +105,10 @@ def release_file(filename: str, url: str, project: str = PROJECT) -> ReleaseFile
 def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]:
     """Return the files that ``name`` can stand for, the best first; ``()`` if there are none.
 
-    ``name`` is a file name, which stands for itself, or a version: then a wheel for Linux on
-    x86_64 is best, whatever machine this is, so that an answer does not depend on who asks; among
-    them the highest build tag; then any wheel; then the sdist. A version without a local part
-    stands for one with it only if there is no other. Yanked files come into it, as with pip, only
-    if nothing else has that version.
+    ``name`` is a file name, which stands for itself, or a version: then a wheel for Linux on x86_64 is best,
+    whatever machine this is, so that an answer does not depend on who asks; among them the highest build tag;
+    then any wheel; then the sdist. A version without a local part stands for one with it only if there is no
+    other. Yanked files come into it, as with pip, only if nothing else has that version.
     """
     exact = tuple(file for file in files if file.filename == name)
     if exact:

@@ -57,9 +57,8 @@ class IndexSources:
     def ask(self, *, fresh: bool) -> IndexAnswer:
         """Return every file of the project, the first source that has a file name winning.
 
-        With ``fresh`` every index is asked anew; without, the last answer will do, or a page kept
-        for less than ten minutes. A source that cannot be asked is answered for by the page kept
-        of it, however old.
+        With ``fresh`` every index is asked anew; without, the last answer will do, or a page kept for less
+        than ten minutes. A source that cannot be asked is answered for by the page kept of it, however old.
         """
         if self._answer is not None and not fresh:
             return self._answer
