@@ -19,6 +19,8 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.fit import AtOrigin, checker, fit, types
 from vllm_mods.fit.checker import Diagnostic
+from vllm_mods.fit.world import SummaryCache
+from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.trees.open import open_tree
 
 PICK = "        return Layer(name, self.bits)\n"
@@ -350,6 +352,32 @@ def test_what_the_checker_does_not_say_where_the_patch_was_written_needs_no_more
     assert level(one._replace(line=7)) == "note"  # the same words
     assert level(one._replace(text=text.format("more"))) == "note"  # of the same line of code
     assert level(one._replace(line=7, text=text.format("more"))) == "error"
+
+
+@pytest.mark.parametrize("identity", ["of the release", None])
+def test_where_a_patch_was_written_it_is_asked_of_once(
+    monkeypatch: pytest.MonkeyPatch, identity: str | None
+) -> None:
+    tree, written_for = tree_of(FILES), tree_of(FILES)
+    written_for.identity = identity
+    patch = change(tree, INC, (PICK, "        print(name)\n" + PICK))
+    other = change(tree, INC, (PICK, "        print(name, name)\n" + PICK))
+    text = f"{LACKS} `FromOutside` has no attribute `bits`"
+    asked: list[str] = []
+
+    def check(folder: str, *_: object) -> tuple[Diagnostic, ...]:
+        asked.append(folder)
+        said = Diagnostic(INC, 32, 9, "missing-attribute", text)
+        return (said,) if b"print(" in Path(folder, INC).read_bytes() else ()
+
+    monkeypatch.setattr(types, "check", check)
+    cache = SummaryCache()
+    for one in (patch, patch, other):
+        fit((one,), tree, cache=cache, origin=AtOrigin(written_for, (one,)))
+    assert len(asked) == (3 + 2 if identity else 3 + 3) * 2
+    on_another = LayeredTree(written_for, [FileChange("vllm/more.py", None, b"")])
+    fit((patch,), tree, cache=cache, origin=AtOrigin(on_another, (patch,)))
+    assert len(asked) == (7 if identity else 8) * 2
 
 
 @pytest.mark.slow

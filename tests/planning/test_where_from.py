@@ -99,6 +99,19 @@ def test_each_variant_is_looked_for_once_and_each_release_opened_once() -> None:
     assert shelf.opened == ["0.19.0"]
 
 
+def test_two_releases_are_kept_open() -> None:
+    versions = ("0.18.0", "0.19.0", "0.20.0")
+    shelf = Shelf({version: f"a = {version[2:4]}\n" for version in versions})
+    diffs = [diff_of(PATH, f"a = {n}\n", "b\n") for n in (18, 19, 20)]
+    made = mod(*(variant(d, vllm=f"=={v}", name=v) for d, v in zip(diffs, versions, strict=True)))
+    origins = Origins(shelf)
+    for one in (*made.variants, made.variants[2], made.variants[1], made.variants[0]):
+        tree = origins(made, one)
+        assert tree is not None
+        assert tree.version == one.id
+    assert shelf.opened == [*versions, "0.18.0"]
+
+
 def test_a_variant_without_patches_comes_from_nowhere() -> None:
     shelf = Shelf({"0.19.0": "a = 1\n"})
     assert found(shelf, mod(variant(vllm=">=0.18"))) is None

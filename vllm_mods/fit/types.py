@@ -66,9 +66,9 @@ def type_problems(question: Question, at_origin: Question | None) -> Iterator[Pr
 
 def _said_at_origin(question: Question) -> frozenset[tuple[str, ...]]:
     """Return the likenesses of what is new where a patch was written, which is asked once for all trees."""
-    tree, cache = question.after.tree, question.after.cache
-    key = tree.layers()[0].identity, question.changes
-    if key not in cache.said or key[0] is None:
+    cache, (lowest, below) = question.after.cache, question.after.tree.layers()
+    key = lowest.identity, frozenset(below.items()), question.changes
+    if lowest.identity is None or key not in cache.said:
         news = _news(question)
         cache.said[key] = frozenset(k for one in news for k in _likenesses(one, question.after))
     return cache.said[key]
