@@ -40,7 +40,7 @@ def test_github_shows_a_patch_at_itself(call: Call, site: Path, here: Path) -> N
     (site / "vllm/a.py").write_text("A = 5\n")
     (here / "mine.patch").write_bytes(CHANGE)
     answer = call("check", "mine.patch", "--target", site, "--format", "github")
-    assert answer.out.startswith("::error file=mine.patch,title=mine 0%3A conflict::")
+    assert answer.out.startswith("::error file=mine.patch,title=mine%3A conflict::")
 
 
 def test_a_patch_that_does_not_fit_leads_to_a_mod_that_can_be_ported(

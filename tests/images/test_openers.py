@@ -57,7 +57,13 @@ def test_a_bare_name_is_asked_of_every_engine(
     assert caught.value.hint == (
         f"docker pull {name}  # or name it registry:{name}, which reads it from its registry"
     )
-    del caught
+    podman = tmp_path / "podman"
+    podman.write_text("#!/bin/sh\necho Error: no such image >&2\nexit 125\n")
+    podman.chmod(0o755)
+    with pytest.raises(UsageError, match="podman has no image") as asked:
+        opening.open_base(name)
+    assert (asked.value.hint or "").startswith(f"podman pull {name}  # or name it registry:")
+    del caught, asked
     gc.collect()
 
 

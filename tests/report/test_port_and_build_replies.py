@@ -183,7 +183,7 @@ def test_what_is_left_of_a_port_is_told_by_the_files_that_a_person_edits() -> No
         "to edit by hand, in /w:",
         "  /w/files/vllm/f.py:3: is wrong",
         "  /w/files/vllm/g.py",
-        "  /w/x.patch: has no place in the target; move its changes there by hand, then delete it",
+        "  /w/x.patch: make its changes by hand, wherever they belong in this vLLM; then delete the file",
     ]
     assert reply.next_step == "edit them, then vllm-mods port fast --continue  # or --abort"
     assert reply.data["unfinished"] == "/w"

@@ -56,7 +56,7 @@ def test_serve_arguments_can_be_pasted_into_a_shell() -> None:
 HEAD = "vLLM 0.19.1 (site)"
 GOES_IN_WORDS = [
     "  fast 1.0.0  <applies>: every hunk matches at its stated line (variant one)",
-    "    vllm/x.py: 3 hunks, found by file hash, class/function",
+    "    vllm/x.py: 3 hunks, found by mod.lock, class/function",
     "    vllm/new.py: new file",
     "    vllm/gone.py: deleted",
     "    vllm/whole.py: whole file",

@@ -69,6 +69,6 @@ def reasons(plan: Plan) -> list[str]:
     lines = []
     for mod_plan in plan.mods:
         if not mod_plan.verdict.ok:
-            lines.append(f"  {mod_plan.mod.name} {mod_plan.mod.version}: {mod_plan.verdict.value}")
+            lines.append(f"  {mod_plan.mod.title}: {mod_plan.verdict.value}")
             lines += [f"    {finding}" for finding in mod_plan.findings]
     return lines

@@ -261,8 +261,13 @@ class Mod(NamedTuple):
     lock: bytes | None = None
     manifest: bytes = b""
 
+    @property
+    def title(self) -> str:
+        """Name and version; a patch alone has no version."""
+        return f"{self.name} {self.version}" if self.directory else self.name
+
     def __repr__(self) -> str:
-        return f"<Mod {self.name} {self.version}>"
+        return f"<Mod {self.title}>"
 
 
 class PlacedHunk(NamedTuple):
@@ -333,7 +338,7 @@ class ModPlan(NamedTuple):
     optional: tuple[OptionalPatch, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<ModPlan {self.mod.name} {self.mod.version}: {self.verdict}>"
+        return f"<ModPlan {self.mod.title}: {self.verdict}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -362,7 +367,7 @@ class Plan:
         return all(mod.verdict.ok for mod in self.mods)
 
     def __repr__(self) -> str:
-        mods = (f"{one.mod.name} {one.mod.version}: {one.verdict}" for one in self.mods)
+        mods = (f"{one.mod.title}: {one.verdict}" for one in self.mods)
         lines = [self._head, *mods]
         if len(lines) > _REPR_LINES:
             lines[_REPR_LINES - 1 :] = [f"and {len(lines) - _REPR_LINES + 1} more"]

@@ -112,13 +112,16 @@ def _open_local(name: str, cache: Cache) -> Base:
         partial(docker.open_image, cache=cache),
         storage.StoredImage,
     )
-    lines = ""
+    lines, hints = "", []
     for opened in openers:
         try:
             return opened(name, reference=name)
         except VllmModsError as error:
             lines += f"\n  {error.message}"
+            hints.append(error.hint)
+    # of the first engine that answered
+    pull = next((one for one in hints if one and one.endswith(f" pull {name}")), None)
     raise UsageError(
         f"{name}: no engine on this machine has this image{lines}",
-        hint=f"docker pull {name}  # or name it registry:{name}, which reads it from its registry",
+        hint=f"{pull or f'docker pull {name}'}  # or name it registry:{name}, which reads it from its registry",
     )

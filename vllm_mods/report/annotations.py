@@ -40,7 +40,8 @@ def of_check(result: CheckResult) -> Iterator[Remark]:
             remarks.append((Level.ERROR, verdict.value, f"{verdict.value}: {MEANING[verdict]}"))
         for finding in planned.findings:
             place = ":".join(str(part) for part in (finding.path, finding.line) if part is not None)
-            message = f"{place}: {finding.message}" if place else finding.message
+            says_it = finding.message.startswith(finding.path or "")
+            message = finding.message if says_it else f"{place}: {finding.message}"
             # An error decides a verdict; where that is well, none is left to be wrong.
             level = Level.NOTE if verdict.ok else finding.level
             remarks.append((level, finding.code, message))
@@ -49,7 +50,7 @@ def of_check(result: CheckResult) -> Iterator[Remark]:
                 (Level.ERROR, "model", f"the mod is not meant for this model: {wrong[mod.name]}")
             )
         for level, code, message in remarks:
-            yield Remark(level, _file(mod), f"{mod.name} {mod.version}", code, message)
+            yield Remark(level, _file(mod), mod.title, code, message)
 
 
 def of_matrix(result: MatrixResult) -> Iterator[Remark]:

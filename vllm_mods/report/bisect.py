@@ -42,7 +42,7 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
     mod = outcome.good.planned.mod
     touching = f"{outcome.touching:,} of them touch a file that the verdict depends on"
     lines = [
-        f"{mod.name} {mod.version}",
+        mod.title,
         f"  {good}: {text.verdict(outcome.good.planned, paint)}",
         f"  {bad}: {text.verdict(outcome.bad.planned, paint)}",
         f"  {outcome.points:,} commits, {touching}; {outcome.planned} plans",

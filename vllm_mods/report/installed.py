@@ -78,7 +78,7 @@ def sync(result: Synced, *, check: bool, again: tuple[str, ...]) -> Reply:
         what = f"to be {did}" if check else did
         lines += [f"  {mod.name} {mod.version} {what}" for mod in moved[name]]
     if done.settled:
-        names = ", ".join(f"{one.mod.name} {one.mod.version}" for one in done.plan.mods)
+        names = ", ".join(one.mod.title for one in done.plan.mods)
         lines.append(f"it has exactly the mods that it should have: {names or 'no mods'}")
     else:
         if not any((done.changed, *moved.values())):

@@ -80,7 +80,7 @@ def mod_data(mod: Mod) -> dict[str, Any]:
 
 def mod_lines(mod: Mod) -> list[str]:
     """Return what a mod is, and all that it may touch, for a person."""
-    lines = [f"{mod.name} {mod.version}: {mod.summary}"]
+    lines = [f"{mod.title}: {mod.summary}"]
     lines += _aligned(
         ("licence", mod.license),
         ("folder", mod.directory),

@@ -108,7 +108,7 @@ def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]]) -> Iterator[s
             yield f"  {edited}"
     for name in work.patches:
         patch = os.path.join(work.folder, name)
-        yield f"  {patch}: has no place in the target; move its changes there by hand, then delete it"
+        yield f"  {patch}: make its changes by hand, wherever they belong in this vLLM; then delete the file"
 
 
 def _errors(path: str, new: NewVariant | None) -> list[Finding]:

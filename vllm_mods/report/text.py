@@ -32,7 +32,7 @@ STANDING = {
     "changed": ": was changed since it was applied",
 }
 """What is said behind a mod of a receipt."""
-_BY = {"file": "file hash", "scope": "class/function", "stated": "line number", "order": "order"}
+_BY = {"file": "mod.lock", "scope": "class/function", "stated": "line number", "order": "order"}
 
 
 def counted(number: int, noun: str) -> str:
@@ -57,7 +57,7 @@ def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
     ``explain`` lists the classes of faults that nobody looked for.
     """
     blocks = [tree_name(planned.version, planned.spec)]
-    rows = ((f"{one.mod.name} {one.mod.version}", verdict(one, paint)) for one in planned.mods)
+    rows = ((one.mod.title, verdict(one, paint)) for one in planned.mods)
     for planned_mod, head in zip(planned.mods, columns(rows, "  "), strict=True):
         lines = [head, *(f"    {line}" for line in changed(planned_mod))]
         lines += _reasons(planned_mod, paint)
@@ -75,9 +75,7 @@ def refusal(planned: Plan, message: str, paint: Paint) -> str:
     lines = message.splitlines()[:1]
     for planned_mod in planned.mods:
         if not planned_mod.verdict.ok:
-            lines.append(
-                f"  {planned_mod.mod.name} {planned_mod.mod.version}: {paint(planned_mod.verdict)}"
-            )
+            lines.append(f"  {planned_mod.mod.title}: {paint(planned_mod.verdict)}")
             lines += _reasons(planned_mod, paint)
     return "\n".join(lines)
 
