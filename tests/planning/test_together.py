@@ -127,3 +127,16 @@ def test_every_objection_is_told() -> None:
     (one,) = asked(of("a", requires=("b", "c"), conflicts=("d",)), receipt=holding(of("d"))).mods
     assert codes(one) == {"required-mod", "conflicting-mod"}
     assert len(one.findings) == 3
+
+
+def test_two_mods_of_the_same_lines_are_told_of_each_other() -> None:
+    lines = "".join(f"v{n} = 1\n" for n in range(9))
+    path, mods = "vllm/a.py", []
+    for name in "ab":
+        patch = diff_of(path, lines, lines.replace("v4 = 1\n", f"# {name}\nv4 = 1\n"))
+        mods.append(mod(variant(patch), name=name))
+    first, second = plan(mods, MemoryTree({path: lines.encode()})).mods
+    assert first.verdict is Verdict.APPLIES
+    assert second.verdict is Verdict.CONFLICT
+    assert "a mod that goes in before it" in found(second, "conflicting-mod").message
+    assert codes(second) == {"conflicting-mod"}

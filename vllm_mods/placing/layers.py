@@ -19,11 +19,12 @@ def place_through(
 ) -> tuple[Located | Lost, ...]:
     """Place hunks in a file that other mods have changed by where they go in the file ``beneath``: ``below``, carried along.
 
-    Where they have places both ways, these have to be the same.
+    Where they have places both ways, these have to be the same. One that has a place beneath alone was written for lines
+    that another mod has changed.
     """
     carried = _carry(file.hunks, below, beneath, target)
     if carried is None:
-        return answers
+        return tuple(map(_changed_by_another, answers, below))
     here = [answer.line if isinstance(answer, Located) else None for answer in answers]
     if None not in here:
         wrong = next((i for i, line in enumerate(here) if line != carried[i].line), None)
@@ -34,6 +35,14 @@ def place_through(
         return (*answers[:wrong], lost, *answers[wrong + 1 :])
     strong = all(place.proof in {"file", "scope", "stated"} for place in carried)
     return carried if strong else answers
+
+
+def _changed_by_another(answer: Located | Lost, below: Located | Lost) -> Located | Lost:
+    if isinstance(answer, Located) or isinstance(below, Lost):
+        return answer
+    message = f"a mod that goes in before it changes the same lines (without that mod: line {below.line})"
+    scope = below.scope.split(" | ")[0]
+    return Lost(FindingCode.CONFLICTING_MOD, message, scope or None, (below.line,))
 
 
 def _carry(

@@ -43,6 +43,7 @@ VERDICTS = {
     FindingCode.ORDER: Verdict.MISPLACED,
     FindingCode.UNPROVABLE: Verdict.MISPLACED,
     FindingCode.MERGE: Verdict.MISPLACED,
+    FindingCode.CONFLICTING_MOD: Verdict.CONFLICT,
     FindingCode.CARRIED: Verdict.CONFLICT,
     FindingCode.EDGE: Verdict.CONFLICT,
     FindingCode.FILE_THERE: Verdict.CONFLICT,
