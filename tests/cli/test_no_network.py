@@ -40,7 +40,7 @@ COMMANDS = {
     ),
     "add git+https://github.com/a/b@v1": (
         "no network connection to github.com: ",
-        "what is locked and fetched needs no network",
+        "libraries that were fetched before need no network",
     ),
 }
 

@@ -275,7 +275,7 @@ def test_what_is_no_recipe_is_refused(call: Call, tmp_path: Path) -> None:
         (["--mod", "x"], "--mod x is not PATH=NAME"),
         (["--mod", "mods/fast=nothing"], "there is no mod named `nothing`"),
         (["--output", "a", "--library", "b"], "--output and --library both"),
-        (["--library", "/nowhere"], "the library /nowhere is not a folder"),
+        (["--library", "/nowhere"], "/nowhere, named as a library, is not a folder"),
         (["--name", "A b"], "'A b' cannot be the name of a pairing"),
     ],
 )

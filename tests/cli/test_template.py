@@ -231,7 +231,10 @@ def test_what_is_wrong_with_a_call(
 def test_texts_of_a_model_need_a_release(call: Call, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"texts": {"a": "b"}}')
     answer = call("template", "check", "qwen3.6-enhanced", "--answers", tmp_path / "a.json")
-    assert (answer.code, "--parsers runs code of --target" in answer.err) == (2, True)
+    assert (
+        answer.code,
+        "--parsers, --target and the options of parsers go together" in answer.err,
+    ) == (2, True)
     (tmp_path / "a.json").write_text("[]")
     words = ("--parsers", "--target", tmp_path, "--answers", tmp_path / "a.json")
     answer = call("template", "check", "qwen3.6-enhanced", *words)

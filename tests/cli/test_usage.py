@@ -49,7 +49,7 @@ FOR_RECIPES = (
     "--library DIR writes a mod to DIR/patches/NAME",
 )
 PARSERS = (
-    "--parsers runs code of --target: give both or neither",
+    "--parsers, --target and the options of parsers go together: they run a release's parsers",
     "vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
 )
 
@@ -104,7 +104,7 @@ CASES: list[tuple[str, str, str]] = [
     ("export fast", "a mod is exported as a folder: name it with --output", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",
-        "the options from --lock on set how a container starts; recipes and mods have no such setting",
+        "only a compose file says how a container starts; recipes and mods do not",
         "--format compose",
     ),
     (

@@ -73,7 +73,7 @@ OUTCOME = PortOutcome(
     steps=("0.20.0", "0.20.1"),
 )
 NO_VARIANT = OUTCOME._replace(new=None, followed=(), repaired=(), steps=())
-HEAD = "fast: variant one, from vLLM 0.19.1 to 0.21.0"
+HEAD = "fast: variant one, written for vLLM 0.19.1, ported to 0.21.0"
 LEFT_TO_YOU = [
     "  vllm/f.py: to edit by hand",
     "    `A.b`: clashes [text]",
@@ -246,7 +246,7 @@ def test_a_bisect_names_the_commit_and_what_was_so_before_and_after_it() -> None
         "fast 1.0.0",
         "  v1: <applies>: it only adds new files (variant one)",
         "  v2: <missing>: a file, class or function that it changes is not in this tree",
-        "  1,000 commits, 2 of them touch a file that the verdict depends on; 3 plans",
+        "  1,000 commits, 2 of them touch a file that the verdict depends on; 3 checks",
         "it changes at 0123456789ab, 2026-01-02: Do it (#12)",
         "  pull request: #12",
         "  before: <applies>: it only adds new files (variant one)",
@@ -276,7 +276,7 @@ def test_a_bisect_between_ends_that_say_the_same_says_why() -> None:
     outcome = BisectOutcome(BAD, BAD, points=10)
     reply = bisect.bisect(outcome, "v1", "v2", repository="/r", paint=paint)
     assert lines(reply)[3:] == [
-        "  10 commits, 0 of them touch a file that the verdict depends on; 0 plans",
+        "  10 commits, 0 of them touch a file that the verdict depends on; 0 checks",
         "the verdict is the same at both revisions",
         "    hunk 1: not there [text]",
     ]
@@ -362,7 +362,7 @@ def test_what_moved_since_a_lock_was_made() -> None:
     assert (reply.ok, lines(reply)) == (False, ["vllm: 1 → 2", "vllm: 1 → 2"])
     assert reply.data == {"ok": False, "differences": [moved, moved]}
     holds = built.moved([], "p")
-    assert (holds.ok, holds.words, holds.data["ok"]) == (True, "p holds", True)
+    assert (holds.ok, holds.words, holds.data["ok"]) == (True, "p is up to date", True)
 
 
 def test_an_image_that_an_engine_has_can_be_run_next(images: tuple[BuiltFor, BuiltFor]) -> None:

@@ -283,9 +283,9 @@ def test_over_releases_each_finding_is_told_once_with_its_releases() -> None:
     )
     reply = serve.checked(ServeChecked(("m",), None, cells, over_releases=True))
     assert lines(reply) == [
-        "vLLM    wrong",
+        "vLLM    problems",
         "0.19.1  --x",
-        "0.20.0  nothing",
+        "0.20.0  none",
         "0.21.0  --x, --w",
         "",
         "--x: gone since [flag-unknown]",
@@ -798,7 +798,7 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
             "vllm-mods port MOD --to TREE --library DIR",
         ),
         words.Explained(
-            "1", "exit code", "the answer is no", "errors: tree, unreachable, not-rendered"
+            "1", "exit code", "the answer is no", "codes of errors: tree, unreachable, not-rendered"
         ),
         words.Explained("70", "exit code", "a bug", ""),
         words.Explained(

@@ -148,8 +148,8 @@ def test_a_check_says_what_each_conversation_loses() -> None:
         "    refused [not-rendered]",
         "bare",
         "  nothing is refused or lost",
-        "small: at fault: loses A greeting; does not render b; 1 of 2 conversations are not as expected; no reasoning",
-        "bare: at fault: it cannot be read",
+        "small: problems: loses A greeting; does not render b; 1 of 2 conversations are not as expected; no reasoning",
+        "bare: problems: it cannot be read",
     ]
     assert (reply.ok, reply.data["ok"]) == (False, False)
     assert reply.data["templates"] == [
@@ -187,7 +187,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
             "name": "bare",
             "path": "/b.jinja",
             "ok": True,
-            "verdict": "at fault: it cannot be read",
+            "verdict": "problems: it cannot be read",
             "weights": NO_WEIGHTS,
             "content_format": [],
             "variables": (),
@@ -241,13 +241,13 @@ UNREAD = Finding(FindingCode.KWARG_UNREAD, "x")
         (
             (replayed("chat"), replayed("agent"), BESIDE, THINKS),
             (),
-            "at fault: loses text beside calls; works for chat and agents",
+            "problems: loses text beside calls; works for chat and agents",
         ),
-        ((replayed("chat", LOST), THINKS), (), "at fault: loses chats"),
+        ((replayed("chat", LOST), THINKS), (), "problems: loses chats"),
         (
             (replayed("chat"), THINKS),
             (UNREAD,),
-            "at fault: it differs from its template.toml; works for chat",
+            "problems: it differs from its template.toml; works for chat",
         ),
         ((), (), "it was not tested with conversations"),
     ],
@@ -258,7 +258,7 @@ def test_one_sentence_says_what_a_template_is_good_for_and_the_exit_code_follows
     reply = template.checked([TemplateChecked(BARE, ANSWER, findings, (), replays)])
     assert lines(reply)[-1] == f"bare: {expected}"
     assert reply.data["templates"][0]["verdict"] == expected
-    assert reply.ok == (not expected.startswith("at fault"))
+    assert reply.ok == (not expected.startswith("problems: "))
 
 
 def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:

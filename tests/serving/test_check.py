@@ -682,7 +682,7 @@ def test_what_is_said_of_a_mod_that_does_not_go_in() -> None:
             "tiny.jinja",
             (
                 "note: --chat-template: a mod puts tiny.jinja into the workspace, by default .vllm-mods/templates "
-                "in the site root; check that this path matches the one that `apply` prints"
+                "beside vllm/: give --chat-template the path that `apply` prints"
             ),
         ),
         ("/x/.vllm-mods/templates/tiny.jinja", ""),

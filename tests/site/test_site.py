@@ -303,7 +303,7 @@ def test_others_may_not_change_what_is_not_theirs(
     with pytest.raises(Refused, match=f"^file belongs to user {owner}, but you are user") as caught:
         site.check_writable("file", file.stat(), look(tmp_path))
     assert caught.value.hint == f"run the command as its owner or as root: stat -c %U {file}"
-    with pytest.raises(Refused, match=f"^new: its folder {tmp_path} belongs to user") as caught:
+    with pytest.raises(Refused, match=f"^new is in {tmp_path}, which belongs to user") as caught:
         site.check_writable("new", None, look(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     site.check_writable("file", file.stat(), look(tmp_path))
@@ -317,7 +317,7 @@ def test_read_only_is_a_wish_that_root_has_to_heed_too(file: Path, tmp_path: Pat
     file.chmod(0o644)
     tmp_path.chmod(0o555)
     try:
-        with pytest.raises(Refused, match=r"its folder .* is read-only \(mode 0555\)") as caught:
+        with pytest.raises(Refused, match=r"is in .*, which is read-only \(mode 0555\)") as caught:
             site.check_writable("deep/er/new", None, look(tmp_path))
     finally:
         tmp_path.chmod(0o755)

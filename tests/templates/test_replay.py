@@ -406,7 +406,9 @@ def _messages(text: str) -> list[str]:
         (
             "{{ '<assistant>' if add_generation_prompt }}",
             "",
-            ["chat: the prompt does not include '<assistant>', with which answers begin"],
+            [
+                "chat: the prompt does not end with '<assistant>', with which each answer in the history begins"
+            ],
         ),
         (
             "{{ tools|tojson if tools }}",

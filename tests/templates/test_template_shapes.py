@@ -106,7 +106,7 @@ def test_one_fault_is_named_and_the_answer_is_no(name: str) -> None:
     assert text != SOUND
     ok, verdict, words = checked(text)
     assert not ok
-    assert verdict.startswith("at fault: ")
+    assert verdict.startswith("problems: ")
     assert sentence in verdict
     assert f"[{code}]" in words
 

@@ -95,7 +95,7 @@ def choose(
     it keeps each mod as it went in; and the pairing has to be trusted. Raises ``UsageError`` where no
     mod is left, ``Refused`` for a pairing that no policy vouches for.
     """
-    paths = [name for name in names if name.startswith(_PLACES) or name.endswith(_PATCHES)]
+    paths = [name for name in names if _is_place(name, library)]
     by_place: list[Mod] = []
     if paths:
         from vllm_mods.library import mod_path  # noqa: PLC0415  (where one is named)
@@ -118,6 +118,11 @@ def choose(
     elif not names and not in_target and not paths and not (names := library.defaults()):
         raise UsageError("no mod was named, and no mod is marked as default", hint="vllm-mods list")
     return Chosen((*library.select(names), *in_target, *by_place), paired)
+
+
+def _is_place(name: str, library: Library) -> bool:
+    is_folder = "/" in name and os.path.isdir(name) and not library.has(name)
+    return is_folder or name.startswith(_PLACES) or name.endswith(_PATCHES)
 
 
 def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:

@@ -161,7 +161,7 @@ def _not_as_written(job: porting.Job, cuts: Sequence[FileChange]) -> Iterator[st
     edited = {cut.path for cut in cuts}
     for hunk in planner.hunk_states(job.mod, job.variant, finished):
         if hunk.state != "carried" and hunk.path in edited:
-            yield f"{hunk.label} was changed by hand or left out"
+            yield f"{hunk.label} does not match what was written: it was edited, or left out"
 
 
 def abort_port(library: Library, mod: str, *, output: str | None = None) -> writing.Unfinished:

@@ -119,7 +119,7 @@ def _model_folder(
         note(f"{folder} is not on this machine: not checked whether it is a model")
         return folder, False
     if chosen is None:
-        note(f"{wanted.name} reads {folder} on this machine as {wanted.model}")
+        note(f"{wanted.name} reads {folder} of this machine, as {wanted.model} in the container")
     return folder, True
 
 

@@ -57,7 +57,7 @@ def in_tree(names: Sequence[str], state: state_folder.State, tree: FolderTree) -
     for name in names:
         if name.rpartition("/")[2] not in known:
             raise UsageError(
-                f"vllm-mods did not apply {name} to {tree.spec}; what it applied: {', '.join(sorted(known)) or 'nothing'}",
+                f"{name} is not applied to {tree.spec}; applied: {', '.join(sorted(known)) or 'nothing'}",
                 hint=f"vllm-mods status --target {tree.spec}",
             )
     return tuple(name.rpartition("/")[2] for name in names)

@@ -57,7 +57,7 @@ def lock_command(
 @options.option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
 @options.option("--output WHERE", "docker, oci:DIR or registry:REF [the engine that has the base].")
 @options.option("--tag T", "The tag of the image [PAIRING:VLLM-LOCK].")
-@options.option("--platform OS/ARCH", "One platform of the lock [all, if the base is an index].")
+@options.option("--platform OS/ARCH", "One platform of the lock [all, of a multi-platform base].")
 @options.where_served
 @options.library
 @options.network

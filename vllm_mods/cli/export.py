@@ -32,15 +32,19 @@ def command(
 
     The folder's run.sh applies the mod with vllm-mods; if that is not installed, it installs the wheel in the
     folder. A recipe renders the same command as the pairing. --format compose writes a file that starts the
-    image of the pairing's lock, for a cluster on two nodes; the options from --lock on are for compose.
+    image of the pairing's lock, for a cluster on two nodes; the options from --restart to --lock are for it.
     """
     if form == _RECIPE and start != StartOptions():
         raise UsageError(
-            "the options from --lock on set how a container starts; recipes and mods have no such setting",
+            "only a compose file says how a container starts; recipes and mods do not",
             hint=f"--format {_COMPOSE}",
         )
+    if not library.has(what) and not library.has_pairing(what):
+        raise library.unknown(what)
     if not library.has(what):
         return _export_pairing(library, what, form, start, output)
+    if form != _RECIPE:
+        raise UsageError(f"{what} is a mod, which no container starts", hint="name a pairing")
     if library.has_pairing(what):
         raise UsageError(
             f"`{what}` is the name of both a mod and a pairing", hint="rename one of them"

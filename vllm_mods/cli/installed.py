@@ -60,7 +60,7 @@ def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
 
 
 @click.command(name="sync")
-@click.argument("name", required=False, metavar="[TARGET]")
+@click.argument("name", required=False, metavar="[NAME]")
 @option("--target DIR", "The vLLM to change [the target's path, else the active environment's].")
 @option("--check", "Write nothing; exit with 1 if the vLLM has other mods.")
 @option("--fetch", "Only download the libraries at their locked versions.", "only_fetch")
@@ -70,7 +70,7 @@ def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
 def sync_command(
     name: str | None, target: str | None, *, check: bool, only_fetch: bool, **given: Any
 ) -> Reply:
-    """Make a vLLM have exactly the mods that vllm-mods.toml names for TARGET, at their locked versions.
+    """Make a vLLM have exactly the mods that vllm-mods.toml lists under [targets.NAME], at their locked versions.
 
     Libraries are fetched as recorded in vllm-mods.lock. Mods that the file does not name are reverted, missing
     ones applied, other versions replaced: all of it or nothing. If nothing has to change, nothing is written.

@@ -17,6 +17,8 @@ from vllm_mods.report.reply import Reply
 def show(name: str, library: Library) -> Reply:
     """Show one mod or pairing: what a mod changes and needs, or what a pairing serves and how."""
     if not library.has_pairing(name):
+        if not library.has(name):
+            raise library.unknown(name)
         return report.mod(library.load(name))
     file = library.pairing_file(name)
     if library.has(name):

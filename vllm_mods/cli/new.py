@@ -28,7 +28,7 @@ recorded = options.grouped(
     ),
     options.option(
         "--ignore-checks",
-        "Leave out a last step that fails and changes nothing, and say what it printed.",
+        "Ignore a last step that fails and changes no file, such as a self-test, and print its output.",
     ),
     options.option(
         "--env NAME=VALUE", "An environment variable for the container.", "environ", multiple=True

@@ -10,7 +10,11 @@ from vllm_mods.sharing import changing
 
 @click.command(name="add")
 @click.argument("source", metavar="SOURCE")
-@option("--name NAME", "The library's name, before its mods' names [the owner's].", "owner")
+@option(
+    "--name NAME",
+    "The prefix of its mods' names, as in NAME/MOD [the owner in the git URL].",
+    "owner",
+)
 @option("--mod MOD", "A mod of the library to add to the default target.", "mods", multiple=True)
 @option(
     "--allowed-signers FILE",

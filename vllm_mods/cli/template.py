@@ -78,7 +78,7 @@ def check(
     """
     if parsers != (target is not None) or ((tool or reasoner or answers) and not parsers):
         raise UsageError(
-            "--parsers runs code of --target: give both or neither",
+            "--parsers, --target and the options of parsers go together: they run a release's parsers",
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
     texts = None if answers is None else named_files.read(answers)

@@ -89,7 +89,7 @@ class Library:
         """Return where something lies. Raises ``UsageError`` if there is no such thing."""
         places = self._folders if kind == "mod" else self._index(kind)
         if name not in places:
-            raise self._unknown(kind, name, places)
+            raise self.unknown(name, kind, places)
         return places[name]
 
     def owner(self, path: str) -> str | None:
@@ -216,10 +216,14 @@ class Library:
         """Return the folder of a chat template. Raises ``UsageError`` if there is none."""
         return self._place("template", name)
 
-    def _unknown(self, kind: str, name: str, known: Iterable[str]) -> UsageError:
+    def unknown(
+        self, name: str, kind: str = "mod or pairing", known: Iterable[str] = ()
+    ) -> UsageError:
+        """Return the error for a name of nothing; its hint names what is spelt like it, of the ``known`` too."""
         import difflib  # noqa: PLC0415
 
-        names = sorted({*known, *(self._index("pairing") if kind == "mod" else ())})
+        both = {*self._folders, *self._index("pairing")} if "mod" in kind else ()
+        names = sorted({*known, *both})
         if several := [one for one in names if one.endswith(f"/{name}")]:
             return UsageError(
                 f"several libraries have a {kind} named `{name}`: {', '.join(several)}",
@@ -313,7 +317,7 @@ def check_library(folder: str) -> None:
     """Raise ``UsageError`` for a folder that is no library."""
     if not os.path.isdir(folder):
         raise UsageError(
-            f"the library {folder} is not a folder",
+            f"{folder}, named as a library, is not a folder",
             hint="`--library DIR` needs a folder that contains patches/",
         )
     if not any(os.path.isdir(os.path.join(folder, part)) for part in PARTS):

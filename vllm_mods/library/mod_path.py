@@ -52,7 +52,7 @@ def naming(path: str) -> str:
     library, patches = os.path.split(place)
     if not os.path.isdir(os.path.expanduser(path)):
         name = _name(path)
-        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree auto --library mods  # then give {name} --library mods instead of the patch"
+        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree auto --library mods  # then name {name}, with --library mods, and not the file"
     if patches == "patches":
         return f"vllm-mods apply {name} --library {shlex.quote(library or '.')}"
     return f"move it to LIBRARY/patches/{name}, then give {name} --library LIBRARY instead"

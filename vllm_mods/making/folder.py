@@ -134,7 +134,7 @@ def _check_entry(path: str, info: zipfile.ZipInfo) -> None:
 def _check_size(path: str, files: int, size: int, hint: str) -> None:
     if files > limits.MOD_FILES or size > limits.MOD_BYTES:
         raise UsageError(
-            f"{path} has {files:,} files or more, {size >> 20} MiB unpacked: the folder of a mod or a command can have at most {limits.MOD_FILES} and {limits.MOD_BYTES}",
+            f"{path} has {files:,} files or more, {size >> 20} MiB unpacked; it is copied for the command, and can have at most {limits.MOD_FILES} and {limits.MOD_BYTES}",
             hint=hint,
         )
 

@@ -28,7 +28,7 @@ _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _CHECKS = 9  # so many may fail and be left out: each is one more run
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
-_EDIT_TREE = "--tree TREE names the vLLM that it was written for"
+_EDIT_TREE = "name the vLLM that it was written for with --tree; it finds that at $VLLM_PACKAGE_DIR"
 
 
 class Limits(NamedTuple):

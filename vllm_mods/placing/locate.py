@@ -300,7 +300,8 @@ class _Placing:
         if proven is None and self.rivals.get(i):
             return self.look_alike(hunk, max(self.rivals[i], key=lambda rival: rival.score))
         if proven is None and len(left) == 1:
-            message = f"its text is only at line {left[0]}, not at its stated line, and the `@@` line does not name the function or class around it"
+            where = "is only" if len(self.places[i]) == 1 else "could belong"
+            message = f"its text {where} at line {left[0]}, not at its stated line, and the `@@` line names no function or class around it"
             only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
             against = self.doubt(hunk, only, stated=False) or (FindingCode.UNPROVABLE, message)
             return Lost(*against, written_in(hunk), left)

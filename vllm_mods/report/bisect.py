@@ -45,7 +45,7 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
         mod.title,
         f"  {good}: {text.verdict(outcome.good.planned, paint)}",
         f"  {bad}: {text.verdict(outcome.bad.planned, paint)}",
-        f"  {outcome.points:,} commits, {touching}; {outcome.planned} plans",
+        f"  {text.counted(outcome.points, 'commit')}, {touching}; {text.counted(outcome.planned, 'check')}",
     ]
     before, after = outcome.before, outcome.after
     commit = after and after.point.commit

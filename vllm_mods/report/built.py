@@ -45,7 +45,9 @@ def lock(result: ReadLock, *, output: str | None) -> Reply:
 def moved(differences: Sequence[pairing_lock.LockDifference], path: str) -> Reply:
     """Return what moved since the lock at a path was made."""
     answer = {"ok": not differences, "differences": differences}
-    return Reply(answer, "\n".join(map(str, differences)) or f"{path} holds", not differences)
+    return Reply(
+        answer, "\n".join(map(str, differences)) or f"{path} is up to date", not differences
+    )
 
 
 def _mod_lines(lock: pairing_lock.PairingLock) -> list[str]:

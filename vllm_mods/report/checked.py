@@ -22,7 +22,9 @@ def check(result: CheckResult, paint: text.Paint, *, explain: bool) -> Reply:
     if result.tree.releases is not None:
         answer["tree"]["verified"] = result.tree.verified
     if result.tree.verified == "parts":
-        lines.append("read in parts; `--verify` downloads the wheel and checks its hash")
+        lines.append(
+            "only parts of the wheel were read; `--verify` downloads it whole and checks its hash"
+        )
     if result.model is not None:
         from vllm_mods.report import checkpoint  # noqa: PLC0415  (where one is named)
 

@@ -60,11 +60,11 @@ def _answer(answer: ServeAnswer) -> dict[str, Any]:
 def _cells_text(cells: Sequence[ServeCell]) -> str:
     """Return a row per tree with what is wrong there, then each finding once with its releases."""
     labels = {cell.tree: text.label(cell.tree, cell.version) for cell in cells}
-    rows = [("vLLM", "wrong")]
+    rows = [("vLLM", "problems")]
     places: dict[tuple[str, str], list[tuple[str, ServeFault]]] = {}
     for cell in cells:
         wrong = [fault for fault in cell.answer.faults if fault.level is Level.ERROR]
-        subjects = ", ".join(dict.fromkeys(fault.subject for fault in wrong)) or "nothing"
+        subjects = ", ".join(dict.fromkeys(fault.subject for fault in wrong)) or "none"
         rows.append((labels[cell.tree], subjects))
         for fault in wrong:
             places.setdefault((fault.code, fault.subject), []).append((labels[cell.tree], fault))
@@ -118,7 +118,7 @@ def containers(found: ListedContainers) -> Reply:
         )
     failed = [(one.container.name, one.failure) for one in found.containers if one.failure]
     words = "\n".join((*text.columns(rows), *(f"{name}: {why.cause}" for name, why in failed)))
-    unasked = f" in other engines; {' and '.join(found.silent)} did not answer" * bool(found.silent)
+    unasked = f"; {' and '.join(found.silent)} did not answer" * bool(found.silent)
     return Reply(
         {"containers": objects, "silent": found.silent},
         words if objects else f"no container of `vllm-mods run` was found{unasked}",

@@ -24,7 +24,7 @@ _LIMITS: dict[str, str] = {
 def verdict(result: TemplateChecked) -> str:
     """Return the sentence of a template; it begins with "at fault" where the exit code is 1."""
     if result.answer is None:
-        return "at fault: it cannot be read"
+        return "problems: it cannot be read"
     works = [
         _WORKS_FOR[replay.conversation.name]
         for replay in result.replays
@@ -38,7 +38,7 @@ def verdict(result: TemplateChecked) -> str:
     if result.replays and not any("reason" in one.conversation.name for one in result.replays):
         limits.append("no reasoning")
     first, *others = (*_faults(result), *good, *limits)
-    return "; ".join((first if result.ok else f"at fault: {first}", *others))
+    return "; ".join((first if result.ok else f"problems: {first}", *others))
 
 
 def _faults(result: TemplateChecked) -> Iterator[str]:

@@ -105,7 +105,7 @@ def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words:
             why = no_network(source.place.split("/")[2], why)
         raise TreeError(
             f"{source}: {why}",
-            hint="git uses its own credential helpers and ssh agent; check that `git ls-remote` works; what is locked and fetched needs no network",
+            hint="git uses its own credential helpers and ssh agent; check that `git ls-remote` works; libraries that were fetched before need no network",
         )
     return done.text
 

@@ -173,7 +173,7 @@ def check_writable(
             hint="without --keep-links this tree gets its own copy; the other names do not change",
         )
     place, parent = look.above(path)  # others will be made in it
-    _check_mode(f"{path}: its folder {place}", place, parent)
+    _check_mode(f"{path} is in {place}, which", place, parent)
 
 
 def _check_mode(what: str, place: str, info: os.stat_result) -> None:

@@ -215,7 +215,7 @@ class _Drafter(Steps):
             return ()
         more = f" and {len(linked) - 1} more are" if len(linked) > 1 else " is"
         why = "perhaps to a package cache (uv, conda): the other names do not change; this tree"
-        return (f"{linked[0]}{more} hard-linked, {why} now has its own files",)
+        return (f"{linked[0]}{more} hard-linked, {why} gets its own files",)
 
     def final_receipt(self) -> Receipt:
         is_outside = any(path.startswith("/") for path in self.net)

@@ -55,7 +55,7 @@ def unmet(tree: Tree, *, elsewhere: bool = False) -> Iterator[Beside]:
         yield _wrong(said, f"pip install flashinfer-cubin=={python}")
     if elsewhere and absent:
         few = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
-        where = f"are not in {tree.root}" if tree.root else "were not searched for in the image"
+        where = f"are not in {tree.root}" if tree.root else "were not searched for"
         said = f"{len(absent)} of the packages that this vLLM requires {where}: {few}"
         yield Beside(Finding(FindingCode.REQUIREMENT_ELSEWHERE, said, level=Level.NOTE))
 
