@@ -13,7 +13,9 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.formats import toml_writer
 from vllm_mods.templates.client_table import SCHEMA, ClientTable, KnownClient, Row
 
-_HEAD = "# Made by tools/client_table: what each release's own code makes of each client's requests.\n"
+_HEAD = (
+    "# Made by tools/client_table: what each release's own code makes of each client's requests.\n"
+)
 
 
 def answer_of(row: Row) -> ClientAnswer:

@@ -39,7 +39,7 @@ _LIBRARIES = (
 
 
 class _SilentName(AnyName):
-    def __instancecheck__(cls, value: object) -> bool:
+    def __instancecheck__(cls, value: object) -> bool:  # noqa: N805  (of a metaclass)
         if not issubclass(type(value), StandIn):
             raise StandInAskedError(f"whether {value!r:.40} is a {cls.__name__}")
         return super().__instancecheck__(value)

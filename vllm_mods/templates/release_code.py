@@ -35,12 +35,12 @@ class StandInAskedError(Exception):
 
 
 class AnyName(type):
-    """The type of stand-ins: whatever is asked of one is another of its ``_kind``."""
+    """The type of stand-ins: whatever is asked of one is another of its ``stand_in_kind``."""
 
-    _kind: type["StandIn"]
+    stand_in_kind: type["StandIn"]
 
     def __getattr__(cls, name: str) -> Any:
-        stand_in = _stand_in(f"{cls.__name__}.{name}", cls._kind)
+        stand_in = _stand_in(f"{cls.__name__}.{name}", cls.stand_in_kind)
         setattr(cls, name, stand_in)
         return stand_in
 
@@ -56,7 +56,7 @@ class StandIn(metaclass=AnyName):
         del given
 
     def __getattr__(self, name: str) -> Any:
-        return _stand_in(f"{type(self).__name__}.{name}", type(self)._kind)()
+        return _stand_in(f"{type(self).__name__}.{name}", type(self).stand_in_kind)()
 
     def __bool__(self) -> bool:
         """Refuse to say: either answer would be one that the release never gave."""
@@ -76,13 +76,14 @@ class StandIn(metaclass=AnyName):
         return importlib.import_module("pydantic_core.core_schema").any_schema()
 
 
-StandIn._kind = StandIn  # noqa: SLF001  (a class cannot name itself before it is there)
+StandIn.stand_in_kind = StandIn  # a class cannot name itself before it is there
 
 
-def _stand_in(name: str, kind: type[StandIn]) -> AnyName:
+def _stand_in(name: str, kind: type[StandIn]) -> Any:
     if name.rpartition(".")[2].startswith("__"):
         raise AttributeError(name)
-    return type(kind)(name, (kind,), {"_kind": kind})
+    make: Any = type(kind)
+    return make(name, (kind,), {"stand_in_kind": kind})
 
 
 class _Quiet:
@@ -123,10 +124,10 @@ class _Stood(ModuleType):
 
     def __init__(self, name: str, kind: type[StandIn]) -> None:
         super().__init__(name)
-        self._kind = kind
+        self.stand_in_kind = kind
 
     def __getattr__(self, name: str) -> Any:
-        stand_in = _replacements().get(name) or _stand_in(name, self._kind)
+        stand_in = _replacements().get(name) or _stand_in(name, self.stand_in_kind)
         setattr(self, name, stand_in)
         return stand_in
 
