@@ -71,7 +71,7 @@ class Row(NamedTuple):
 
 
 class ClientTable(NamedTuple):
-    """The rows, the releases that were asked, and the digests of the templates and the clients, both by their names."""
+    """The rows, the releases that were asked, and by their names: the digests of the templates, and the clients."""
 
     releases: tuple[_Release, ...]
     templates: Mapping[str, str]
