@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from alone import FAR
+from client_table import chat_clients
 from sampling import ALL
 
-from vllm_mods.templates import client_requests, parser_process, rendering
+from vllm_mods.templates import parser_process, rendering
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -33,7 +34,7 @@ _SERVER = """\
 import importlib, json, os, socket, sys, time, traceback
 line, name, more = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[3]
 sys.path[:] = sys.argv[4:]
-module = importlib.import_module("vllm_mods.templates." + name)
+module = importlib.import_module(name)
 for one in more.split():
     try:
         importlib.import_module(one)
@@ -73,9 +74,9 @@ while True:
 _ENGINES = "encodings.unicode_escape html jinja2.constants jinja2.debug minijinja._internal pprint"
 _PARSERS = "ijson openai_harmony partial_json_parser pydantic regex"
 _KNOWN = {
-    rendering.SANDBOX: ("sandbox", _ENGINES),
-    parser_process.SANDBOX: ("parser_sandbox", _PARSERS),
-    client_requests.SANDBOX: ("client_sandbox", "openai"),
+    rendering.SANDBOX: _ENGINES,
+    parser_process.SANDBOX: _PARSERS,
+    chat_clients.SANDBOX: "openai",
 }
 
 
@@ -96,7 +97,7 @@ def _server(start: str, places: Sequence[str]) -> _Server:
     if key not in _servers:
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
-            command = [sys.executable, "-P", "-c", _SERVER, str(its.fileno()), *_KNOWN[start]]
+            command = [sys.executable, "-P", "-c", _SERVER, str(its.fileno()), start, _KNOWN[start]]
             process = subprocess.Popen(
                 [*command, *places], pass_fds=[its.fileno()], stdin=subprocess.DEVNULL, env={}
             )

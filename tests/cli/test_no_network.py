@@ -28,7 +28,6 @@ COMMANDS = {
     "new mine --from-diff x.diff --tree auto --library .": PYPI,
     "new mine --from-diff x.diff --tree pypi:0.21.0 --library .": PYPI,
     "serve-check --target pypi:0.21.0 -- vllm serve m": PYPI,
-    "template clients --vllm >=0.33": PYPI,
     "image inspect registry:ghcr.io/a/b:c": ("no network connection to ghcr.io: ", "oci:FOLDER"),
     "doctor --target image:registry:ghcr.io/a/b:c": (
         "no network connection to ghcr.io: ",

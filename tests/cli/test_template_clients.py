@@ -1,4 +1,4 @@
-"""``template clients``: the table of a library is shown, and made by asking releases; other commands speak of it."""
+"""``template clients``: the table of a library is shown; other commands speak of it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from client_table.asking import ClientAnswer
+from client_table.rows import collect, write
 from test_template import HELLO, TEXT, TOML
-from toy_endpoints import toy_endpoints
-from toy_release import toy_release
 
-from vllm_mods.api import template_clients as clients_of_templates
-from vllm_mods.library import catalog
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import client_table
-from vllm_mods.templates.client_check import ClientAnswer, ClientVerdict
+from vllm_mods.templates.client_table import ClientVerdict
 from vllm_mods.templates.source import open_template
 
 if TYPE_CHECKING:
@@ -42,8 +40,8 @@ def small(library: Path) -> Path:
     (folder / "template.toml").write_text(TOML)
     (folder / "template.jinja").write_text(TEXT)
     (folder / "conversations/hello.json").write_text(json.dumps(HELLO))
-    table = client_table.collect(_ANSWERS, {"small": TEXT.encode()})
-    (library / "templates/clients.toml").write_bytes(client_table.write(table))
+    table = collect(_ANSWERS, {"small": TEXT.encode()})
+    (library / "templates/clients.toml").write_bytes(write(table))
     return folder
 
 
@@ -88,49 +86,7 @@ def test_the_table_of_a_library_is_shown(call: Call) -> None:
 def test_of_a_text_that_nobody_asked_about_nothing_is_said(call: Call, small: Path) -> None:
     (small / "template.jinja").write_text(TEXT + " ")
     answer = call("template", "clients", "small")
-    assert (answer.code, answer.out) == (
-        0,
-        "small\n  the table has no entry for its text: --target TREE asks a vLLM\n",
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small")
-def test_a_release_is_asked(call: Call, tmp_path: Path) -> None:
-    answer = call("template", "clients", "small", "--target", _tree(tmp_path))
-    assert (answer.code, answer.err) == (0, "")
-    lost = "  OpenCode, /v1/chat/completions\n    0.25.0  lost: turn 1: the tool is not in the prompt\n"
-    assert lost in answer.out
-
-
-@pytest.mark.slow
-def test_what_releases_answer_is_written_into_the_table_of_an_own_library(
-    call: Call, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bundled templates are asked about as well, and their table stays as it is where they are installed."""
-    monkeypatch.setattr(catalog, "is_checkout", lambda: False)
-    monkeypatch.setattr(
-        clients_of_templates, "releases_in", lambda *_, **__: [str(_tree(tmp_path))]
-    )
-    answer = call("template", "clients", "--update", "--vllm", ">=0.25")
-    assert answer.code == 0
-    table = client_table.parse((small.parent / "clients.toml").read_bytes(), "clients.toml")
-    assert (table.releases, list(table.templates)) == (("0.20.0", "0.21.0", "0.25.0"), ["small"])
-    assert table.answers()["0.20.0"] == _ANSWERS["0.20.0"]
-    assert {row.answer.template for row in table.rows} == {"small"}
-    (small / "template.jinja").write_text(TEXT + " ")
-    call("template", "clients", "--update", "--vllm", ">=0.25")
-    table = client_table.parse((small.parent / "clients.toml").read_bytes(), "clients.toml")
-    assert table.releases == ("0.25.0",)  # of another text
-
-
-def _tree(tmp_path: Path) -> Path:
-    tree = tmp_path / "vllm-tree"
-    version = {"vllm/__init__.py": b"", "vllm/_version.py": b"__version__ = '0.25.0'\n"}
-    for path, data in {**toy_release().files, **toy_endpoints().files, **version}.items():
-        (tree / path).parent.mkdir(parents=True, exist_ok=True)
-        (tree / path).write_bytes(data)
-    return tree
+    assert (answer.code, answer.out) == (0, "small\n  the table has no entry for its text\n")
 
 
 @pytest.mark.usefixtures("small")
@@ -150,10 +106,3 @@ def test_what_clients_lose_is_said_with_the_release_from_which_on_they_do_not(
         "Codex: works from vLLM 0.21.0 on",
         "OpenCode: works on none of these releases",
     )
-
-
-def test_what_is_asked_has_to_be_said(call: Call) -> None:
-    answer = call("template", "clients", "--update")
-    assert (answer.code, "--update writes the table of all" in answer.err) == (2, True)
-    answer = call("template", "clients", "--vllm", ">=0.20", "--target", "x")
-    assert (answer.code, "both name the vLLM" in answer.err) == (2, True)

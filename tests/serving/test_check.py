@@ -6,6 +6,8 @@ import posixpath
 import shlex
 
 import pytest
+from client_table.asking import ClientAnswer
+from client_table.rows import collect, write
 from memory_tree import MemoryTree
 from mod_making import mod, variant
 from serve_asking import ask, changed, errors, messages, notes, only, planned
@@ -20,7 +22,7 @@ from vllm_mods.serving.command import words
 from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.serving.template import Serving
 from vllm_mods.templates import client_table
-from vllm_mods.templates.client_check import ClientAnswer, ClientVerdict
+from vllm_mods.templates.client_table import ClientVerdict
 
 
 @pytest.mark.parametrize(
@@ -254,8 +256,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Library:
     (folder / "template.jinja").write_bytes(b"text")
     (folder / "template.toml").write_text(_ABOUT)
     refused = ClientAnswer("t", "codex", ClientVerdict.REFUSED, "no")
-    table = client_table.collect({"0.19.1": [refused]}, {"t": b"text"})
-    (place / "templates" / client_table.FILE).write_bytes(client_table.write(table))
+    table = collect({"0.19.1": [refused]}, {"t": b"text"})
+    (place / "templates" / client_table.FILE).write_bytes(write(table))
     return Library(place)
 
 

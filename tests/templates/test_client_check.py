@@ -7,13 +7,14 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from client_table import asking, chat_clients
+from client_table.chat_clients import ChatClient, Turn
 from memory_tree import MemoryTree
 from toy_endpoints import ANTHROPIC, CHAT, PARSING, SERVING, toy_endpoints
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.templates import client_check, client_requests, parser_process, replay
-from vllm_mods.templates.client_check import ClientVerdict
-from vllm_mods.templates.client_requests import ChatClient, Turn
+from vllm_mods.templates import parser_process, replay
+from vllm_mods.templates.client_table import ClientVerdict
 from vllm_mods.templates.source import Template
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def _verdict(
     client: ChatClient, tree: Tree | None = None, text: bytes = _PLAIN
 ) -> tuple[ClientVerdict, str]:
     template = Template("t", "t.jinja", text)
-    (answer,) = client_check.ask([template], [client], tree or toy_endpoints())
-    assert (answer.template, answer.subject, answer.is_client) == ("t", "toy", True)
+    (answer,) = asking.ask([template], [client], tree or toy_endpoints())
+    assert (answer.template, answer.subject) == ("t", "toy")
     return answer.verdict, answer.why
 
 
@@ -237,14 +238,12 @@ def test_a_process_that_dies_leaves_what_it_was_asked_unknown() -> None:
 # --- the bundled requests
 
 
-@pytest.mark.parametrize("client", client_requests.clients(), ids=lambda one: one.name)
+@pytest.mark.parametrize("client", chat_clients.clients(), ids=lambda one: one.name)
 def test_a_client_sends_all_that_was_sent_before_and_its_answers_come_back(
     client: ChatClient,
 ) -> None:
     field = "input" if client.endpoint == _RESPONSES else "messages"
-    about = json.loads(
-        files("vllm_mods.templates").joinpath(f"clients/{client.name}.json").read_bytes()
-    )
+    about = json.loads(files("client_table").joinpath(f"clients/{client.name}.json").read_bytes())
     assert set(about) <= {"title", "endpoint", "effort", "sources", "request", "turns"}
     assert about["sources"]
     assert client.turns[-1].answer is None
@@ -262,7 +261,7 @@ def test_a_client_sends_all_that_was_sent_before_and_its_answers_come_back(
 
 def test_of_each_kind_of_request_there_is_one() -> None:
     sent = {
-        one.name: json.dumps([turn.body for turn in one.turns]) for one in client_requests.clients()
+        one.name: json.dumps([turn.body for turn in one.turns]) for one in chat_clients.clients()
     }
     assert list(sent) == [
         "claude-code",

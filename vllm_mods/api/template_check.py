@@ -8,7 +8,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import load_readable
 from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.library.catalog import Library
-from vllm_mods.templates import check as checking, model_texts, rendering
+from vllm_mods.templates import check as checking, client_table, model_texts, rendering
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import open_release
 from vllm_mods.templates.source import Template, conversations, open_in_tree, open_template
@@ -71,6 +71,21 @@ def list_templates(library: Library) -> tuple[tuple[Template, ...], tuple[Manife
         library.template_names(), lambda name: open_template(library, name)
     )
     return tuple(templates.values()), tuple(faults)
+
+
+def template_clients(
+    library: Library, names: Sequence[str] = ()
+) -> dict[str, client_table.ClientTable]:
+    """Return the table of clients of each template by its name, of all if none is named: it has the rows of its text alone.
+
+    Raises ``UsageError`` for a template that there is not.
+    """
+    tables = {}
+    for name in names or library.template_names():
+        template = open_template(library, name)
+        table = client_table.read(library, template)
+        tables[template.name] = table._replace(rows=table.of(template.name, template.data))
+    return tables
 
 
 def _open_inside(place: str, name: str, access: Access) -> Template:

@@ -5,7 +5,6 @@ from typing import Any
 import click
 
 from vllm_mods.api import template_check
-from vllm_mods.api.template_clients import template_clients
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import named_files, options
 from vllm_mods.cli.options import option
@@ -90,21 +89,15 @@ def check(
 
 @command.command(name="clients")
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
-@option("--target TREE", "Ask this vLLM: a folder, pypi:VERSION, …")
-@option("--vllm RANGE", "Ask all releases in this range, such as '>=0.17'.")
-@option("--update", "Write the answers into the library's table.")
 @options.library
-@options.access
 @options.json_output
-def clients(templates: tuple[str, ...], **given: Any) -> Reply:
+def clients(templates: tuple[str, ...], library: Library) -> Reply:
     """Show which clients work with templates.
 
-    The clients are Claude Code, Codex, OpenCode, Cline and others. Without --target and --vllm, show the table beside the templates. It was made with the code of each release,
+    The clients are Claude Code, Codex, OpenCode, Cline and others. The command shows the table beside the templates. It was made with the code of each release,
     from the requests that these clients send.
     """
-    if given["target"] is not None and given["vllm"] is not None:
-        raise UsageError("--vllm and --target both name the vLLM", hint="give one")
-    return report.clients(template_clients(names=templates, **given))
+    return report.clients(template_check.template_clients(library, templates))
 
 
 @command.command(name="render")

@@ -11,8 +11,7 @@ from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.template_verdict import verdict
 from vllm_mods.templates.check import TemplateChecked, Weight, count_weights, weight
-from vllm_mods.templates.client_requests import clients as known_clients
-from vllm_mods.templates.client_table import Row
+from vllm_mods.templates.client_table import ClientTable, Row
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import CaseOutcome
@@ -311,22 +310,21 @@ def _counts(pair: PairRead) -> str:
 # --- what clients are to expect
 
 
-def clients(results: Mapping[str, Sequence[Row]]) -> Reply:
+def clients(tables: Mapping[str, ClientTable]) -> Reply:
     """Return, for each template, what each client is to expect on which releases."""
-    titles = {client.name: f"{client.title}, {client.endpoint}" for client in known_clients()}
     lines = []
-    for name, of_template in results.items():
+    for name, table in tables.items():
         lines.append(name)
-        for subject, rows in itertools.groupby(of_template, key=lambda row: row.subject):
-            lines.append(f"  {titles.get(subject, subject)}")
+        for subject, rows in itertools.groupby(table.rows, key=lambda row: row.subject):
+            lines.append(f"  {', '.join(table.clients.get(subject, (subject,)))}")
             lines += [f"    {line}" for line in text.columns(map(_client_row, rows))]
-        if not of_template:
-            lines.append("  the table has no entry for its text: --target TREE asks a vLLM")
+        if not table.rows:
+            lines.append("  the table has no entry for its text")
     keys = ("since", "until", "subject", "verdict", "why")
     answer = {
         "templates": [
-            {"name": name, "rows": [data.fields(row, *keys) for row in rows]}
-            for name, rows in results.items()
+            {"name": name, "rows": [data.fields(row, *keys) for row in table.rows]}
+            for name, table in tables.items()
         ]
     }
     return Reply(answer, "\n".join(lines))

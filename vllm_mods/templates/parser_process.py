@@ -24,7 +24,7 @@ MODULES = (
 _HARMONY = "vllm/parser/harmony.py"
 SANDBOX = "vllm_mods.templates.parser_sandbox"
 INSTALL = (
-    "pip install cohere_melody ijson openai oss-harmony partial-json-parser pydantic regex"
+    "pip install cohere_melody ijson oss-harmony partial-json-parser pydantic regex"
     "  # the extra `parsers` of vllm-mods"
 )
 

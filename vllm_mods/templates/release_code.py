@@ -18,8 +18,6 @@ NEEDED = ("ijson", "partial_json_parser", "pydantic", "regex")
 """What parsers cannot do without."""
 WANTED = ("cohere_melody", "openai_harmony")
 """What those of one family cannot do without."""
-ENDPOINTS = ("jinja2", "openai")
-"""What the endpoints of a server cannot do without."""
 STANDARD = (
     "abc", "argparse", "ast", "asyncio", "base64", "bisect", "collections.abc", "contextlib",
     "contextvars", "copy", "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions",
@@ -30,43 +28,25 @@ STANDARD = (
     "weakref", "xml.etree.ElementTree", "xml.parsers.expat", "xml.sax.saxutils",
 )  # fmt: skip
 """What may be imported of the standard library; it is imported before the process is locked."""
-_OWN = ("vllm.parser", "vllm.reasoning", "vllm.tool_parsers")
-_OWN_OF_ENDPOINTS = (
-    "vllm.entrypoints.anthropic.",
-    "vllm.entrypoints.chat_utils",
-    "vllm.entrypoints.openai.chat_completion.protocol",
-    "vllm.entrypoints.openai.responses.",
-    "vllm.renderers.chat_utils",
-    "vllm.renderers.params",
-)
-"""What is never stood in for."""
 
 
 class StandInAskedError(Exception):
     """The release's code asks something that what stands in for a module cannot know: no answer about a template."""
 
 
-class _AnyName(type):
-    """The type of stand-ins: whatever is asked of one is another."""
+class AnyName(type):
+    """The type of stand-ins: whatever is asked of one is another of its ``stand_in_kind``."""
+
+    stand_in_kind: type["StandIn"]
 
     def __getattr__(cls, name: str) -> Any:
-        stand_in = _stand_in(f"{cls.__name__}.{name}")
+        stand_in = _stand_in(f"{cls.__name__}.{name}", cls.stand_in_kind)
         setattr(cls, name, stand_in)
         return stand_in
 
-    def __instancecheck__(cls, value: object) -> bool:
-        if _StandIn.strict and not issubclass(type(value), _StandIn):
-            raise StandInAskedError(f"whether {value!r:.40} is a {cls.__name__}")
-        return super().__instancecheck__(value)
 
-
-class _StandIn(metaclass=_AnyName):
-    """A class of a library that is not there: it can be made, called, inherited, and validates anything.
-
-    With ``strict``, it refuses to say of any value whether it is valid.
-    """
-
-    strict = False
+class StandIn(metaclass=AnyName):
+    """A class of a library that is not there: it can be made, called, inherited, and validates anything."""
 
     def __init__(self, *args: Any, **given: Any) -> None:
         del args
@@ -76,7 +56,7 @@ class _StandIn(metaclass=_AnyName):
         del given
 
     def __getattr__(self, name: str) -> Any:
-        return _stand_in(f"{type(self).__name__}.{name}")()
+        return _stand_in(f"{type(self).__name__}.{name}", type(self).stand_in_kind)()
 
     def __bool__(self) -> bool:
         """Refuse to say: either answer would be one that the release never gave."""
@@ -93,20 +73,17 @@ class _StandIn(metaclass=_AnyName):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: Any) -> Any:
-        schemas = importlib.import_module("pydantic_core.core_schema")
-        if _StandIn.strict:
-            return schemas.no_info_plain_validator_function(_refuse_to_validate)
-        return schemas.any_schema()
+        return importlib.import_module("pydantic_core.core_schema").any_schema()
 
 
-def _refuse_to_validate(value: Any) -> Any:
-    raise StandInAskedError(f"whether {value!r:.40} is valid")
+StandIn.stand_in_kind = StandIn  # a class cannot name itself before it is there
 
 
-def _stand_in(name: str) -> _AnyName:
+def _stand_in(name: str, kind: type[StandIn]) -> Any:
     if name.rpartition(".")[2].startswith("__"):
         raise AttributeError(name)
-    return _AnyName(name, (_StandIn,), {})
+    make: Any = type(kind)
+    return make(name, (kind,), {"stand_in_kind": kind})
 
 
 class _Quiet:
@@ -145,23 +122,28 @@ class _MistralTokens(enum.StrEnum):
 class _Stood(ModuleType):
     """A module that has any name."""
 
+    def __init__(self, name: str, kind: type[StandIn]) -> None:
+        super().__init__(name)
+        self.stand_in_kind = kind
+
     def __getattr__(self, name: str) -> Any:
-        stand_in = _replacements().get(name) or _stand_in(name)
+        stand_in = _replacements().get(name) or _stand_in(name, self.stand_in_kind)
         setattr(self, name, stand_in)
         return stand_in
 
 
 class ReleaseModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The modules of ``sources``, by their paths; what else is not there yet is stood in for.
+    """The modules of ``sources``, by their paths; what else is not there yet is stood in for by ``kind``.
 
-    With ``strict``, those of endpoints: what stands in says nothing of any value, and their libraries are the real ones.
+    None of ``own``, by the beginnings of their names, and of ``libraries`` is.
     """
 
-    def __init__(self, sources: Mapping[str, str], *, strict: bool = False) -> None:
+    own: tuple[str, ...] = ("vllm.parser", "vllm.reasoning", "vllm.tool_parsers")
+    libraries: tuple[str, ...] = (*NEEDED, *WANTED)
+    kind = StandIn
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
         self.sources = sources
-        self.own = _OWN_OF_ENDPOINTS if strict else _OWN
-        self.libraries = (*NEEDED, *WANTED, *(ENDPOINTS if strict else ()))
-        _StandIn.strict = strict
 
     def install(self) -> None:
         """Have all that is imported from now on come from here."""
@@ -190,7 +172,7 @@ class ReleaseModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         """Return a stand-in, or leave it to Python."""
-        return _Stood(spec.name) if spec.origin is None else None
+        return _Stood(spec.name, self.kind) if spec.origin is None else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the release's text."""

@@ -4,13 +4,14 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
+from client_table import chat_clients
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
-from vllm_mods.templates import client_requests, reading_back, rendering, replay
+from vllm_mods.templates import reading_back, rendering, replay
+from vllm_mods.templates.client_table import ClientVerdict
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.rendering import Rendered
@@ -20,16 +21,6 @@ _MARK = re.compile(r"mark-([a-z-]*[a-z])")
 """What has to be in a prompt of a request: each of its texts has such a word, which says what it is."""
 _EFFORT = "reasoning_effort"
 _LONGEST = 110
-
-
-class ClientVerdict(StrEnum):
-    """What a client is to expect, from the best to the worst; of what is unknown nothing is said."""
-
-    WORKS = "works"
-    CACHE_LOST = "cache lost"
-    LOST = "lost"
-    REFUSED = "refused"
-    UNKNOWN = "not known"
 
 
 _ORDER = tuple(ClientVerdict)
@@ -43,11 +34,6 @@ class ClientAnswer(NamedTuple):
     subject: str
     verdict: ClientVerdict
     why: str = ""
-
-    @property
-    def is_client(self) -> bool:
-        """Whether it is about a client's requests, and not about the parsers that read answers."""
-        return not self.subject.startswith("--")
 
 
 def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientAnswer]:
@@ -82,11 +68,11 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
 
 
 def ask(
-    templates: Sequence[Template], clients: Sequence[client_requests.ChatClient], tree: Tree
+    templates: Sequence[Template], clients: Sequence[chat_clients.ChatClient], tree: Tree
 ) -> Iterator[ClientAnswer]:
     """Yield what each client is to expect of each template on the vLLM of a tree.
 
-    Raises as ``client_requests.take`` does, and ``NotRendered`` for what is no template.
+    Raises as ``chat_clients.take`` does, and ``NotRendered`` for what is no template.
     """
     heads = [rendering.render(one, ()) for one in templates]
     formats = [rendering.format_on(head.formats, tree.version) for head in heads]
@@ -101,7 +87,7 @@ def ask(
         for client in clients
         for turn in client.turns
     ]
-    taken = iter(client_requests.take(tree, jobs))
+    taken = iter(chat_clients.take(tree, jobs))
     for template, head, content_format in zip(templates, heads, formats, strict=True):
         by_client = [(client, [next(taken) for _ in client.turns]) for client in clients]
         parts = [
@@ -119,7 +105,7 @@ def ask(
 
 
 def _conversations(
-    request: client_requests.Taken, turn: client_requests.Turn, content_format: str
+    request: chat_clients.Taken, turn: chat_clients.Turn, content_format: str
 ) -> tuple[Conversation, ...]:
     """Return what to render of a turn: the prompt, the same without a beginning of the answer, and with the answer behind it."""
     kwargs = {
@@ -133,8 +119,8 @@ def _conversations(
 
 
 def _findings(
-    client: client_requests.ChatClient,
-    asked: Sequence[tuple[client_requests.Taken, Rendered, Rendered, Rendered]],
+    client: chat_clients.ChatClient,
+    asked: Sequence[tuple[chat_clients.Taken, Rendered, Rendered, Rendered]],
     *,
     reads_effort: bool,
 ) -> Iterator[tuple[ClientVerdict, str]]:

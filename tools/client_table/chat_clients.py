@@ -1,4 +1,4 @@
-"""The requests that clients send, and what a release makes of them: ``client_sandbox`` is started and asked.
+"""The requests that clients send, and what a release makes of them: ``sandbox`` is started and asked.
 
 ``clients/README.md`` says what is in a client's file.
 """
@@ -14,7 +14,8 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.templates import parser_process, replay
 from vllm_mods.templates.conversation import Message
 
-SANDBOX = "vllm_mods.templates.client_sandbox"
+SANDBOX = "client_table.sandbox"
+INSTALL = "pip install -e '.[test]'"
 _PACKAGES = ("vllm/renderers/chat_utils",)
 _MODULES = (
     "vllm/entrypoints/anthropic/protocol.py",
@@ -95,11 +96,11 @@ def take(tree: Tree, jobs: Sequence[Mapping[str, Any]]) -> list[Taken]:
         if not any(name in text for text in texts):
             raise TreeError(
                 f"{tree.spec}: it has no `{name}` of vLLM, by which requests are turned into messages; so it cannot be asked about clients",
-                hint="name a vLLM, 0.17 or newer: --target pypi:VERSION",
+                hint="name vLLM 0.17 or newer: --vllm '>=0.17'",
             )
     missing, answers = parser_process.run(SANDBOX, sources, jobs, len(jobs))
     if missing:
-        raise UsageError(f"vLLM's endpoints need {', '.join(missing)}", hint=parser_process.INSTALL)
+        raise UsageError(f"vLLM's endpoints need {', '.join(missing)}", hint=INSTALL)
     return [_read_taken(answer) for answer in answers]
 
 

@@ -1,6 +1,6 @@
 """The process in which a release's own code takes the requests of clients, behind a fence of the kernel.
 
-``client_requests`` starts it. What comes in are bodies of requests, and what goes out is what the chat template
+``chat_clients`` starts it. What comes in are bodies of requests, and what goes out is what the chat template
 would be given of each: its messages, its tools and its arguments.
 """
 
@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from vllm_mods.templates import fence, parser_sandbox, release_code
+from vllm_mods.templates import fence, parser_sandbox
+from vllm_mods.templates.release_code import AnyName, ReleaseModules, StandIn, StandInAskedError
 
 _CHAT = "vllm.entrypoints.openai.chat_completion.protocol"
 _RESPONSES = "vllm.entrypoints.openai.responses"
@@ -37,13 +38,48 @@ _LIBRARIES = (
 )  # fmt: skip
 
 
+class _SilentName(AnyName):
+    def __instancecheck__(cls, value: object) -> bool:  # noqa: N805  (of a metaclass)
+        if not issubclass(type(value), StandIn):
+            raise StandInAskedError(f"whether {value!r:.40} is a {cls.__name__}")
+        return super().__instancecheck__(value)
+
+
+class _SilentStandIn(StandIn, metaclass=_SilentName):
+    """What says nothing of any value: neither whether it is one of its own, nor whether it is valid."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> Any:
+        schemas = importlib.import_module("pydantic_core.core_schema")
+        return schemas.no_info_plain_validator_function(_refuse_to_validate)
+
+
+def _refuse_to_validate(value: Any) -> Any:
+    raise StandInAskedError(f"whether {value!r:.40} is valid")
+
+
+class _EndpointModules(ReleaseModules):
+    """Those of a server's endpoints: what stands in is silent, and their libraries are the real ones."""
+
+    own = (
+        "vllm.entrypoints.anthropic.",
+        "vllm.entrypoints.chat_utils",
+        "vllm.entrypoints.openai.chat_completion.protocol",
+        "vllm.entrypoints.openai.responses.",
+        "vllm.renderers.chat_utils",
+        "vllm.renderers.params",
+    )
+    libraries = (*ReleaseModules.libraries, "jinja2", "openai")
+    kind = _SilentStandIn
+
+
 def main() -> None:
     """Take the requests of the case on stdin."""
     fence.serve(import_all, _answer)
 
 
 def _answer(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    release_code.ReleaseModules(case["sources"], strict=True).install()
+    _EndpointModules(case["sources"]).install()
     yield from map(_take, case["jobs"])
 
 
