@@ -12,7 +12,7 @@ from vllm_mods.making.watching import WatchedCommand
 
 TREE = MemoryTree({"vllm/__init__.py": b"", "vllm/a.py": b"A = 1\n"}, version="0.19.1")
 IMAGE = "--image REF, of an image that has it"
-ANCHOR = "--tree TREE or --image REF names the vLLM that it was written for"
+ANCHOR = "name the vLLM that it was written for with --tree or --image; it finds that at $VLLM_PACKAGE_DIR"
 FOLDER = "put what it downloads into the folder that it runs in"
 
 

@@ -119,11 +119,13 @@ def verify(target: Folder, *names: str) -> Verified:
     """
     tree, state = open_tree(target, None, recovering=None)
     names = in_tree(names, state, tree)
-    findings = integrity.findings(state, integrity.undone_in(state).paths)
+    undone = integrity.undone_in(state)
+    findings = integrity.findings(state, undone.paths)
     mods = tuple(entry for entry in state.mods if not names or entry.name in names)
     if names:
         findings = of_mods(findings, mods)
-    return Verified(tree.root, tree.version, mods, findings)
+    hint = None if all_well(findings) else next_command(tree, state.receipt, undone, findings)
+    return Verified(tree.root, tree.version, mods, findings, hint)
 
 
 def node_of(target: Folder) -> tuple[Receipt | None, Mapping[str, str]]:

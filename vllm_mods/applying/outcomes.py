@@ -91,12 +91,13 @@ class Status(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """In what a tree differs from its receipt: ``findings``, of the ``mods`` that were asked about."""
+    """In what a tree differs from its receipt: ``findings``, of the ``mods`` that were asked about; ``hint`` puts it right."""
 
     target: str
     version: str | None
     mods: tuple[ReceiptMod, ...]
     findings: tuple[Finding, ...]
+    hint: str | None = None
 
     @property
     def ok(self) -> bool:

@@ -1,5 +1,6 @@
 """``vllm-mods template``."""
 
+import os
 from typing import Any
 
 import click
@@ -126,6 +127,10 @@ def render(
     """
     opened = open_template(library, template)
     asked = next((one for one in opened.conversations if one.name == messages), None)
+    if asked is None and messages != "-" and not os.path.exists(messages):
+        names = ", ".join(one.name for one in opened.conversations)
+        what = f"{messages} is neither a file nor a conversation beside {template}"
+        raise UsageError(what, hint=f"it has {names}" if names else f"ls -la {opened.path}")
     if asked is None:
         where = "stdin" if messages == "-" else messages
         asked = conversation.request(named_files.read(messages), where)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
+from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan
@@ -168,6 +169,10 @@ def compose(
             f"nothing differs from {tree.spec}, so there is nothing to make a mod of",
             hint=f"vllm-mods new {wanted.name} --from-trees {tree.spec} EDITED  # EDITED is a copy of it, with your changes",
         )
+    try:
+        versions.in_range("0", wanted.vllm or "")
+    except ValueError as error:
+        raise UsageError(f"--vllm: {error}", hint="--vllm '>=0.20,<0.23'") from error
     if wanted.vllm is None and tree.version is None:
         raise UsageError(
             f"{tree.spec} does not state its version, so the range of the mod is unknown",

@@ -54,6 +54,8 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif mod_plan.verdict is Verdict.UNREADABLE:
         where = "--target SITE_PACKAGES  # an installation that has the package"
         return _command("check", mod_plan, where) if "not-in-tree" in codes else None
+    elif mod_plan.verdict is Verdict.PARTIAL and (other := _of_same_files(plan, mod_plan)):
+        advice = f"name {mod_plan.mod.name} or {other} alone: both change the same files"
     elif mod_plan.verdict is Verdict.PARTIAL:
         advice = reinstalling(tree, plan.version)
     elif codes == {"both-ways"}:
@@ -73,6 +75,13 @@ def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
             return ""
         return mod_path.naming(mod_plan.mod.variants[0].patches[0].source)
     return mod_path.naming(place) if os.path.basename(os.path.dirname(place)) != "patches" else None
+
+
+def _of_same_files(plan: Plan, mod_plan: ModPlan) -> str | None:
+    """Return the name of a mod that changes a file in which another one's patch is partly found."""
+    paths = {one.path for one in mod_plan.findings}
+    mods = (one for one in plan.mods for change in one.changes if change.path in paths)
+    return next((one.mod.name for one in mods if one is not mod_plan), None)
 
 
 def _is_edited(tree: Tree, path: str) -> bool:

@@ -50,8 +50,7 @@ def verify(
         written, packages = node
         raw = None if written is None else json.loads(receipt.dump(written))
         answer |= {"receipt": raw, "packages": packages}
-    step = None if result.ok else f"vllm-mods status --target {shlex.quote(target)}"
-    return Reply(answer, "\n".join(lines), result.ok, step)
+    return Reply(answer, "\n".join(lines), result.ok, result.hint)
 
 
 def revert(done: Reverted, target: str) -> Reply:
