@@ -54,6 +54,14 @@ def test_a_patch_that_does_not_fit_leads_to_a_mod_that_can_be_ported(
     assert "vllm-mods new my-fix --from-diff 'my fix.patch' --tree auto" in answer.err
 
 
+def test_the_folder_of_a_mod_needs_no_dot_in_front(
+    call: Call, library: Path, site: Path, here: Path
+) -> None:
+    shutil.copytree(library / "patches/fast", here / "mods/fast")
+    assert call("check", "mods/fast", "--target", site).code == 0
+    assert "there is no mod named `mods/gone`" in call("check", "mods/gone", "--target", site).err
+
+
 @pytest.mark.parametrize(
     ("path", "after"),
     [

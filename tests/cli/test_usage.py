@@ -108,6 +108,11 @@ CASES: list[tuple[str, str, str]] = [
         "--format compose",
     ),
     (
+        "export fast --output x --format compose",
+        "fast is a mod, which no container starts",
+        "name a pairing",
+    ),
+    (
         "explain aplies",
         "`aplies` cannot be explained; these can: ",
         "vllm-mods explain applies",
@@ -118,6 +123,27 @@ CASES: list[tuple[str, str, str]] = [
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),
     ("matrix --jobs 0", "Invalid value for '--jobs': 0 is not in the range x>=1.", "vllm-mods matrix --help"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "says", "names"),
+    [
+        ("show fsat", "there is no mod or pairing named `fsat` in ", "did you mean `fast`?"),
+        ("export fsat", "there is no mod or pairing named `fsat` in ", "did you mean `fast`?"),
+        (
+            "template render qwen3.5-enhanced nobody",
+            "nobody is neither a file nor a conversation beside qwen3.5-enhanced",
+            "it has 01-developer-first, ",
+        ),
+    ],
+)
+def test_a_name_of_nothing_is_told_with_those_that_there_are(
+    call: Call, command: str, says: str, names: str
+) -> None:
+    answer = call(*command.split())
+    assert answer.code == 2
+    assert answer.err.startswith(f"error: {says}")
+    assert f"\nhint: {names}" in answer.err
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])

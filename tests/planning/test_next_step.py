@@ -11,7 +11,7 @@ from mod_making import mod, variant
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, ModPlan, Plan, Verdict
+from vllm_mods.base.model import FileChange, Finding, ModPlan, Plan, Verdict
 from vllm_mods.planning import next_step
 from vllm_mods.planning.next_step import hint
 from vllm_mods.trees import packages
@@ -50,6 +50,15 @@ BASE = (
     "  # the release that the patch was made for"
 )
 SHOW = "vllm-mods show mod --library /lib"
+
+
+def test_a_mod_that_is_partly_another_one_is_no_reason_to_install_anew() -> None:
+    made = plan(Verdict.PARTIAL, "half-applied")
+    assert told(made) == AGAIN
+    change = FileChange("vllm/a.py", b"a\n", b"b\n")
+    other = ModPlan(mod(name="other"), None, Verdict.APPLIES, in_range=True, changes=(change,))
+    both = replace(made, mods=(*made.mods, other))
+    assert told(both) == "name mod or other alone: both change the same files"
 
 
 @pytest.mark.parametrize(
