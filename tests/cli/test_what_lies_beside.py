@@ -35,7 +35,7 @@ def test_what_is_beside_an_image_is_told_by_each_of_them(
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(call.library))
     hint = "(pip install 'torch==2.11.0')"
     assert f"note: {WRONG} {hint} [unmet-requirement]\n" in call("lock", NAME, "--base", place).err
-    verified = call("image", "verify", place)
+    verified = call("image", "verify", place, code=1)  # it has no lock
     assert f"note: {WRONG} [unmet-requirement]" in verified.out
     assert "xgrammar" not in verified.out
     checked = call("check", "patching", "--target", f"image:{place}")

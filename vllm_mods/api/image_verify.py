@@ -51,7 +51,7 @@ def image_verify(
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
     ``reference`` is ``docker:NAME``, ``oci:FOLDER``, ``registry:HOST/NAME:TAG`` and so on.
-    ``lock`` is a lock to compare with, which messages call ``lock_name``; without it, that in the image.
+    ``lock`` is a lock to compare with, which messages call ``lock_name``; without it, that in the image, which has to be there.
     Of an index, every image is looked at unless ``platform`` names one; ``in_image`` is the folder that holds
     ``vllm/``, where there are several.
 
@@ -78,7 +78,7 @@ def image_verify(
                 raise
             wrong.append(identity.differs(f"the index's image for {wanted}: {error.message}"))
             continue
-        more = () if lock is None else inspection.compare_with_lock(result, lock, lock_name)
+        more = inspection.compare_with_lock(result, lock, lock_name)
         images[wanted or ""] = result._replace(findings=(*result.findings, *more))
     if indexes and any(one.lock is not None for one in images.values()):
         if not platform:

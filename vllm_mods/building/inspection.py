@@ -74,16 +74,21 @@ def inspect(tree: ImageTree) -> Inspection:
     return Inspection(tree, applied, lock, digest, labels, tuple(findings))
 
 
-def compare_with_lock(inspection: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:
-    """Compare an image with a lock that lies elsewhere. Raises ``ManifestError`` for a broken one.
+def compare_with_lock(
+    inspection: Inspection, data: bytes | None, where: str
+) -> tuple[Finding, ...]:
+    """Compare an image with a lock that lies elsewhere, if there is one. Raises ``ManifestError`` for a broken one.
 
-    Returned is what ``inspection`` does not have yet.
+    Returned is what ``inspection`` does not have yet. Of an image without a lock, only a receipt says what it should be.
     """
-    wanted = pairing_lock.parse(data, where)
+    wanted = None if data is None else pairing_lock.parse(data, where)
     if inspection.lock is None:
-        message = "the image contains no lock of a pairing"
-        return (Finding(code=FindingCode.LOCK_MISSING, message=message, path=LOCK),)
-    if inspection.lock_digest == sha256(data):
+        is_compared = data is None and inspection.receipt is not None
+        what = "only the files of its mods were compared" if is_compared else "nothing was compared"
+        message = f"the image contains no lock of a pairing: {what}"
+        level = Level.NOTE if is_compared else Level.ERROR
+        return (Finding(FindingCode.LOCK_MISSING, message, level=level, path=LOCK),)
+    if wanted is None or data is None or inspection.lock_digest == sha256(data):
         return ()
     messages = [
         f"{one.path} is {one.after or 'not there'} in the image and {one.before or 'not there'} in {where}"

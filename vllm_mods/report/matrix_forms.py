@@ -19,7 +19,8 @@ def text(result: MatrixResult, paint: Paint = str) -> str:
     A verdict in brackets is of trees that the mod is not meant for. What wraps is what people wrote.
     """
     of = view.grid(result)
-    blocks = [view.headline(of)]
+    in_brackets = "\n(in brackets: outside the mod's range)"
+    blocks = [view.headline(of) + in_brackets * any(not one.meant for one in result.cells)]
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
     problems = _items(view.problem(of, one) for one in view.problems(result))
     blocks += ["\n".join(("problems", *problems))] if problems else []
