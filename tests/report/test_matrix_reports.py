@@ -52,7 +52,7 @@ def test_neighbours_that_say_the_same_are_one_line() -> None:
     cells = [cell("m", f"0.{n}.0", "moved", offsets=(n - 2,)) for n in range(4)]
     cells.append(cell("m", "0.4.0", "conflict", meant=False))
     text = matrix_forms.text(MatrixResult(tuple(cells)))
-    assert text.splitlines()[2:5] == [
+    assert text.splitlines()[3:6] == [
         "m 1.0.0",
         "  0.0.0 to 0.3.0  moved          variant one, by -2 to +1 lines",
         "  0.4.0           (conflict)     variant one",
@@ -73,6 +73,7 @@ def test_text_is_a_block_for_each_mod_the_problems_and_why_each_bad_cell_is_bad(
         matrix_forms.text(example())
         == """\
 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0
+(in brackets: outside the mod's range)
 
 good 1.0.0
   0.19.1  applies        variant one
