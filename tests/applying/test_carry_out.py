@@ -167,9 +167,7 @@ def test_mods_go_out_by_name_or_all_of_them(
     assert (done.reverted, done.mods) == (("low", "limit"), ())
     assert snapshot(site) == before
     assert carry_out.remove(site, []) == Reverted(str(site), "0.19.1", (), (), (), ())
-    with pytest.raises(
-        UsageError, match=f"^vllm-mods did not apply low to {site}; what it applied: "
-    ) as caught:
+    with pytest.raises(UsageError, match=f"^low is not applied to {site}; applied: ") as caught:
         carry_out.remove(site, ["low"])
     assert caught.value.hint == f"vllm-mods status --target {site}"
 

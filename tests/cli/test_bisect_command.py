@@ -49,7 +49,7 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
         "fast 1.0.0",
         "  v0.19.0: applies: every hunk matches at its stated line (variant a)",
         "  main: conflict: the source does not match the patch",
-        "  59 commits, 3 of them touch a file that the verdict depends on; 5 plans",
+        "  59 commits, 3 of them touch a file that the verdict depends on; 5 checks",
         f"it changes at {sha[:12]}, 2023-11-14: [Loader] Names from a root (#4711)",
         "  pull request: #4711",
         "  before: moved: every hunk matches, at an offset (variant a)",
@@ -87,7 +87,7 @@ def test_the_same_verdict_at_both_ends(call: Call, repo: Path) -> None:
     answer = call("bisect", "limit", *ends)
     assert answer.code == 1
     assert "the verdict is the same at both revisions" in answer.out
-    assert "59 commits, 0 of them touch a file that the verdict depends on; 2 plans" in answer.out
+    assert "59 commits, 0 of them touch a file that the verdict depends on; 2 checks" in answer.out
     found = call("bisect", "limit", *ends, "--json").json
     assert (found["found"], found["before"], found["after"]) == (False, None, None)
 

@@ -64,7 +64,7 @@ def test_lock_build_and_check(call: Caller, tmp_path: Path) -> None:
     said = call("lock", NAME, "--base", call.base)
     tag = said.out.rstrip().rpartition("builds ")[2]
     assert tag == f"small:0.19.1-{hashlib.sha256(call.lock.read_bytes()).hexdigest()[:12]}"
-    assert call("lock", NAME, "--check", "--base", call.base).out == f"{call.lock} holds\n"
+    assert call("lock", NAME, "--check", "--base", call.base).out == f"{call.lock} is up to date\n"
     place = tmp_path / "made"
     built = json.loads(
         call("build", NAME, "--base", call.base, "--output", f"oci:{place}", "--json").out
@@ -113,7 +113,7 @@ def test_a_lock_outlives_the_tool_and_the_words_of_its_mods(
         text = (call.library / path).read_text()
         assert 'summary = "s"' in text
         (call.library / path).write_text(text.replace('summary = "s"', 'summary = "better"') + "\n")
-    assert call("lock", NAME, "--check", "--base", call.base).out == f"{call.lock} holds\n"
+    assert call("lock", NAME, "--check", "--base", call.base).out == f"{call.lock} is up to date\n"
     call("build", NAME, "--base", call.base, "--output", f"oci:{tmp_path}/two")
     one, two = ((tmp_path / name / "index.json").read_bytes() for name in ("one", "two"))
     assert one == two

@@ -183,7 +183,7 @@ def test_a_conflict_is_laid_out_finished_and_gone(
     manifest.write_text(of_mod)
     done = call("port", "fast", "--continue")
     assert done.code == 0, done.err
-    assert "from vLLM 0.19.1 to 0.20.0" in done.out
+    assert "written for vLLM 0.19.1, ported to 0.20.0" in done.out
     assert not (library / "patches/fast/.port-0.20").exists()
     assert call("apply", "fast", "--target", target).code == 0
     assert (target / "vllm/loader.py").read_text() == resolved
@@ -233,7 +233,9 @@ def test_no_file_that_nobody_edits_is_said_to_be_changed_by_hand(
     edited.write_text(NEWER)  # without the mod's change
     done = call("port", "fast", "--continue")
     notes = [line for line in done.out.splitlines() if line.startswith("note: ")]
-    assert notes == ["note: vllm/loader.py was changed by hand or left out"]
+    assert notes == [
+        "note: vllm/loader.py does not match what was written: it was edited, or left out"
+    ]
 
 
 @pytest.mark.slow
@@ -283,7 +285,10 @@ def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
     left.unlink()
     done = call("port", "fast", "--continue")
     assert done.code == 0
-    assert "note: vllm/loader.py was changed by hand or left out" in done.out
+    assert (
+        "note: vllm/loader.py does not match what was written: it was edited, or left out"
+        in done.out
+    )
 
 
 GONE = LOADER.replace("import os\n", "import pathlib\n").replace("os.path.join(", "pathlib.Path(")

@@ -315,19 +315,20 @@ def test_only_edits_are_discarded_of_all_mods(call: Call, site: Path) -> None:
 
 @pytest.mark.slow
 def test_a_template_in_a_workspace_survives(
-    call: Call, site: Path, library: Path, tmp_path: Path
+    call: Call, site: Path, library: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    workspace = tmp_path_factory.mktemp("workspace")
     folder = write_mod(library, "chat", diff_of("vllm/a.py", "A = 1\n", "A = 7\n"))
     text = (folder / "mod.toml").read_text()
     (folder / "mod.toml").write_text(text + 'templates = [{ name = "t", file = "t.jinja" }]\n')
     (library / "templates/t").mkdir(parents=True)
     (library / "templates/t/template.jinja").write_text("{{ x }}")
-    for n, space in enumerate(([], ["--workspace", str(tmp_path)])):
+    for n, space in enumerate(([], ["--workspace", str(workspace)])):
         assert call("apply", "chat", "--target", site, *space).code == 0
         installing.install(site, LATER, f"0.20.{n}")
         put_right(call, site)
         assert call("revert", "--target", site).code == 0
-    assert not (tmp_path / "t.jinja").exists()
+    assert not (workspace / "t.jinja").exists()
 
 
 @pytest.mark.skipif(

@@ -231,7 +231,7 @@ def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> No
         call("export", NAME, "--format", "compose", "--image", "mine:1").out
     )
     used = call("export", NAME, "--port", 80, code=2)
-    assert "set how a container starts; recipes and mods have no such setting" in used.err
+    assert "only a compose file says how a container starts" in used.err
 
 
 @pytest.mark.slow

@@ -239,7 +239,7 @@ def test_many_releases(call: Call, paired: Callable[..., None]) -> None:
     answer = call("serve-check", "desk", "--vllm", ">=0.19")
     assert answer.code == 1
     rows = answer.out.splitlines()
-    assert rows[:3] == ["vLLM    wrong", "0.19.1  nothing", "0.20.0  --quiet"]
+    assert rows[:3] == ["vLLM    problems", "0.19.1  none", "0.20.0  --quiet"]
     assert "--quiet: vLLM 0.20.0 has no such flag [flag-unknown]" in rows
     answer = call("serve-check", "desk", "--vllm", ">=0.19", "--json")
     assert [(cell["version"], cell["ok"]) for cell in answer.json["cells"]] == [

@@ -210,7 +210,7 @@ def test_diff_shows_how_prompts_differ(call: Call, small: Path, tmp_path: Path) 
     ("arguments", "message", "hint"),
     [
         (("render", "smal", "hello"), "there is no template named `smal`", "did you mean `small`"),
-        (("render", "small", "nothing"), "nothing cannot be read: No such file or directory", "nothing"),
+        (("render", "small", "nothing"), "nothing is neither a file nor a conversation beside", "nothing"),
         (("render", "./gone.jinja", "-"), "./gone.jinja: no such file", "template list"),
         (("render", "small", "hello", "--chat-template-kwargs", "{"), "not JSON", "--chat-template-kwargs"),
         (("render", "small", "hello", "--chat-template-kwargs", "1"), "expected an obj", "--chat-template-kwargs"),

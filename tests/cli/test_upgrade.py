@@ -73,7 +73,7 @@ def test_a_pairing_moves_to_another_release(call: Caller, tmp_path: Path) -> Non
     assert sorted(now) == sorted(before)
     # What was written is what `lock` says of it, and the image is that lock's.
     new = f"oci:{tmp_path}/next/layout"
-    assert call("lock", NAME, "--check", "--base", new).out == f"{call.lock} holds\n"
+    assert call("lock", NAME, "--check", "--base", new).out == f"{call.lock} is up to date\n"
     call("lock", NAME, "--base", new, "--output", tmp_path / "same.lock")
     assert (tmp_path / "same.lock").read_bytes() == call.lock.read_bytes()
     call("image", "verify", f"oci:{tmp_path}/made", "--lock", call.lock)

@@ -79,8 +79,11 @@ def test_in_an_image_no_package_can_be_added() -> None:
             "it needs the package of_somebody: --also of_somebody",
         ),
         ("of-somebody --all", "it needs the program of-somebody"),
-        ("python3 -c 'assert 0, \"anchor\"'", "--tree TREE or --image REF names the vLLM"),
-        ("grep -q gone $VLLM_PACKAGE_DIR/a.py", "--tree TREE or --image REF names the vLLM"),
+        ("python3 -c 'assert 0, \"anchor\"'", "name the vLLM that it was written for with --tree"),
+        (
+            "grep -q gone $VLLM_PACKAGE_DIR/a.py",
+            "name the vLLM that it was written for with --tree",
+        ),
     ],
 )
 def test_a_failed_script_says_its_own_reason(script: str, hint: str) -> None:

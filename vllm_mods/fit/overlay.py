@@ -22,7 +22,7 @@ class Overlay:
     def __init__(self, tree: Tree) -> None:
         self._root = tree.root or self._temporary("vllm-mods-tree-")
         if tree.root is None:
-            for path in load_python(tree):
+            for path in python_paths(tree):
                 _write(os.path.join(self._root, path), tree.read(path))
         self._folder = ""
         self._files: dict[str, bytes | None] | None = None  # None where nobody knows
@@ -112,11 +112,9 @@ class LaidOut:
         return self._overlays[-1][1]
 
 
-def load_python(tree: Tree) -> list[str]:
-    """Have all the Python of a tree here, and return its paths. Raises ``TreeError``."""
-    paths = [path for path in tree.paths("vllm") if path.endswith(PYTHON)]
-    tree.load(paths)
-    return paths
+def python_paths(tree: Tree) -> list[str]:
+    """Return the paths of all Python of vLLM in a tree."""
+    return [path for path in tree.paths("vllm") if path.endswith(PYTHON)]
 
 
 def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
