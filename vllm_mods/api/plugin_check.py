@@ -2,26 +2,26 @@
 
 from typing import NamedTuple
 
-from vllm_mods.api.access import Access
+from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.plan import as_tree
-from vllm_mods.base.errors import TreeError, VllmModsError
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats.syntax_tree import TOO_DEEP
 from vllm_mods.plugins.judging import judge
-from vllm_mods.plugins.reading import Plugin, read_plugin, stated_version
+from vllm_mods.plugins.reading import Plugin, read_plugin
 
 
 class PluginChecked(NamedTuple):
-    """A ``plugin`` (its ``name``, ``version`` and what starts it) held against a ``tree``: the findings, errors first.
+    """A ``plugin`` held against a ``tree``: the findings, errors first.
 
-    ``made_for`` is the version of the vLLM that it was made for, None where nobody says; ``source`` is who says so.
+    ``made_for`` is the version of the vLLM that it was made for, None where nobody says; ``source`` says who says so.
     """
 
     plugin: Plugin
     tree: Tree
     made_for: str | None
-    source: str | None
+    source: str
     findings: tuple[Finding, ...]
 
     @property
@@ -52,21 +52,19 @@ def plugin_check(
     ('fast', '0.19.1', True, ())
     """
     access = access or Access()
-    # a release alone needs an index, which takes 100 ms to be imported
-    read, files = read_plugin(plugin, lambda name: access.releases.of(name))  # noqa: PLW0108
-    known, source = (None, None) if made_for is None else (as_tree(made_for), "--made-for")
-    stated = None if known else stated_version(read, lambda: access.releases.versions())  # noqa: PLW0108
+    read, files = read_plugin(plugin, lambda name: access.releases.of(name))  # noqa: PLW0108  (late)
     opened = as_tree(tree)
-    try:
-        if stated is not None:
-            known, source = access.open(f"pypi:{stated[0]}"), stated[1]
-    except VllmModsError as error:
-        why = f"{plugin} was made for vLLM {stated[0]} ({stated[1]}): {error.message}"
-        raise type(error)(why, hint="name another one: --made-for TREE") from error
+    known, source = (as_tree(made_for), "--made-for") if made_for is not None else (None, "")
+    if known is None and read.made_for is not None:
+        versions, source = read.made_for
+        try:
+            known = access.open(releases_in(access, versions, plain=True)[-1])
+        except (UsageError, TreeError) as error:
+            why = f"{plugin} was made for vLLM {versions} ({source}): {error.message}"
+            raise type(error)(why, hint="name another one: --made-for TREE") from error
     try:
         findings = judge(files, opened, known)
     except (RecursionError, OSError) as error:
         why = TOO_DEEP if isinstance(error, RecursionError) else str(error)
         raise TreeError(f"{plugin} cannot be checked: {why}", hint="is this a plugin?") from error
-    version = None if known is None else known.version
-    return PluginChecked(read, opened, version, source, findings)
+    return PluginChecked(read, opened, known.version if known else None, source, findings)

@@ -89,11 +89,10 @@ def _check_plugin(
         why = "--made-for needs --plugin" if plugin is None else f"--plugin {what}"
         raise UsageError(why, hint="vllm-mods check --plugin DIST [--made-for TREE] --target TREE")
     from vllm_mods.api.plugin_check import plugin_check  # noqa: PLC0415  (where one is named)
-    from vllm_mods.report.plugin import checked  # noqa: PLC0415
 
-    tree = access.open(target, **opening)
-    known = None if made_for is None else access.open(made_for)
-    return checked(plugin_check(plugin, tree, made_for=known, access=access), answers.paint)
+    tree, known = access.open(target, **opening), made_for and access.open(made_for)
+    result = plugin_check(plugin, tree, made_for=known, access=access)
+    return report.plugin_check(result, answers.paint)
 
 
 def _check(

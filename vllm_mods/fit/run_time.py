@@ -101,7 +101,8 @@ def run_time_writes(path: str, data: bytes, lines: frozenset[int]) -> Iterator[W
         own = {receiver(scope) for scope in site.scope.around()}
         for owner, name, value in _writes(site.node):
             if getattr(owner, "id", "") not in own:
-                yield Write(path, site.node, site.scope, owner, name, value)
+                known = name if name and name.isidentifier() else None
+                yield Write(path, site.node, site.scope, owner, known, value)
 
 
 _Pair = tuple[ast.expr, str | None, ast.expr | None]

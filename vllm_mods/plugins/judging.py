@@ -1,8 +1,4 @@
-"""What of a plugin does not agree with a vLLM, and did with the one that it was made for.
-
-The plugin's files are held against both trees as files beside vLLM: nothing of vLLM uses them by name. What is found in
-both is no news, whatever it is; where the other tree is not known, nothing is.
-"""
+"""What of a plugin does not agree with a vLLM, and did with the one that it was made for: its files are held against both."""
 
 import ast
 import re
@@ -38,20 +34,14 @@ from vllm_mods.formats import syntax_tree
 _C = FindingCode
 _ORDER = (_C.FIT_IMPORT, _C.FIT_DEAD, _C.FIT_ATTRIBUTE, _C.FIT_CALL, _C.FIT_OVERRIDE)
 """What is gone comes first: much of what is found below may follow from it."""
-_NAMING = frozenset({"missing-argument", "unknown-argument", "too-many-positional-arguments"})
-"""Rules that say of one call several things, one after the other."""
-_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-_OF_VLLM = re.compile(rb"\bvllm\b|\benvs\.")
-_CLASS = re.compile(rb"\bclass\b")
-_METHOD = re.compile(r"Self@\w+")
+_PLACED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class _View:
     """The files of a plugin beside one vLLM."""
 
     def __init__(self, tree: Tree, files: Mapping[str, bytes], cache: SummaryCache) -> None:
-        if tree.remote:
-            load_python(tree)
+        load_python(tree)
         self.files = files
         self.world = World(tree, files, cache)
         # where the plugin is installed, the tree has it too
@@ -60,18 +50,16 @@ class _View:
     def imports(self, path: str) -> dict[tuple[str, ...], Problem]:
         data = self.files[path]
         every_line = frozenset(range(1, data.count(b"\n") + 2))
-        answers = import_problems(self.world, path, _sites(data, _OF_VLLM), every_line)
+        answers = import_problems(self.world, path, _sites(data, rb"\bvllm\b|\benvs\."), every_line)
         return {(*one.key, str(one.line)): one for one in answers if isinstance(one, Problem)}
 
     def diagnostics(self, paths: Collection[str]) -> dict[tuple[object, ...], Diagnostic]:
         """Return what the type checker says, by what is the same beside another vLLM: its place and its rule."""
         files = {path: plain_getattr(data) for path, data in self.files.items()}
         folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
-        return {
-            (*one[:4], one.text if one.rule in _NAMING else ""): one
-            for one in check(folder, paths, RULES, self.world.python)
-            if one.rule in RULES and RULES[one.rule].only in one.text
-        }
+        said = check(folder, paths, RULES, self.world.python)
+        known = (one for one in said if one.rule in RULES)  # it speaks of syntax unasked
+        return {one[:4]: one for one in known if RULES[one.rule].only in one.text}
 
     def overrides(self, path: str) -> dict[tuple[str, str], Override]:
         return {
@@ -131,14 +119,19 @@ def judge(files: Mapping[str, bytes], tree: Tree, made_for: Tree | None) -> tupl
         problems += (one for key, one in met.items() if key not in known)
         problems += _standing_in(here, there, path) if there else ()
     problems += _replaced(here, there) if there else ()
-    problems += _typed(here, there, {(one.path, one.line) for one in problems})
+    met_at = {(one.path, one.line) for one in problems}
+    said = here.diagnostics(files)
+    said_there = there.diagnostics({one.path for one in said.values()}) if there else {}
+    new = [one for key, one in said.items() if key not in said_there and one[:2] not in met_at]
+    typed = (judge_diagnostic(here.world, one, gated=there is None) for one in new)
+    problems += (one for one in typed if one and one.level is Level.ERROR)
     met_by: dict[tuple[str, ...], list[Problem]] = {}
     for one in problems if there else map(_noted, problems):
-        met_by.setdefault(_cause(one), []).append(one)
+        # all but the code that meets what one change of vLLM makes
+        text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
+        met_by.setdefault((one.code, text, one.level), []).append(one)
     causes = [_one_of(here.world, ones) for ones in met_by.values()]
-    causes.sort(
-        key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one.path, one.line)
-    )
+    causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
     return tuple(map(finding, causes))
 
 
@@ -146,28 +139,17 @@ def _noted(problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE)
 
 
-def _sites(data: bytes, word: re.Pattern[bytes]) -> Iterator[CodeSite]:
-    """Yield what stands on the lines that have a word."""
-    rows = enumerate(data.splitlines(), 1)
-    lines = frozenset(number for number, row in rows if word.search(row))
+def _sites(data: bytes, word: bytes) -> Iterator[CodeSite]:
+    """Yield what stands on the lines that have what a pattern takes."""
+    find = re.compile(word).search
+    lines = frozenset(number for number, row in enumerate(data.splitlines(), 1) if find(row))
     parsed = syntax_tree.module(data) if lines else None
     return walk(parsed, lines) if parsed else iter(())
 
 
-def _typed(here: _View, there: _View | None, met: Collection[tuple[str, int]]) -> Iterator[Problem]:
-    """Yield the errors that the type checker names here and not there, of places of which nothing is said yet."""
-    said = here.diagnostics(here.files)
-    known = there.diagnostics({one.path for one in said.values()}) if there and said else {}
-    for key, diagnostic in said.items():
-        if key not in known and (diagnostic.path, diagnostic.line) not in met:
-            problem = judge_diagnostic(here.world, diagnostic, gated=there is None)
-            if problem and problem.level is Level.ERROR:
-                yield problem
-
-
 def _standing_in(here: _View, there: _View, path: str) -> Iterator[Problem]:
     """Judge the classes of a file by vLLM's above them."""
-    for site in _sites(here.files[path], _CLASS):
+    for site in _sites(here.files[path], rb"\bclass\b"):
         for misuse in abstract_misuses(here.world, path, site, there.world):
             yield at_site(path, site, _C.FIT_KIND, misuse, site.scope.name, misuse.text)
     gone = gone_hooks(here.bare, here.world, there.world, path)
@@ -189,8 +171,7 @@ def _standing_in(here: _View, there: _View, path: str) -> Iterator[Problem]:
 def _moved(here: _View, mine: Function, now: Function, before: Function) -> str:
     """Say which parameter has the place in which vLLM no longer gives it; ``""`` for none."""
     own, new, old = (
-        [one.name for one in function.parameters if one.kind in _BY_PLACE]
-        for function in (mine, now, before)
+        [p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, before)
     )
     for place, (name, was) in enumerate(zip(own, old, strict=False)):
         if name != was or name not in new or new.index(name) == place:
@@ -204,8 +185,7 @@ def _moved(here: _View, mine: Function, now: Function, before: Function) -> str:
 def _replaced(here: _View, there: _View) -> Iterator[Problem]:
     """Judge what is put in the place of names that vLLM has there."""
     writes = (one for one in all_writes(here.world) if one.name and not one.scope.tolerant)
-    placed = [there.placed(write) for write in writes]
-    owned = [(write, owner) for write in placed if (owner := here.owner(write))]
+    owned = [(one, owner) for one in map(there.placed, writes) if (owner := here.owner(one))]
     names = frozenset((owner_name(one), w.name or "") for w, one in owned)
     for write, owner in owned:
         name, before = write.name or "", there.owner(write)
@@ -220,10 +200,8 @@ def _replaced(here: _View, there: _View) -> Iterator[Problem]:
             level = Level.NOTE if used else Level.ERROR
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
             continue
-        old, now = (
-            plain_function(there.world, before, name),
-            plain_function(here.world, owner, name),
-        )
+        old = plain_function(there.world, before, name)
+        now = plain_function(here.world, owner, name)
         same = old and now and old.function.parameters == now.function.parameters
         if write.value is None or same:
             continue
@@ -234,12 +212,6 @@ def _replaced(here: _View, there: _View) -> Iterator[Problem]:
             yield Problem(_C.FIT_OVERRIDE, *place, text, (what,), name)
         elif not any(replacement_problems(there.world, write, names)):
             yield from replacement_problems(here.world, write, names)
-
-
-def _cause(problem: Problem) -> tuple[str, ...]:
-    """Return what problems have in common that one change of vLLM makes: all but the code that meets it."""
-    text = problem.message.partition("`: ")[2] or problem.message
-    return problem.code, lasting(_METHOD.sub("Self", text)), problem.level
 
 
 def _one_of(world: World, problems: list[Problem]) -> Problem:
@@ -254,7 +226,7 @@ def _one_of(world: World, problems: list[Problem]) -> Problem:
 @remembered
 def _is_chosen(world: World, path: str) -> bool:
     """Tell whether all imports of a file stand where the plugin asks for a version."""
-    stem = re.compile(rb"\b%b\b" % re.escape(module_stem(path).encode()))
+    stem = rb"\b%b\b" % re.escape(module_stem(path).encode())
     others = (data or b"" for other, data in world.files.items() if other != path)
     sites = (site for data in others for site in _sites(data, stem))
     imports = (site for site in sites if isinstance(site.node, ast.Import | ast.ImportFrom))

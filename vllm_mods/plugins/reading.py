@@ -4,28 +4,28 @@ import ast
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.base.versions import has_end, in_range, is_final, public, sort_key
+from vllm_mods.base.versions import has_end, sort_key
 from vllm_mods.fit.signatures import every
 from vllm_mods.formats import syntax_tree, tree_names
 from vllm_mods.trees.archive import open_archive
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.index import choose
 from vllm_mods.trees.other_packages import Archive, Project
-from vllm_mods.trees.packages import needs, parse_requirement
+from vllm_mods.trees.packages import needs
 
 _FORMS = "a plugin is pypi:NAME==VERSION, a .whl or .tar.gz file, a folder with the sources, or the package's folder in site-packages"
 _RELEASE = re.compile(r"pypi:([\w.-]+)==([\w.+!-]+)")
 _SAYING = re.compile(
     r"README\.md|pyproject\.toml|setup\.py|PKG-INFO|[^/]+\.dist-info/(?:METADATA|entry_points\.txt)|(?:src/)?[^/]+\.egg-info/entry_points\.txt"
 )
-_STARTS = re.compile(r"(?:src/|[^/]+\.data/\w+/)?(?:[^/]+\.pth|(?:site|user)customize\.py)")
-_DATA = re.compile(r"^[^/]+\.data/\w+/")
+_LAID = re.compile(r"^(?:src|[^/]+\.data/\w+)/")
+_STARTS = re.compile(r"[^/]+\.pth|(?:site|user)customize\.py")
 _NAME = re.compile(r"(?m)^Name:[ \t]*(\S+)")
 _ASKED = re.compile(rb"\bvllm_version_is\(\s*[\"']v?(\d+(?:\.\d+)+)[\"']")
 _TESTED = re.compile(rb"vLLM\b[^\n]{0,40}?\btested (?:up to|with) v?(\d+(?:\.\d+)+)")
@@ -33,40 +33,34 @@ _ASIDE = frozenset({"benchmarks", "docs", "examples", "scripts", "test", "tests"
 
 
 class Plugin(NamedTuple):
-    """A distribution that is meant to run in vLLM, and what has it run.
+    """A distribution that is meant to run in vLLM; ``made_for`` are the versions of vLLM that it names, and where.
 
     ``entry_points`` are those of vLLM's groups, each with its group; ``starts`` are the files that Python runs when it starts.
-    ``made_for`` are the versions or ranges of vLLM that it names, each with where it does.
     """
 
     name: str
     version: str | None
     entry_points: tuple[tuple[str, str], ...]
     starts: tuple[str, ...]
-    made_for: tuple[tuple[str, str], ...]
+    made_for: tuple[str, str] | None
 
 
-class _FolderFiles(Archive):
+class _Folder(FolderTree):
     """A folder's files: the packages in it, or one ``package`` and what else the same distribution brought."""
 
     def __init__(self, root: str, package: str) -> None:
-        self._tree = tree = FolderTree(root)
-        owner = tree.owner(f"{package}/__init__.py") if package else None
+        super().__init__(root)
+        owner = self.owner(f"{package}/__init__.py") if package else None
         with os.scandir(root) as entries:
             tops = {one.name: one.is_dir() for one in entries if not one.is_symlink()}
-        if package:
-            beside = [name for name in tops if owner and tree_names.dist_info(name) == owner]
-            starts = [name for name in tops if owner and _STARTS.fullmatch(name)]
-            ours = [package, *beside, *(name for name in starts if tree.owner(name) == owner)]
-        else:
-            known = (name for name in tops if name == "src" or name.endswith("-info"))
-            packages = (name for name in tops if os.path.isfile(f"{root}/{name}/__init__.py"))
-            ours = [*(name for name in tops if not tops[name]), *known, *packages]
-        below = (tree.paths(name) if tops[name] else (name,) for name in ours)
+        starts = {name for name in tops if owner and _STARTS.fullmatch(name)}
+        ours = {package, *(name for name in starts if self.owner(name) == owner)}
+        ours |= {name for name in tops if owner and tree_names.dist_info(name) == owner}
+        if not package:
+            known = {name for name in tops if not tops[name] or name.endswith("-info")}
+            ours = {*known, "src", *(n for n in tops if os.path.isfile(f"{root}/{n}/__init__.py"))}
+        below = (self.paths(name) if tops[name] else (name,) for name in ours & tops.keys())
         self.names = frozenset(path for paths in below for path in paths)
-
-    def read(self, name: str) -> bytes | None:
-        return self._tree.read(name)
 
 
 def read_plugin(spec: str, project: Callable[[str], Project]) -> tuple[Plugin, Mapping[str, bytes]]:
@@ -83,7 +77,7 @@ def read_plugin(spec: str, project: Callable[[str], Project]) -> tuple[Plugin, M
             return _plugin(spec, releases.archive(named[2]))
     elif os.path.isdir(place):
         is_package = os.path.isfile(os.path.join(place, "__init__.py"))
-        return _plugin(spec, _FolderFiles(*(os.path.split(place) if is_package else (place, ""))))
+        return _plugin(spec, _Folder(*(os.path.split(place) if is_package else (place, ""))))
     elif kind and os.path.isfile(place):
         file = open(place, "rb")  # noqa: SIM115  (the archive takes it over)
         return _plugin(spec, open_archive(kind, file, spec))
@@ -105,38 +99,35 @@ def _plugin(spec: str, archive: Archive) -> tuple[Plugin, Mapping[str, bytes]]:
         if size > limits.PLUGIN:
             why = f"has more than {limits.PLUGIN}, the limit for {limits.PLUGIN.what}"
             raise TreeError(f"{spec} {why}", hint=_FORMS)
-    metadata = next((read[one] for one in names if one.endswith(("METADATA", "PKG-INFO"))), b"")
     toml = toml_of(read.get("pyproject.toml", b""), f"{spec}: pyproject.toml")
     project = _table(toml, "project")
-    needed, version = project.get("dependencies"), project.get("version")
-    requirements = map(str, needed if isinstance(needed, list) else ())
-    required = [*needs(metadata), *filter(None, map(parse_requirement, requirements))]
-    specs = [str(one.specifier) for one in required if tree_names.canonical(one.name) == "vllm"]
+    needed = project.get("dependencies")
+    stated = [f"Requires-Dist: {one}" for one in (needed if isinstance(needed, list) else ())]
+    stated += [f"{key.title()}: {project[key]}" for key in ("name", "version") if key in project]
+    built = (read[one] for one in names if one.endswith(("METADATA", "PKG-INFO")))
+    metadata = next(built, "\n".join(stated).encode())
     named = _NAME.search(metadata.decode("utf-8", "replace"))
-    stated = str(project.get("name") or os.path.basename(spec.rstrip("/")))
     files = {to: read[name] for name, to in sorted(paths.items())}
     about = metadata + read.get("README.md", b"")
-    plugin = Plugin(
-        named[1] if named else stated,
-        tree_names.pkg_info_version(metadata) or (str(version) if version else None),
+    return Plugin(
+        named[1] if named else os.path.basename(spec.rstrip("/")),
+        tree_names.pkg_info_version(metadata),
         tuple(sorted(one for one in {*_entry_points(read, project)} if one[0][:5] == "vllm.")),
-        tuple(sorted(name for name in archive.names if _STARTS.fullmatch(name))),
-        tuple(_made_for(specs, b"\n".join(files.values()), about)),
-    )
-    return plugin, files
+        tuple(sorted(one for one in archive.names if _STARTS.fullmatch(_LAID.sub("", one)))),
+        next(_made_for(metadata, b"\n".join(files.values()), about), None),
+    ), files
 
 
 def _installed(names: Iterable[str]) -> dict[str, str]:
     """Return where the Python of a distribution lies once it is installed, by where it lies here."""
-    python = [name for name in names if name.endswith(".py")]
+    python = (name for name in names if name.endswith(".py") and name.isprintable())
+    placed = {name: _LAID.sub("", name) for name in python}
     if any(".dist-info/" in name for name in names):
-        return {name: _DATA.sub("", name) for name in python}
-    placed = {name: name.removeprefix("src/") for name in python}
+        return placed
     inits = (to.removesuffix("/__init__.py") for to in placed.values())
     packages = {top for top in inits if "." not in top and "/" not in top} - _ASIDE
-    return {
-        n: to for n, to in placed.items() if _STARTS.fullmatch(n) or to.split("/")[0] in packages
-    }
+    tops = packages | {to for to in placed.values() if _STARTS.fullmatch(to)}
+    return {name: to for name, to in placed.items() if to.partition("/")[0] in tops}
 
 
 def _table(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -153,11 +144,11 @@ def _entry_points(
     for group in groups:
         yield from ((group, f"{name} = {value}") for name, value in _table(groups, group).items())
     setup = syntax_tree.module(texts.get("setup.py", b"")) or ast.Module([], [])
-    for table in (node for node in every(setup) if isinstance(node, ast.Dict)):
-        for key, value in zip(table.keys, table.values, strict=True):
-            if isinstance(key, ast.Constant) and isinstance(value, ast.List):
-                said = (one.value for one in value.elts if isinstance(one, ast.Constant))
-                yield from ((str(key.value), str(one)) for one in said)
+    tables = (node for node in every(setup) if isinstance(node, ast.Dict))
+    for key, value in (pair for one in tables for pair in zip(one.keys, one.values, strict=True)):
+        if isinstance(key, ast.Constant) and isinstance(value, ast.List):
+            said = (one.value for one in value.elts if isinstance(one, ast.Constant))
+            yield from ((str(key.value), str(one)) for one in said)
     group = ""
     built = (data for name, data in texts.items() if name.endswith("/entry_points.txt"))
     for line in b"\n".join(built).decode("utf-8", "replace").splitlines():
@@ -167,8 +158,9 @@ def _entry_points(
             yield group, line.strip()
 
 
-def _made_for(required: Iterable[str], code: bytes, about: bytes) -> Iterator[tuple[str, str]]:
-    """Yield which vLLM is required, asked for most often, and said to be tested."""
+def _made_for(metadata: bytes, code: bytes, about: bytes) -> Iterator[tuple[str, str]]:
+    """Yield which vLLM is required, asked for most often, and said to be tested; the first counts."""
+    required = (str(one.specifier) for one in needs(metadata, names={"vllm"}))
     yield from ((spec, f"it requires vllm{spec}") for spec in filter(has_end, required))
     for pattern, text, where in (
         (_ASKED, code, "its code asks most often for it, in vllm_version_is"),
@@ -178,16 +170,3 @@ def _made_for(required: Iterable[str], code: bytes, about: bytes) -> Iterator[tu
         if named:
             version = max(named, key=lambda one: (named[one], sort_key(one)))
             yield f"=={version}", where
-
-
-def stated_version(
-    plugin: Plugin, releases: Callable[[], Collection[str]]
-) -> tuple[str, str] | None:
-    """Return a version of vLLM and where the plugin names it, None where it does not; of a range, the newest of the ``releases``."""
-    for spec, where in plugin.made_for:
-        if exact := re.fullmatch(r"===?([^*,]+)", spec):
-            return public(exact[1]), where
-        inside = [one for one in releases() if in_range(one, spec)]
-        if inside:
-            return max(inside, key=lambda one: (is_final(one), sort_key(one))), where
-    return None
