@@ -98,13 +98,21 @@ def test_what_is_asked_in_vain_is_told(call: Call) -> None:
     assert "--made-for TREE" in offline.err
 
 
-def test_a_plugin_that_is_too_deep_or_lies_oddly_is_an_error(place: Path, call: Call) -> None:
-    deep = "x" + "".join(f".a{n}" for n in range(3000)) + "\n"
-    odd = {"p/__init__.py": f"import vllm\n{deep}", "p/a.py": "", "p/a.py/b.py": ""}
-    (place / "odd.whl").write_bytes(wheel_of({**odd, "p-1.dist-info/METADATA": ""}))
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("__init__", f"import vllm\nvllm{'.a' * 2000} = 1\n", "it is nested too deeply to be read"),
+        ("a" * 300, "", "File name too long"),
+    ],
+)
+def test_what_cannot_be_checked_is_an_error(
+    place: Path, call: Call, file: str, text: str, why: str
+) -> None:
+    held = {"p/__init__.py": "", f"p/{file}.py": text, "p-1.dist-info/METADATA": ""}
+    (place / "odd.whl").write_bytes(wheel_of(held))
     answer = call("check", "--plugin", "odd.whl", "--target", "0.19.0", "--made-for", "0.18.0")
-    assert answer.code == 1
-    assert "odd.whl cannot be checked: " in answer.err
+    assert (answer.code, answer.out) == (1, "")
+    assert f"odd.whl cannot be checked: {why}\n" in answer.err
 
 
 @pytest.mark.network

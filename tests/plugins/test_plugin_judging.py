@@ -64,6 +64,19 @@ def test_what_was_wrong_where_it_was_made_is_no_news() -> None:
     assert on(broken) == ()
 
 
+def test_a_class_that_was_open_where_it_was_made_is_no_news() -> None:
+    loader = "from abc import ABC, abstractmethod\n\n\nclass Loader(ABC):\n"
+    asked = "    @abstractmethod\n    def {}(self): ...\n"
+    begun = "from vllm.loader import Loader\n\n\nclass Begun(Loader):\n    def load(self): ...\n"
+    held = tree_of({"p/__init__.py": begun}, "").files
+    whole, open_, wider = (
+        tree_of({"vllm/loader.py": loader + "".join(map(asked.format, names))}, "")
+        for names in (("load",), ("load", "close"), ("load", "close", "stop"))
+    )
+    assert [one.code for one in judge(held, open_, whole)] == [FindingCode.FIT_KIND]
+    assert judge(held, open_, open_) == judge(held, wider, open_) == ()
+
+
 @pytest.mark.slow
 def test_without_a_vllm_that_it_was_made_for_nothing_counts() -> None:
     found = on(PLUGIN, made_for=False)

@@ -65,6 +65,6 @@ def plugin_check(
     try:
         findings = judge(files, opened, known)
     except (RecursionError, OSError) as error:
-        why = TOO_DEEP if isinstance(error, RecursionError) else str(error)
+        why = TOO_DEEP if isinstance(error, RecursionError) else str(error.strerror)
         raise TreeError(f"{plugin} cannot be checked: {why}", hint="is this a plugin?") from error
     return PluginChecked(read, opened, known.version if known else None, source, findings)

@@ -150,8 +150,9 @@ def _sites(data: bytes, word: bytes) -> Iterator[CodeSite]:
 def _standing_in(here: _View, there: _View, path: str) -> Iterator[Problem]:
     """Judge the classes of a file by vLLM's above them."""
     for site in _sites(here.files[path], rb"\bclass\b"):
-        for misuse in abstract_misuses(here.world, path, site, there.world):
-            yield at_site(path, site, _C.FIT_KIND, misuse, site.scope.name, misuse.text)
+        new = [*abstract_misuses(here.world, path, site, there.world)]
+        if new and not any(abstract_misuses(there.world, path, site, None)):
+            yield from (at_site(path, site, _C.FIT_KIND, one, one.text) for one in new)
     gone = gone_hooks(here.bare, here.world, there.world, path)
     yield from (one for one in gone if one.level is Level.ERROR)
     was = there.overrides(path)
@@ -195,9 +196,8 @@ def _replaced(here: _View, there: _View) -> Iterator[Problem]:
             continue
         if not here.has(owner, name):
             read = re.compile(rb"\.%b\b(?!\s*=[^=])" % name.encode())
-            used = any(read.search(data) for data in here.files.values())
+            level = Level.NOTE if any(map(read.search, here.files.values())) else Level.ERROR
             text = f"{what} is replaced, but this vLLM has none; vLLM {there.world.tree.version} has it"
-            level = Level.NOTE if used else Level.ERROR
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
             continue
         old = plain_function(there.world, before, name)

@@ -99,8 +99,7 @@ def _plugin(spec: str, archive: Archive) -> tuple[Plugin, Mapping[str, bytes]]:
         if size > limits.PLUGIN:
             why = f"has more than {limits.PLUGIN}, the limit for {limits.PLUGIN.what}"
             raise TreeError(f"{spec} {why}", hint=_FORMS)
-    toml = toml_of(read.get("pyproject.toml", b""), f"{spec}: pyproject.toml")
-    project = _table(toml, "project")
+    project = _table(toml_of(read.get("pyproject.toml", b""), f"{spec}: pyproject.toml"), "project")
     needed = project.get("dependencies")
     stated = [f"Requires-Dist: {one}" for one in (needed if isinstance(needed, list) else ())]
     stated += [f"{key.title()}: {project[key]}" for key in ("name", "version") if key in project]
@@ -120,7 +119,7 @@ def _plugin(spec: str, archive: Archive) -> tuple[Plugin, Mapping[str, bytes]]:
 
 def _installed(names: Iterable[str]) -> dict[str, str]:
     """Return where the Python of a distribution lies once it is installed, by where it lies here."""
-    python = (name for name in names if name.endswith(".py") and name.isprintable())
+    python = (name for name in names if re.fullmatch(r"[\w./-]+\.py", name))
     placed = {name: _LAID.sub("", name) for name in python}
     if any(".dist-info/" in name for name in names):
         return placed
