@@ -45,7 +45,7 @@ class Plugin(NamedTuple):
     made_for: tuple[str, str] | None
 
 
-class _Folder(FolderTree):
+class _PluginFolder(FolderTree):
     """A folder's files: the packages in it, or one ``package`` and what else the same distribution brought."""
 
     def __init__(self, root: str, package: str) -> None:
@@ -77,7 +77,7 @@ def read_plugin(spec: str, project: Callable[[str], Project]) -> tuple[Plugin, M
             return _plugin(spec, releases.archive(named[2]))
     elif os.path.isdir(place):
         is_package = os.path.isfile(os.path.join(place, "__init__.py"))
-        return _plugin(spec, _Folder(*(os.path.split(place) if is_package else (place, ""))))
+        return _plugin(spec, _PluginFolder(*(os.path.split(place) if is_package else (place, ""))))
     elif kind and os.path.isfile(place):
         file = open(place, "rb")  # noqa: SIM115  (the archive takes it over)
         return _plugin(spec, open_archive(kind, file, spec))
