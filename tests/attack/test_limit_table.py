@@ -265,7 +265,7 @@ def library_file(folder: Path, name: str) -> object:
 
 def plugin_folder(folder: Path) -> object:
     (folder / "__init__.py").write_bytes(b"x = 1  # and more\n")
-    return read_plugin(str(folder), lambda name: pytest.fail(name))
+    return read_plugin(str(folder), pytest.fail)
 
 
 def rendered(text: str) -> None:

@@ -146,7 +146,7 @@ def test_a_hostile_archive_is_refused(tmp_path: Path, data: bytes, name: str, wh
 def test_a_plugin_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = packed(tmp_path, wheel_of(WHEEL), "f.whl")
     lower(monkeypatch, "PLUGIN", 99)
-    with pytest.raises(TreeError, match="has more than 99 bytes, the limit for all Python"):
+    with pytest.raises(TreeError, match="has more than 99 bytes, the limit for a plugin's Python"):
         read(spec)
 
 
