@@ -13,7 +13,7 @@ from vllm_mods.plugins.reading import Plugin, read_plugin
 
 
 class PluginChecked(NamedTuple):
-    """A ``plugin`` held against a ``tree``: the findings, errors first.
+    """A ``plugin`` (``name``, ``version``, ``entry_points``, ``starts``) held against a ``tree``: the findings, errors first.
 
     ``made_for`` is the version of the vLLM that it was made for, None where nobody says; ``source`` says who says so.
     """
