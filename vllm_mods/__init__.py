@@ -20,13 +20,14 @@ Mods over time
     new, port               make a mod of changes; carry it to another vLLM
 Pairings and images
     suggest, serve_check, template_check    a model's mods; a serve command; chat templates
+    plugin_check            what of a plugin of others a vLLM breaks
     lock, build, image_verify   a pairing resolved to hashes; its image; an image and its lock
 
 What these take and return (help() of each says what it has)
     Mod, Pairing, Tree, Plan (ok, mods, changes), ModPlan (verdict, findings), Finding, Verdict,
     FileChange, Applied, Reverted, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
-    Cell, BisectOutcome, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked, ReadLock,
-    BuildResult, ImageVerified
+    Cell, BisectOutcome, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked,
+    PluginChecked, ReadLock, BuildResult, ImageVerified
 
 VllmModsError, with message and hint, is every error: UsageError, ManifestError, DiffError,
 TreeError (Unreachable among them), NotRendered, Refused (nothing was changed; its plan says
@@ -54,6 +55,7 @@ _PUBLIC = {
     "api.sync": ("Synced", "sync"),
     "api.matrix": ("bisect", "matrix"),
     "api.new": ("new",),
+    "api.plugin_check": ("PluginChecked", "plugin_check"),
     "api.port": ("PortResult", "port"),
     "api.suggest": ("Suggested", "suggest"),
     "api.serve_check": ("ServeChecked", "serve_check"),
@@ -100,6 +102,10 @@ if TYPE_CHECKING:
     from vllm_mods.api.new import new as new
     from vllm_mods.api.on_base import ReadLock as ReadLock
     from vllm_mods.api.plan import CheckResult as CheckResult, check as check, plan as plan
+    from vllm_mods.api.plugin_check import (
+        PluginChecked as PluginChecked,
+        plugin_check as plugin_check,
+    )
     from vllm_mods.api.port import PortResult as PortResult, port as port
     from vllm_mods.api.serve_check import ServeChecked as ServeChecked, serve_check as serve_check
     from vllm_mods.api.suggest import Suggested as Suggested, suggest as suggest

@@ -42,7 +42,17 @@ def test_the_public_names_are_these() -> None:
             "new",
             "open_library",
         ),
-        *("open_tree", "plan", "port", "revert", "serve_check", "status", "suggest", "sync"),
+        *(
+            "open_tree",
+            "plan",
+            "plugin_check",
+            "port",
+            "revert",
+            "serve_check",
+            "status",
+            "suggest",
+            "sync",
+        ),
         *("template_check", "verify"),
     }
     assert set(PUBLIC) - functions == {
@@ -53,6 +63,7 @@ def test_the_public_names_are_these() -> None:
             "BuildResult",
             "ReadLock",
             "Plan",
+            "PluginChecked",
             "PortResult",
             "Refused",
             "Reverted",

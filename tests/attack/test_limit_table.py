@@ -45,6 +45,7 @@ from vllm_mods.making import folder, recording
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.placing.answers import Lost
 from vllm_mods.planning import planner
+from vllm_mods.plugins.reading import read_plugin
 from vllm_mods.recipes import yaml_source
 from vllm_mods.running import engine, evidence, starting
 from vllm_mods.running.service import StartOptions, service
@@ -262,6 +263,11 @@ def library_file(folder: Path, name: str) -> object:
     return reading.read(str(folder / name), str(folder))
 
 
+def plugin_folder(folder: Path) -> object:
+    (folder / "__init__.py").write_bytes(b"x = 1  # and more\n")
+    return read_plugin(str(folder), pytest.fail)
+
+
 def rendered(text: str) -> None:
     (one,) = rendering.render(Template("t", "x", text.encode()), (HELLO,)).rendered
     raise ValueError(one.error)
@@ -455,6 +461,7 @@ ENOUGH: dict[
     "MANIFEST": (9, "more than 9 bytes", lambda _: untrusted.toml_of(b"x = 1\n" * 9, "x")),
     "DOTS": (9, "more than 9 dots", lambda _: untrusted.toml_of(b"a" + b".a" * 20 + b" = 1", "x")),
     "LIBRARY_TEXT": (9, "more than 9 bytes", lambda at: library_file(at, "x.jinja")),
+    "PLUGIN": (9, "more than 9 bytes", plugin_folder),
     "SIGNATURE": (9, "more than 9 bytes", lambda at: library_file(at, "SHA256SUMS.sig")),
     "PATCH": (99, "more than 99 bytes", lambda _: after(3)),
     "HUNKS": (2, "more than 2 hunks", lambda _: after(3)),

@@ -110,6 +110,7 @@ RECEIPT = Limit(
 MANIFEST = Limit(1 << 20, "bytes", "a file in TOML")
 DOTS = Limit(1_000, "dots", "a line of TOML")  # tomllib takes time by the square of them
 LIBRARY_TEXT = Limit(16 << 20, "bytes", "a template or a file in JSON of a library")
+PLUGIN = Limit(64 << 20, "bytes", "a plugin's Python and metadata")
 SIGNATURE = Limit(64 << 10, "bytes", "a signature")
 PATCH = Limit(
     4 << 20, "bytes", "all patches of one variant of a mod, or a diff that one is made of"

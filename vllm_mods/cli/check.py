@@ -8,6 +8,7 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import choose, other_packages
 from vllm_mods.api.plan import CheckResult, check
+from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, options
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
@@ -27,18 +28,30 @@ from vllm_mods.report.reply import Reply
 @options.verify
 @options.others
 @options.option("--explain", "Also list what was not checked, and why.")
+@options.option(
+    "--plugin DIST",
+    "Check a plugin in place of mods: pypi:NAME==VERSION, a wheel, an sdist, sources, an installed package's folder.",
+)
+@options.option(
+    "--made-for TREE", "With --plugin: the vLLM that it was made for [the one that it names]."
+)
 @options.form(
     "How to print it: for a person, as annotations for GitHub, or as SARIF.",
     ("text", "github", "sarif"),
 )
 @options.json_output
-def check_command(*, explain: bool, form: str, **given: Any) -> Reply:
+def check_command(
+    *, explain: bool, form: str, plugin: str | None, made_for: str | None, **given: Any
+) -> Reply:
     """Check whether mods apply to a vLLM tree; change nothing.
 
     MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). With
     neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
-    mod applies and, with --model, is meant for that model.
+    mod applies and, with --model, is meant for that model; or if --plugin has no error that is new.
     """
+    if plugin is not None or made_for is not None:
+        given |= {"explain": explain, "format": form != "text"}
+        return _check_plugin(plugin=plugin, made_for=made_for, **given)
     result = _check(**given)
     reply = report.check(result, answers.paint, explain=explain)
     if form == "text":
@@ -63,6 +76,23 @@ def diff_command(**given: Any) -> Reply:
     mod does not apply.
     """
     return report.diff(_check(**given), answers.paint)
+
+
+def _check_plugin(
+    *, plugin: str | None, made_for: str | None, access: Access, target: str, **given: Any
+) -> Reply:
+    """Hold a plugin against the tree; what is ``given`` of mods does not go with it."""
+    opening = {name: given.pop(name) for name in ("workspace", "verify", "platform", "in_image")}
+    more = [name.replace("_", "-") for name in given if given[name] and name != "library"]
+    if plugin is None or more:
+        what = f"takes no mods and no option of theirs: {', '.join(more)}"
+        why = "--made-for needs --plugin" if plugin is None else f"--plugin {what}"
+        raise UsageError(why, hint="vllm-mods check --plugin DIST [--made-for TREE] --target TREE")
+    from vllm_mods.api.plugin_check import plugin_check  # noqa: PLC0415  (where one is named)
+
+    tree, known = access.open(target, **opening), made_for and access.open(made_for)
+    result = plugin_check(plugin, tree, made_for=known, access=access)
+    return report.plugin_check(result, answers.paint)
 
 
 def _check(

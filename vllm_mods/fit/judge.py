@@ -38,7 +38,7 @@ from vllm_mods.formats import syntax_tree
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Keep the collector of cycles off: syntax trees have none, and to walk over them takes a quarter of all the time."""
     was_on = gc.isenabled()
     gc.disable()
@@ -49,7 +49,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@_uncollected()
+@uncollected()
 def judge(
     changes: tuple[FileChange, ...], tree: Tree, cache: SummaryCache, origin: AtOrigin | None
 ) -> tuple[tuple[Finding, ...], set[str]]:

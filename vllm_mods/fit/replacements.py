@@ -122,7 +122,7 @@ def taker_of(  # noqa: PLR0911 - an answer per kind of value
             return _plain(world, meant_in(world, path, scope, name))
         case ast.Attribute(value=of, attr=name) if whose := dotted(of):
             symbols = meant_in(world, path, scope, whose)
-            return _old(world, symbols[0], name) if len(symbols) == 1 else None
+            return plain_function(world, symbols[0], name) if len(symbols) == 1 else None
         case _:
             return None
 
@@ -143,7 +143,7 @@ def _defined(scope: CodeScope, name: str) -> DefNode | None:
     return None
 
 
-def _old(world: World, owner: Symbol, name: str) -> _Taker | None:
+def plain_function(world: World, owner: Symbol, name: str) -> _Taker | None:
     """Return what a class or module has under a name, where it is one plain function."""
     if isinstance(owner.binding, Class):
         above, functions = lineage(world, owner).owner(name) or (owner, ())
@@ -156,7 +156,7 @@ def _plain(world: World, symbols: Sequence[Symbol]) -> _Taker | None:
         case [Symbol(path=path, binding=Function() as function)]:
             if is_property(function) or opaque_decorator(function) is None:
                 return _Taker(function, definition(world, path, function))
-        case [Symbol(binding=Class()) as cls] if maker := _old(world, cls, "__init__"):
+        case [Symbol(binding=Class()) as cls] if maker := plain_function(world, cls, "__init__"):
             # called as a function without ``self``
             function = maker.function._replace(
                 name=cls.cls.name, parameters=unbound(maker.function), decorators=("staticmethod",)
@@ -172,7 +172,7 @@ def _why(  # noqa: PLR0911 - an answer per kind of what was there
     world: World, replaced: Collection[tuple[str, str]], name: str, owner: Symbol, new: _Taker
 ) -> str:
     """Say what is wrong with what takes another's place, ``""`` if nothing is known to be."""
-    old, cls = _old(world, owner, name), isinstance(owner.binding, Class)
+    old, cls = plain_function(world, owner, name), isinstance(owner.binding, Class)
     if old is None:
         return _misspelt(world, name, owner) if cls else ""
     if is_property(old.function):

@@ -72,7 +72,7 @@ class Write(NamedTuple):
 def soften(world: World, problem: Problem) -> Problem:
     """Return a problem as a note, if what is written may be the reason for it."""
     may_rest = problem.level is Level.ERROR and problem.code in RESTING
-    for write in _all_writes(world) if may_rest else ():
+    for write in all_writes(world) if may_rest else ():
         what = _resting(world, problem, write)
         if what and (write.name in _MAKERS or _may_run_first(world, problem, write)):
             message = f"{problem.message} ({what} changed while the code runs)"
@@ -81,7 +81,7 @@ def soften(world: World, problem: Problem) -> Problem:
 
 
 @remembered
-def _all_writes(world: World) -> tuple[Write, ...]:
+def all_writes(world: World) -> tuple[Write, ...]:
     """Return what the changed files write."""
     found: list[Write] = []
     for path, data in world.files.items():
@@ -101,7 +101,8 @@ def run_time_writes(path: str, data: bytes, lines: frozenset[int]) -> Iterator[W
         own = {receiver(scope) for scope in site.scope.around()}
         for owner, name, value in _writes(site.node):
             if getattr(owner, "id", "") not in own:
-                yield Write(path, site.node, site.scope, owner, name, value)
+                known = name if name and name.isidentifier() else None
+                yield Write(path, site.node, site.scope, owner, known, value)
 
 
 _Pair = tuple[ast.expr, str | None, ast.expr | None]

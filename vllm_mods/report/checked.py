@@ -1,4 +1,4 @@
-"""The answers of ``check``, ``diff`` and ``apply``: a plan, how the mods fit a checkpoint, what would change or was changed."""
+"""The answers of ``check`` (of a plugin, too), ``diff`` and ``apply``: a plan, how the mods fit a checkpoint, what would change or was changed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.api.plan import CheckResult
+from vllm_mods.base.model import Level, Verdict
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 
 if TYPE_CHECKING:
+    from vllm_mods.api.plugin_check import PluginChecked
     from vllm_mods.applying.outcomes import Applied
     from vllm_mods.formats.pairing import Pairing
+
+_UNEXAMINED = "not examined: names in strings, source that exec runs, compiled modules, who imported an old name earlier, spawned workers"
 
 
 def check(result: CheckResult, paint: text.Paint, *, explain: bool) -> Reply:
@@ -31,6 +35,29 @@ def check(result: CheckResult, paint: text.Paint, *, explain: bool) -> Reply:
         answer |= {"model": checkpoint.fit_data(result.model), "ok": result.ok}
         lines.append(checkpoint.fit_text(result.model))
     return Reply(answer, "\n".join(lines), result.ok, result.hint)
+
+
+def plugin_check(result: PluginChecked, paint: text.Paint) -> Reply:
+    """Return what a plugin is and what starts it, what is broken first, and how many findings there are."""
+    plugin, tree = result.plugin, result.tree
+    made_for = f"vLLM {result.made_for} ({result.source})"
+    if not result.source:
+        made_for = "a vLLM that it does not name: all is notes; name one with --made-for TREE"
+    errors = sum(one.level is Level.ERROR for one in result.findings)
+    lines = [
+        f"{plugin.name} {plugin.version or 'of unknown version'} on {text.tree_name(tree.version, tree.spec)}",
+        f"  made for {made_for}",
+        *(f"  starts by {group}: {entry}" for group, entry in plugin.entry_points),
+        *(f"  starts with Python: {path}" for path in plugin.starts),
+        *text.findings(result.findings, "  ", lambda words: paint(Verdict.UNFIT, words)),
+        f"  {text.counted(errors, 'error')}, {text.counted(len(result.findings) - errors, 'note')}",
+        *text.folded(_UNEXAMINED, text.WIDTH - 2, "  ", "    "),
+    ]
+    about = {**plugin._asdict(), **data.fields(result, "made_for", "source")}
+    about["entry_points"] = [{"group": of, "entry": entry} for of, entry in plugin.entry_points]
+    answer = {"tree": {"spec": tree.spec, "version": tree.version}, "plugin": about}
+    answer |= data.fields(result, "ok", "findings")
+    return Reply(answer, "\n".join(lines), result.ok)
 
 
 def diff(result: CheckResult, paint: text.Paint) -> Reply:

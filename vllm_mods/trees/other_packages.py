@@ -31,7 +31,7 @@ class Archive(Protocol):
 
     names: frozenset[str]
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str, /) -> bytes | None:
         """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
 
     def load(self, names: Collection[str], /) -> None:  # noqa: ARG002

@@ -1,0 +1,142 @@
+"""``check --plugin``: what a vLLM breaks of a plugin, for a person, a script and an exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from toy_plugin import NEW, OLD, WHEEL, tree_of, wheel_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Call = Callable[..., Any]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder with a plugin as a wheel and the two vLLMs."""
+    (tmp_path / "f.whl").write_bytes(wheel_of(WHEEL))
+    for version, files in (("0.18.0", OLD), ("0.19.0", NEW)):
+        named = {**files, f"vllm-{version}.dist-info/METADATA": f"Name: vllm\nVersion: {version}\n"}
+        for path, data in tree_of(named, version).files.items():
+            (tmp_path / version / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / version / path).write_bytes(data)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("place")
+def test_the_answer_has_what_starts_it_then_what_is_broken(call: Call) -> None:
+    answer = call("check", "--plugin", "f.whl", "--target", "0.19.0", "--made-for", "0.18.0")
+    assert (answer.code, answer.err) == (1, "")
+    lines = answer.out.splitlines()
+    assert lines[:4] == [
+        "fast-plugin 1.2 on vLLM 0.19.0 (0.19.0)",
+        "  made for vLLM 0.18.0 (--made-for)",
+        "  starts by vllm.general_plugins: fast = fast_plugin:register",
+        "  starts with Python: fast_plugin.pth",
+    ]
+    assert lines[4].startswith("  fast_plugin/__init__.py:3: cannot import old_name")
+    assert lines[-3] == "  10 errors, 0 notes"
+    assert lines[-2].startswith("  not examined: names in strings, ")
+    own = call("check", "--plugin", "f.whl", "--target", "0.18.0", "--made-for", "0.18.0")
+    assert (own.code, own.out.count("[fit-")) == (0, 0)
+    assert "  0 errors, 0 notes\n" in own.out
+
+
+@pytest.mark.slow
+def test_the_answer_in_json(place: Path, call: Call) -> None:
+    metadata = WHEEL["fast_plugin-1.2.dist-info/METADATA"].partition("Requires")[0]
+    unnamed = {**WHEEL, "fast_plugin-1.2.dist-info/METADATA": metadata}
+    (place / "f.whl").write_bytes(wheel_of(unnamed))
+    answer = call("check", "--plugin", "f.whl", "--target", "0.19.0", "--json")
+    said = json.loads(answer.out)
+    assert (answer.code, said["schema"], said["ok"]) == (0, 1, True)
+    assert said["tree"] == {"spec": "0.19.0", "version": "0.19.0"}
+    assert said["plugin"] == {
+        "name": "fast-plugin",
+        "version": "1.2",
+        "entry_points": [{"group": "vllm.general_plugins", "entry": "fast = fast_plugin:register"}],
+        "starts": ["fast_plugin.pth"],
+        "made_for": None,
+        "source": "",
+    }
+    keys = ["code", "message", "path", "line", "hunk", "scope", "level"]
+    assert {tuple(one) for one in said["findings"]} == {tuple(keys)}
+    assert {one["level"] for one in said["findings"]} == {"note"}
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (("rev",), "takes no mods and no option of theirs: mods"),
+        (("--pairing", "x", "--model", "m"), "no option of theirs: pairing, model"),
+        (("--with", "torch==2"), "no option of theirs: others"),
+        (("--format", "sarif", "--explain"), "no option of theirs: explain, format"),
+    ],
+)
+def test_what_is_of_mods_does_not_go_with_it(call: Call, more: tuple[str, ...], why: str) -> None:
+    answer = call("check", "--plugin", "f.whl", "--target", "0.19.0", *more)
+    assert (answer.code, answer.out) == (2, "")
+    assert why in answer.err
+
+
+@pytest.mark.usefixtures("place")
+def test_what_is_asked_in_vain_is_told(call: Call) -> None:
+    alone = call("check", "--made-for", "0.18.0", "--target", "0.19.0")
+    assert (alone.code, alone.err.splitlines()[0]) == (2, "error: --made-for needs --plugin")
+    none = call("check", "--plugin", "0.18.0", "--target", "0.19.0")
+    assert (none.code, none.err.splitlines()[0]) == (2, "error: 0.18.0 has its own vllm/")
+    offline = call("check", "--plugin", "f.whl", "--target", "0.19.0", "--offline")
+    assert offline.code == 1
+    assert "f.whl was made for vLLM ==0.18.0 (it requires vllm==0.18.0): " in offline.err
+    assert "--made-for TREE" in offline.err
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("__init__", f"import vllm\nvllm{'.a' * 2000} = 1\n", "it is nested too deeply to be read"),
+        ("a" * 300, "", "File name too long"),
+    ],
+)
+def test_what_cannot_be_checked_is_an_error(
+    place: Path, call: Call, file: str, text: str, why: str
+) -> None:
+    held = {"p/__init__.py": "", f"p/{file}.py": text, "p-1.dist-info/METADATA": ""}
+    (place / "odd.whl").write_bytes(wheel_of(held))
+    answer = call("check", "--plugin", "odd.whl", "--target", "0.19.0", "--made-for", "0.18.0")
+    assert (answer.code, answer.out) == (1, "")
+    assert f"odd.whl cannot be checked: {why}\n" in answer.err
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("plugin", "target", "made_for", "first"),
+    [
+        ("kvcached==0.1.5", "0.20.2", "0.19.0", "GPUModelRunner._reshape_kv_cache_tensors becomes"),
+        ("kvcached==0.1.5", "0.19.0", "0.19.0", None),
+        ("vllm-spyre==2.0.0rc9", "0.19.0", "0.18.1", "cannot import get_cross_encoder_act_fn"),
+        ("lmcache==0.5.0", "0.20.1", "0.22.1", "cannot import KVCacheSpecKind"),
+    ],
+)
+def test_real_plugins(
+    call: Call, plugin: str, target: str, made_for: str, first: str | None
+) -> None:
+    """All but lmcache say themselves what they were made for: in words, or as a range."""
+    more = ("--made-for", f"pypi:{made_for}") if plugin.startswith("lmcache") else ()
+    answer = call(
+        "check", "--plugin", f"pypi:{plugin}", "--target", f"pypi:{target}", *more, "--json"
+    )
+    said = json.loads(answer.out)
+    assert answer.code == (first is not None)
+    assert said["plugin"]["made_for"] == made_for
+    if first is None:
+        assert said["findings"] == []
+    else:
+        assert first in said["findings"][0]["message"]

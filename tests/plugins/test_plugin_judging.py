@@ -1,0 +1,161 @@
+"""A plugin beside a vLLM: what breaks it is found, what was so before and what it guards is not, and none of it is run."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+from toy_plugin import NEW, OLD, PLUGIN, tree_of
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.plugins.judging import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_mods.base.model import Finding
+
+
+def on(plugin: str, more: Mapping[str, str] = {}, *, made_for: bool = True) -> tuple[Finding, ...]:
+    held = tree_of({"fast_plugin/__init__.py": plugin, **more}, "").files
+    return judge(held, tree_of(NEW, "0.19.0"), tree_of(OLD, "0.18.0") if made_for else None)
+
+
+def errors(findings: tuple[Finding, ...]) -> list[Finding]:
+    return [one for one in findings if one.level is Level.ERROR]
+
+
+@pytest.mark.slow
+def test_every_break_is_found_and_what_is_gone_comes_first() -> None:
+    found = errors(on(PLUGIN))
+    told = {
+        FindingCode.FIT_IMPORT: ["cannot import old_name from vllm.names"],
+        FindingCode.FIT_DEAD: ["Fast.close overrides Loader.close", "Engine.stop is replaced"],
+        FindingCode.FIT_ATTRIBUTE: ["has no attribute `limit`"],
+        FindingCode.FIT_CALL: ["required parameter `b`"],
+        FindingCode.FIT_OVERRIDE: [
+            "Fast.place(self, config, tensors, sizes=…) takes tensors in another place",
+            "Fast.size(self, name) overrides Loader.size",
+            "Engine.shape becomes shape(self, config, tensors, *rest), which takes",
+        ],
+        FindingCode.FIT_KIND: ["Fast cannot be instantiated: it has no unload", "`Fast()`"],
+    }
+    assert [code for code, _ in itertools.groupby(one.code for one in found)] == list(told)
+    assert len(found) == sum(map(len, told.values()))
+    for code, texts in told.items():
+        for text in texts:
+            assert any(text in one.message for one in found if one.code == code), text
+
+
+@pytest.mark.slow
+def test_a_plugin_that_is_installed_beside_vllm_is_judged_as_any() -> None:
+    held = tree_of({"fast_plugin/__init__.py": PLUGIN}, "").files
+    new, old = tree_of(NEW, "0.19.0"), tree_of(OLD, "0.18.0")
+    alone = judge(held, new, old)
+    new.files.update(held)
+    assert judge(held, new, old) == alone
+
+
+@pytest.mark.slow
+def test_what_was_wrong_where_it_was_made_is_no_news() -> None:
+    broken = "from vllm.names import never_there\n\n\ndef f():\n    return never_there.x\n"
+    assert on(broken) == ()
+
+
+def test_a_class_that_was_open_where_it_was_made_is_no_news() -> None:
+    loader = "from abc import ABC, abstractmethod\n\n\nclass Loader(ABC):\n"
+    asked = "    @abstractmethod\n    def {}(self): ...\n"
+    begun = "from vllm.loader import Loader\n\n\nclass Begun(Loader):\n    def load(self): ...\n"
+    held = tree_of({"p/__init__.py": begun}, "").files
+    whole, open_, wider = (
+        tree_of({"vllm/loader.py": loader + "".join(map(asked.format, names))}, "")
+        for names in (("load",), ("load", "close"), ("load", "close", "stop"))
+    )
+    assert [one.code for one in judge(held, open_, whole)] == [FindingCode.FIT_KIND]
+    assert judge(held, open_, open_) == judge(held, wider, open_) == ()
+
+
+@pytest.mark.slow
+def test_without_a_vllm_that_it_was_made_for_nothing_counts() -> None:
+    found = on(PLUGIN, made_for=False)
+    assert not errors(found)
+    assert "cannot import old_name from vllm.names" in found[0].message
+
+
+GUARDED = {
+    "an import that may fail": "try:\n    from vllm.names import old_name\nexcept ImportError:\n    old_name = None\n",
+    "a branch for a version": (
+        "from fast_plugin.utils import vllm_version_is\n"
+        'if vllm_version_is("0.18.0"):\n    from vllm.names import old_name\n'
+    ),
+    "a value for a version": (
+        "from vllm.names import kept\nfrom fast_plugin.utils import vllm_version_is\n\n\n"
+        'def f():\n    return kept(1) if vllm_version_is("0.18.0") else kept(1, 2)\n'
+    ),
+    "for type checkers": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from vllm.names import old_name\n",
+    "a file for a version": (
+        "from fast_plugin.utils import vllm_version_is\n"
+        'if vllm_version_is("0.18.0"):\n    from fast_plugin import of_0_18\n'
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", GUARDED)
+def test_what_the_plugin_guards_does_not_count(kind: str) -> None:
+    of_old = "from vllm.names import old_name\n" if kind == "a file for a version" else ""
+    more = {
+        "fast_plugin/of_0_18.py": of_old,
+        "fast_plugin/utils.py": "def vllm_version_is(version): ...\n",
+    }
+    assert not errors(on(GUARDED[kind], more))
+    unguarded = on("from fast_plugin import of_0_18\n", more)
+    assert len(errors(unguarded)) == (kind == "a file for a version")
+
+
+@pytest.mark.slow
+def test_one_cause_in_many_places_is_one_finding() -> None:
+    calls = "".join(f"def f{n}():\n    return kept(1)\n\n\n" for n in range(3))
+    (found,) = on(f"from vllm.names import kept\n\n\n{calls}")
+    assert (found.line, found.message.endswith("so in 2 other places")) == (5, True)
+
+
+def test_a_class_that_is_handed_around_is_known_by_its_name() -> None:
+    patch = """
+        def shape(self, config, tensors, *rest):
+            return tensors
+
+
+        def patch(Engine):
+            Engine.shape = shape
+    """
+    assert [one.code for one in on(patch)] == [FindingCode.FIT_OVERRIDE]
+
+
+@pytest.mark.slow
+def test_a_file_that_is_no_python_is_a_note_and_the_rest_is_judged() -> None:
+    found = on("from vllm.names import old_name\n", {"fast_plugin/torn.py": "def (:\n"})
+    assert [(one.level, one.code) for one in found] == [
+        (Level.ERROR, FindingCode.FIT_IMPORT),
+        (Level.NOTE, FindingCode.FIT_SYNTAX),
+    ]
+    deep = on("x = 1\n", {"fast_plugin/deep.py": f"x = {'(' * 5000}1{')' * 5000}\n"})
+    assert [(one.level, one.path) for one in deep] == [(Level.NOTE, "fast_plugin/deep.py")]
+
+
+def test_a_name_that_no_code_can_read_is_not_searched_for() -> None:
+    """Of a class it would be a pattern that is none, or half of a character."""
+    patch = """
+        from vllm.loader import Engine
+
+
+        def stop(self):
+            return 2
+
+
+        setattr(Engine, "shap(", stop)
+        setattr(Engine, "\\ud800", stop)
+    """
+    assert on(patch) == ()

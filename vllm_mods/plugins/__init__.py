@@ -1,0 +1,1 @@
+"""Plugins of others: what one is, read as it lies, and what of it does not agree with a vLLM."""

@@ -1,0 +1,234 @@
+"""What of a plugin does not agree with a vLLM, and did with the one that it was made for: its files are held against both."""
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+from inspect import Parameter
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.tree import Tree
+from vllm_mods.fit.abstract import abstract_misuses
+from vllm_mods.fit.calls import calls_of
+from vllm_mods.fit.checker import Diagnostic, check, replaced
+from vllm_mods.fit.dead import gone_hooks
+from vllm_mods.fit.gates import RULES, judge as judge_diagnostic
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.imports import import_problems
+from vllm_mods.fit.judge import uncollected
+from vllm_mods.fit.other_versions import lessen
+from vllm_mods.fit.overlay import python_paths
+from vllm_mods.fit.overrides import Override, override_problems, overrides_of
+from vllm_mods.fit.problems import Problem, at_site, finding, lasting
+from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
+from vllm_mods.fit.run_time import Write, all_writes, soften
+from vllm_mods.fit.search import classes_in, classes_named
+from vllm_mods.fit.shapes import Class, Function, Symbol
+from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.syntax import invalid
+from vllm_mods.fit.types import plain_getattr
+from vllm_mods.fit.walk import CodeSite, walk
+from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
+from vllm_mods.formats import syntax_tree
+
+_C = FindingCode
+_ORDER = (_C.FIT_IMPORT, _C.FIT_DEAD, _C.FIT_ATTRIBUTE, _C.FIT_CALL, _C.FIT_OVERRIDE)
+"""What is gone comes first: much of what is found below may follow from it."""
+_PLACED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class _View:
+    """The files of a plugin beside one vLLM."""
+
+    def __init__(self, tree: Tree, files: Mapping[str, bytes], cache: SummaryCache) -> None:
+        if tree.remote:
+            tree.load(python_paths(tree))
+        self.files = files
+        self.world = World(tree, files, cache)
+        # where the plugin is installed, the tree has it too
+        self.bare = World(tree, dict.fromkeys(files), cache, self.world.texts)
+
+    def imports(self, path: str) -> dict[tuple[str, ...], Problem]:
+        data = self.files[path]
+        every_line = frozenset(range(1, data.count(b"\n") + 2))
+        answers = import_problems(self.world, path, _sites(data, rb"\bvllm\b|\benvs\."), every_line)
+        return {(*one.key, str(one.line)): one for one in answers if isinstance(one, Problem)}
+
+    def diagnostics(self, paths: Collection[str]) -> dict[tuple[object, ...], Diagnostic]:
+        """Return what the type checker says, by what is the same beside another vLLM: its place and its rule."""
+        files = {path: plain_getattr(data) for path, data in self.files.items()}
+        folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
+        said = check(folder, paths, RULES, self.world.python)
+        known = (one for one in said if one.rule in RULES)  # it speaks of syntax unasked
+        return {one[:4]: one for one in known if RULES[one.rule].only in one.text}
+
+    def overrides(self, path: str) -> dict[tuple[str, str], Override]:
+        return {
+            (name, one.method.name): one
+            for name, symbol in classes_in(self.world, path)
+            for one in overrides_of(self.world, symbol, frozenset(symbol.cls.methods))
+            if one.base.path not in self.files
+        }
+
+    def refused(self, override: Override) -> list[Problem]:
+        answers = override_problems(self.world, override, override.owner.path, override.method.line)
+        return [one for one in answers if isinstance(one, Problem)]
+
+    def owner(self, write: Write) -> Symbol | None:
+        """Return the class or module of vLLM that is written to, where it is one."""
+        owners = write.owners(self.world)
+        one = owners[0] if len(owners) == 1 else Symbol()
+        place = one.path if isinstance(one.binding, Class) else one.module or ""
+        return one if place.startswith("vllm/") else None
+
+    def placed(self, write: Write) -> Write:
+        """Name what is written to, where only its name is known: the one class of vLLM that has that name, and the method."""
+        name = (dotted(write.owner) or "").rpartition(".")[2]
+        is_unknown = name[:1].isupper() and not write.owners(self.world)
+        named = classes_named(self.bare, name) if is_unknown else ()
+        likely = [one for one in named if write.name in one.cls.methods]
+        if len(likely) != 1:
+            return write
+        module = likely[0].path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        return write._replace(owner=ast.Constant(f"{module}.{name}"))
+
+    def has(self, owner: Symbol, name: str) -> bool:
+        """Tell whether a class or module may have a name."""
+        if owner.module:
+            return self.world.lookup(owner.module, name).exists is not False
+        line = lineage(self.world, owner)
+        open_ = line.unknown or any(one.cls.dynamic for one in line.classes)
+        return open_ or name in attributes(self.world, line)
+
+
+@uncollected()
+def judge(files: Mapping[str, bytes], tree: Tree, made_for: Tree | None) -> tuple[Finding, ...]:
+    """Hold a plugin's Python files against a vLLM. What is also found in ``made_for`` is left out.
+
+    Without it all are notes, and what the plugin replaces and overrides is not judged. Raises as ``fit`` does.
+    """
+    cache = SummaryCache()
+    here = _View(tree, files, cache)
+    there = _View(made_for, files, cache) if made_for else None
+    problems: list[Problem] = []
+    for path in files:
+        if here.world.module(path) is None:
+            problems.append(_noted(invalid(path, 1, "it was not read", None)))
+            continue
+        met = here.imports(path)
+        known = there.imports(path) if there and met else {}
+        problems += (one for key, one in met.items() if key not in known)
+        problems += _standing_in(here, there, path) if there else ()
+    problems += _replaced(here, there) if there else ()
+    met_at = {(one.path, one.line) for one in problems}
+    said = here.diagnostics(files)
+    said_there = there.diagnostics({one.path for one in said.values()}) if there else {}
+    new = [one for key, one in said.items() if key not in said_there and one[:2] not in met_at]
+    typed = (judge_diagnostic(here.world, one, gated=there is None) for one in new)
+    problems += (one for one in typed if one and one.level is Level.ERROR)
+    met_by: dict[tuple[str, ...], list[Problem]] = {}
+    for one in problems if there else map(_noted, problems):
+        # all but the code that meets what one change of vLLM makes
+        text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
+        met_by.setdefault((one.code, text, one.level), []).append(one)
+    causes = [_one_of(here.world, ones) for ones in met_by.values()]
+    causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
+    return tuple(map(finding, causes))
+
+
+def _noted(problem: Problem) -> Problem:
+    return problem._replace(level=Level.NOTE)
+
+
+def _sites(data: bytes, word: bytes) -> Iterator[CodeSite]:
+    """Yield what stands on the lines that have what a pattern takes."""
+    find = re.compile(word).search
+    lines = frozenset(number for number, row in enumerate(data.splitlines(), 1) if find(row))
+    parsed = syntax_tree.module(data) if lines else None
+    return walk(parsed, lines) if parsed else iter(())
+
+
+def _standing_in(here: _View, there: _View, path: str) -> Iterator[Problem]:
+    """Judge the classes of a file by vLLM's above them."""
+    for site in _sites(here.files[path], rb"\bclass\b"):
+        new = [*abstract_misuses(here.world, path, site, there.world)]
+        if new and not any(abstract_misuses(there.world, path, site, None)):
+            yield from (at_site(path, site, _C.FIT_KIND, one, one.text) for one in new)
+    gone = gone_hooks(here.bare, here.world, there.world, path)
+    yield from (one for one in gone if one.level is Level.ERROR)
+    was = there.overrides(path)
+    for key, override in here.overrides(path).items():
+        before, mine, now = was.get(key), override.method, override.overridden
+        if before and before.overridden.parameters == now.parameters:
+            continue
+        problems = here.refused(override)
+        if not problems and before and (moved := _moved(here, mine, now, before.overridden)):
+            name = f"{override.owner.cls.name}.{mine.name}"
+            place, text = (path, mine.line, name), f"{name}{mine.text()} {moved}"
+            yield Problem(_C.FIT_OVERRIDE, *place, text, (name,), mine.name)
+        elif not (problems and before and there.refused(before)):
+            yield from problems
+
+
+def _moved(here: _View, mine: Function, now: Function, before: Function) -> str:
+    """Say which parameter has the place in which vLLM no longer gives it; ``""`` for none."""
+    own, new, old = (
+        [p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, before)
+    )
+    for place, (name, was) in enumerate(zip(own, old, strict=False)):
+        if name != was or name not in new or new.index(name) == place:
+            continue
+        calls = (call for call in calls_of(here.world, now.name) if call.path not in here.files)
+        if any(len(call.node.args) >= min(place, new.index(name)) for call in calls):
+            return f"takes {name} in another place than this vLLM, which has {now.text()}"
+    return ""
+
+
+def _replaced(here: _View, there: _View) -> Iterator[Problem]:
+    """Judge what is put in the place of names that vLLM has there."""
+    writes = (one for one in all_writes(here.world) if one.name and not one.scope.tolerant)
+    owned = [(one, owner) for one in map(there.placed, writes) if (owner := here.owner(one))]
+    names = frozenset((owner_name(one), w.name or "") for w, one in owned)
+    for write, owner in owned:
+        name, before = write.name or "", there.owner(write)
+        place = write.path, write.node.lineno, write.scope.name
+        what = f"{owner_name(owner)}.{name}"
+        if before is None or not there.has(before, name):
+            continue
+        if not here.has(owner, name):
+            read = re.compile(rb"\.%b\b(?!\s*=[^=])" % name.encode())
+            level = Level.NOTE if any(map(read.search, here.files.values())) else Level.ERROR
+            text = f"{what} is replaced, but this vLLM has none; vLLM {there.world.tree.version} has it"
+            yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
+            continue
+        old = plain_function(there.world, before, name)
+        now = plain_function(here.world, owner, name)
+        same = old and now and old.function.parameters == now.function.parameters
+        if write.value is None or same:
+            continue
+        taker = taker_of(here.world, write.path, write.scope, write.value)
+        functions = [one.function for one in (taker, now, old) if one]
+        if len(functions) == 3 and (moved := _moved(here, *functions)):
+            text = f"{what} becomes {functions[0].name}{functions[0].text()}, which {moved}"
+            yield Problem(_C.FIT_OVERRIDE, *place, text, (what,), name)
+        elif not any(replacement_problems(there.world, write, names)):
+            yield from replacement_problems(here.world, write, names)
+
+
+def _one_of(world: World, problems: list[Problem]) -> Problem:
+    """Return the first of the problems with one cause that is an error, the first one if none is, with how many there are."""
+    noted = (_noted(one) if _is_chosen(world, one.path) else one for one in problems)
+    judged = [lessen(world, soften(world, one)) for one in noted]
+    worst, more = min(judged, key=lambda one: (one.level is Level.NOTE, one[1:3])), len(judged) - 1
+    text = f"{worst.message}; so in {more} other place{'s' * (more != 1)}"
+    return worst._replace(message=text) if more else worst
+
+
+@remembered
+def _is_chosen(world: World, path: str) -> bool:
+    """Tell whether all imports of a file stand where the plugin asks for a version."""
+    stem = rb"\b%b\b" % re.escape(module_stem(path).encode())
+    others = (data or b"" for other, data in world.files.items() if other != path)
+    sites = (site for data in others for site in _sites(data, stem))
+    imports = (site for site in sites if isinstance(site.node, ast.Import | ast.ImportFrom))
+    return {site.scope.tolerant for site in imports} == {True}
