@@ -29,9 +29,8 @@ What these take and return (help() of each says what it has)
     Cell, BisectOutcome, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked,
     PluginChecked, ReadLock, BuildResult, ImageVerified
 
-VllmModsError, with message and hint, is every error: UsageError, ManifestError, DiffError,
-TreeError (Unreachable among them), NotRendered, Refused (nothing was changed; its plan says
-why), NotRestored.
+VllmModsError, with message and hint, is every error: UsageError, ManifestError, DiffError, TreeError (Unreachable among
+them), NotRendered, Refused (nothing was changed; its plan says why), NotRestored.
 
 help(vllm_mods.plan) and so on say what goes in and comes out, with an example. What is not named
 here or in what these return is private, modules included: it may change with any release.

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 class Access(ExitStack):
     """How a call gets at trees: from the cache alone or not, with which clone, and whom it tells.
 
-    ``offline`` opens no connection. ``commits`` is where builds are found whose version names a commit: a
-    clone of vLLM's repository, or the URL of an index that has a folder for each commit. ``note`` is called
-    with each line that a user should know, ``progress`` with what is being read, the bytes done and the
-    total (None if unknown).
+    ``offline`` opens no connection. ``commits`` is where builds are found whose version names a commit: a clone of
+    vLLM's repository, or the URL of an index that has a folder for each commit. ``note`` is called with each line that
+    a user should know, ``progress`` with what is being read, the bytes done and the total (None if unknown).
 
     Trees that it opened (containers and mounts among them) are given back by ``close``, or where its
     ``with`` block ends.

@@ -31,18 +31,16 @@ def apply(
 ) -> Applied:
     """Put mods into an installed vLLM, whole or not at all.
 
-    ``target`` is the site root (``site-packages``), its ``vllm`` folder or one inside that. What an
-    earlier run left half done is undone first. ``workspace``, ``strict_version``,
-    ``only_supported`` and ``base`` are those of ``plan``. A hard-linked file is replaced by one of this tree's own,
-    its other names stay as they are, and a note says so: ``keep_links`` refuses that. ``source_date_epoch``
-    (seconds since 1970) is the time of every file written, else now; ``planned`` is called with the plan
-    before anything is written. A mod with files that only an image gets is refused, unless ``without_files``
-    leaves these out. Without ``write`` nothing is written, and what would be is returned.
+    ``target`` is the site root (``site-packages``), its ``vllm`` folder or one inside that. What an earlier run left
+    half done is undone first. ``workspace``, ``strict_version``, ``only_supported`` and ``base`` are those of ``plan``.
+    A hard-linked file is replaced by one of this tree's own, its other names stay as they are, and a note says so:
+    ``keep_links`` refuses that. ``source_date_epoch`` (seconds since 1970) is the time of every file written, else now;
+    ``planned`` is called with the plan before anything is written. A mod with files that only an image gets is refused,
+    unless ``without_files`` leaves these out. Without ``write`` nothing is written, and what would be is returned.
 
-    Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
-    not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust;
-    ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target that is no vLLM, and
-    whatever else ``plan`` raises.
+    Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if not every mod fits,
+    also for a mod that ``vllm-mods.toml`` here or of the machine does not trust; ``NotRestored`` if a failure could not
+    be undone; ``UsageError`` for a target that is no vLLM, and whatever else ``plan`` raises.
 
     >>> mods = vm.Library("library").mods("fast")
     >>> done = vm.apply(mods, "site-packages")
@@ -147,14 +145,12 @@ def revert(
 ) -> Reverted:
     """Take mods out again, by name, or all of them, as if they had never been in; the others stay.
 
-    With all of them out, every byte, mode and time is as before the first ``apply``. What an earlier
-    run left half done is undone first. With ``discard_edits`` also where a file was edited since;
-    with ``only_edits`` all mods stay, and every file of theirs is again as they left it.
-    ``target`` and ``source_date_epoch`` are those of ``apply``.
+    With all of them out, every byte, mode and time is as before the first ``apply``. What an earlier run left half done
+    is undone first. With ``discard_edits`` also where a file was edited since; with ``only_edits`` all mods stay, and
+    every file of theirs is again as they left it. ``target`` and ``source_date_epoch`` are those of ``apply``.
 
-    Returns ``Reverted``. Raises ``UsageError`` for a mod that is not in, ``Refused`` with nothing
-    changed (a file was edited since, a mod that stays needs one that goes), ``NotRestored`` if a
-    failure could not be undone.
+    Returns ``Reverted``. Raises ``UsageError`` for a mod that is not in, ``Refused`` with nothing changed (a file was
+    edited since, a mod that stays needs one that goes), ``NotRestored`` if a failure could not be undone.
 
     >>> vm.apply(vm.Library("library").mods("fast", "limit"), "site-packages").plan.ok
     True

@@ -58,11 +58,10 @@ def plan(
     leaves out mods that have no variant for this tree. ``base`` is the vLLM that the mods were made for, as ``tree`` is
     named: it tells look-alike places apart, and a three-way merge from there has to agree.
 
-    Returns a ``Plan``: a verdict and the findings for each mod, and the files that would change.
-    A mod that does not fit is a verdict, not an error. Raises ``UsageError`` for mods that wait for
-    each other in a circle or were not made for the ``base``, ``DiffError`` for a patch that is no good, ``ManifestError`` for a bad
-    ``mod.lock``, ``TreeError`` for a tree whose receipt cannot be read, and ``Refused`` for a
-    receipt that is damaged.
+    Returns a ``Plan``: a verdict and the findings for each mod, and the files that would change. A mod that does not
+    fit is a verdict, not an error. Raises ``UsageError`` for mods that wait for each other in a circle or were not made
+    for the ``base``, ``DiffError`` for a patch that is no good, ``ManifestError`` for a bad ``mod.lock``, ``TreeError``
+    for a tree whose receipt cannot be read, and ``Refused`` for a receipt that is damaged.
 
     >>> planned = vm.plan(vm.Library("library").mods("fast"), "site-packages")
     >>> planned.ok, [change.path for change in planned.changes]

@@ -54,11 +54,10 @@ def port(
 ) -> PortResult:
     """Make a variant of a mod for another vLLM.
 
-    ``mod`` is the name of one of the ``library``, which has to be the caller's own, unless ``output`` names
-    another folder, to which a copy is written. ``to`` is a tree.
-    ``base`` is the tree that the ``variant`` was written for (without these, what ``mod.lock`` says and the
-    nearest one); ``name`` and ``vllm`` are those of the new variant; ``repair`` puts right what would not
-    work; ``others`` are versions of packages, by name, beside the target.
+    ``mod`` is the name of one of the ``library``, which has to be the caller's own, unless ``output`` names another
+    folder, to which a copy is written. ``to`` is a tree. ``base`` is the tree that the ``variant`` was written for
+    (without these, what ``mod.lock`` says and the nearest one); ``name`` and ``vllm`` are those of the new variant;
+    ``repair`` puts right what would not work; ``others`` are versions of packages, by name, beside the target.
 
     Returns ``PortResult``. What clashes is no error: it is laid out for a person, and ``continue_port`` takes it.
     Raises ``UsageError`` for a variant that there is not, ``Refused`` where a file to be written is there already.

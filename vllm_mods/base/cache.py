@@ -1,8 +1,7 @@
 """What was read from the network, kept on disk: blobs under their sha256, and links to them.
 
-Every file is written beside its place and moved there in one step, so that several processes can
-fill one cache; a blob is checked against its name when it is read. A cache that cannot be written
-is said once and then done without.
+Every file is written beside its place and moved there in one step, so that several processes can fill one cache; a blob
+is checked against its name when it is read. A cache that cannot be written is said once and then done without.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """Which lines two texts have in common. Pure.
 
-Lines that occur once in each text are matched first, as far as they are in the same order (Bram
-Cohen's patience diff), then what lies between them: so a class is not matched with the one behind it because both
-end alike.
+Lines that occur once in each text are matched first, as far as they are in the same order (Bram Cohen's patience diff),
+then what lies between them: so a class is not matched with the one behind it because both end alike.
 """
 
 import re

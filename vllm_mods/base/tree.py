@@ -17,12 +17,11 @@ class Tree(Protocol):
     everything else has a default, which stands for "this tree does not know". A tree is a context manager:
     who opens one closes it, since it may hold a connection, a container or a mount.
 
-    ``spec`` is the tree as the user named it. A ``remote`` tree may cost a
-    round trip for each read. The files of a ``pristine`` one are known to be as released: those of an archive or
-    a revision are, those of a folder, which anybody may have edited, are not. ``root`` is the folder on this
-    machine that it is, ``workspace`` the absolute folder outside of it that may be read by absolute path.
-    ``releases`` opens other releases from where it came, ``verified`` says how much of a release was held to
-    its hash: ``whole``, ``parts`` or nothing (None).
+    ``spec`` is the tree as the user named it. A ``remote`` tree may cost a round trip for each read. The files of a
+    ``pristine`` one are known to be as released: those of an archive or a revision are, those of a folder, which
+    anybody may have edited, are not. ``root`` is the folder on this machine that it is, ``workspace`` the absolute
+    folder outside of it that may be read by absolute path. ``releases`` opens other releases from where it came,
+    ``verified`` says how much of a release was held to its hash: ``whole``, ``parts`` or nothing (None).
 
     >>> with vm.open_tree("site-packages") as tree:
     ...     tree.pristine, "vllm/loader.py" in tree.paths("vllm"), tree.read("vllm/none.py")

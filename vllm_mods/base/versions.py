@@ -1,8 +1,7 @@
 """Version numbers of vLLM builds, and what little they say. Pure.
 
-A version is advice: a development build such as ``0.19.1rc1.dev46+gc5e3454e5`` sorts before 0.19.1
-and has the sources of what became 0.20.0, and releases were rebuilt from other sources under the
-same number. The tree decides.
+A version is advice: a development build such as ``0.19.1rc1.dev46+gc5e3454e5`` sorts before 0.19.1 and has the sources
+of what became 0.20.0, and releases were rebuilt from other sources under the same number. The tree decides.
 """
 
 from __future__ import annotations

@@ -82,8 +82,7 @@ def created_by(lock: pairing_lock.PairingLock) -> str:
 def labels(lock: pairing_lock.PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str, str]:
     """Return what an image says of itself, in its labels and in its manifest's annotations.
 
-    Source and revision are those of the base's labels, ``below``: they say where its vLLM comes from,
-    and that is so.
+    Source and revision are those of the base's labels, ``below``: they say where its vLLM comes from, and that is so.
     """
     stated = {key: below[key] for key in _FROM_BASE if below.get(key)} | {
         f"{_NAME}.title": lock.pairing,

@@ -71,9 +71,8 @@ def check_command(
 def diff_command(**given: Any) -> Reply:
     """Show what mods would change in a vLLM tree, as one diff; change nothing.
 
-    `git apply` and `patch -p1` accept the diff in the folder that contains vllm/. With neither MOD
-    nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 1, and no diff, if a
-    mod does not apply.
+    `git apply` and `patch -p1` accept the diff in the folder that contains vllm/. With neither MOD nor --pairing: all
+    bundled mods that `vllm-mods list` marks as [default]. Exit code 1, and no diff, if a mod does not apply.
     """
     return report.diff(_check(**given), answers.paint)
 

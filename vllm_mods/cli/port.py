@@ -91,9 +91,8 @@ def keep_command(
     pull request. A branch that exists is made again only if the mod has changed and all commits of the
     branch are by `keep`. Nothing is checked out. Exit code 1 if some work is left for a person.
 
-    With --pull-requests, each branch has one request at GitHub, GitLab, Gitea or Forgejo: opened once,
-    updated when it changes, closed when its work is done. The token is in GITHUB_TOKEN,
-    GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
+    With --pull-requests, each branch has one request at GitHub, GitLab, Gitea or Forgejo: opened once, updated when it
+    changes, closed when its work is done. The token is in GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)
     from vllm_mods.report import keep as kept  # noqa: PLC0415

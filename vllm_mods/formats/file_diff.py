@@ -46,11 +46,10 @@ class Hunk(NamedTuple):
 class FileDiff(NamedTuple):
     """What a patch does to one file; ``None`` as a path stands for "no such file".
 
-    ``hunks`` are in the order of the file, also where the patch has them in another.
-    ``mode`` is the permission bits that the patch states for the new file, if any.
-    ``old_blob`` and ``new_blob`` are git's names of the two contents, from its ``index`` line:
-    lower-case hex, often abbreviated; None where the patch has none, or all zeros for "no file".
-    ``may_create`` says that it fills an empty file, or makes it where there is none.
+    ``hunks`` are in the order of the file, also where the patch has them in another. ``mode`` is the permission bits
+    that the patch states for the new file, if any. ``old_blob`` and ``new_blob`` are git's names of the two contents,
+    from its ``index`` line: lower-case hex, often abbreviated; None where the patch has none, or all zeros for "no
+    file". ``may_create`` says that it fills an empty file, or makes it where there is none.
     """
 
     old_path: str | None

@@ -1,8 +1,7 @@
 """TOML files edited in place: comments and order stay, and each edit is read back. Pure.
 
-An edit is a function that changes the top table. It is called twice: with tomlkit's document, and with
-the plain dict of ``tomllib``. What tomlkit then writes has to read as that dict, so that nothing else
-can have changed.
+An edit is a function that changes the top table. It is called twice: with tomlkit's document, and with the plain dict
+of ``tomllib``. What tomlkit then writes has to read as that dict, so that nothing else can have changed.
 """
 
 import tomllib

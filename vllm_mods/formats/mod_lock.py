@@ -1,8 +1,7 @@
 """mod.lock: what a mod does to each release, by hash. Pure: bytes ↔ ``Lock``.
 
-Written by ``vllm-mods matrix --update-lock`` from a full plan and by nothing else. A
-tree whose files have the hashes recorded here needs no parsing: the places of the
-hunks are known, and so is the hash of the result.
+Written by ``vllm-mods matrix --update-lock`` from a full plan and by nothing else. A tree whose files have the hashes
+recorded here needs no parsing: the places of the hunks are known, and so is the hash of the result.
 """
 
 import json
@@ -34,9 +33,8 @@ class LockedHunk(NamedTuple):
 class LockedTree(NamedTuple):
     """One state of the touched files, and the releases (version labels) that have it.
 
-    ``beside`` are the files that the fit rested on, ``witness`` the digests of their bytes
-    (``vouch.witness``) with which it found nothing wrong; ``proof`` is ``types``, ``""`` where no
-    Python changes.
+    ``beside`` are the files that the fit rested on, ``witness`` the digests of their bytes (``vouch.witness``) with
+    which it found nothing wrong; ``proof`` is ``types``, ``""`` where no Python changes.
     """
 
     vllm: tuple[str, ...]

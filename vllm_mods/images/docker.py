@@ -1,8 +1,7 @@
 """Images and containers of a docker engine, read through its API.
 
-docker's own client library is used: it knows contexts, DOCKER_HOST, ssh and TLS, so that the engine
-is the one that `docker` itself would talk to. Files come out of a container that is made for that,
-never started, and removed.
+docker's own client library is used: it knows contexts, DOCKER_HOST, ssh and TLS, so that the engine is the one that
+`docker` itself would talk to. Files come out of a container that is made for that, never started, and removed.
 """
 
 import contextlib

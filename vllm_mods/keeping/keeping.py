@@ -19,11 +19,10 @@ from vllm_mods.trees.release import Releases
 class KeptRelease(NamedTuple):
     """What became of a mod on a release.
 
-    ``did`` is ``fits`` (nothing to do), ``widened``, ``ported``, ``ended`` (the release carries the
-    change), ``left`` (a port that a person has to finish lies in the mod's folder) or ``stuck`` (none
-    could be begun), by ``run`` also ``there`` and ``waits``.
-    ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left`` is for a person.
-    ``branch`` is the name for what that needed, ``commit`` None where nothing was made.
+    ``did`` is ``fits`` (nothing to do), ``widened``, ``ported``, ``ended`` (the release carries the change), ``left``
+    (a port that a person has to finish lies in the mod's folder) or ``stuck`` (none could be begun), by ``run`` also
+    ``there`` and ``waits``. ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left``
+    is for a person. ``branch`` is the name for what that needed, ``commit`` None where nothing was made.
     """
 
     mod: str
@@ -53,11 +52,10 @@ def run(
 ) -> Iterator[KeptRelease]:
     """Bring a mod up to releases, the oldest first; each branch begins where the one before ends.
 
-    A branch that exists is left alone, whoever made it; unless the mod has changed below it, and nobody else's
-    commit is on it: then it is made again. A port that a person has to finish holds up the
-    later releases of that mod, since they are ported from its result.
-    ``names`` are versions, ``message`` returns the text of a commit. Raises ``UsageError`` for a library in no repository, and whatever reading
-    its mods does.
+    A branch that exists is left alone, whoever made it; unless the mod has changed below it, and nobody else's commit
+    is on it: then it is made again. A port that a person has to finish holds up the later releases of that mod, since
+    they are ported from its result. ``names`` are versions, ``message`` returns the text of a commit. Raises
+    ``UsageError`` for a library in no repository, and whatever reading its mods does.
     """
     home = branches.home(library)
     at = branches.tip(home, "HEAD")

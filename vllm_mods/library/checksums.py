@@ -24,10 +24,9 @@ _PIN = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, str]:
     """Return the sha256 of every file that a library may hold, by its path in the library.
 
-    ``pins`` are files with lists, or ``sha256:…`` of the library's own ``SHA256SUMS``; ``signers`` is a
-    file in the form of OpenSSH's allowed_signers, and then the library's own list has to be signed by
-    one of these. Raises ``Refused`` for a list that none of them vouches for, ``UsageError`` for a list or
-    file that cannot be read.
+    ``pins`` are files with lists, or ``sha256:…`` of the library's own ``SHA256SUMS``; ``signers`` is a file in the
+    form of OpenSSH's allowed_signers, and then the library's own list has to be signed by one of these. Raises
+    ``Refused`` for a list that none of them vouches for, ``UsageError`` for a list or file that cannot be read.
     """
     files = [pin for pin in pins if not _PIN.fullmatch(pin)]
     digests = [pin.removeprefix("sha256:") for pin in pins if _PIN.fullmatch(pin)]

@@ -14,7 +14,7 @@ _PRINTED = re.compile(
     r"|(?P<network>Connection refused|Network is unreachable|ould not resolve|name resolution)"
 )
 _IN_IMAGE = "--image REF, of an image that has it"
-_TREE = "name the vLLM that it was written for with --tree or --image; it finds that at $VLLM_PACKAGE_DIR"
+OF_TREE = "name the vLLM that it was written for with --tree or --image; it finds that at $VLLM_PACKAGE_DIR"
 _KEEP = "put what it downloads into the folder that it runs in"
 
 
@@ -34,4 +34,4 @@ def hint(output: str, lacked: Sequence[WatchedCommand], *, in_image: bool) -> st
         return f"it needs the package {module}: {also}{_IN_IMAGE}"
     if names and set(names) <= {"nvidia-smi"}:
         return "a recording has no GPU: let the script take what it asks the GPU from a variable, and set that with --env"
-    return _KEEP if names else _TREE
+    return _KEEP if names else OF_TREE

@@ -28,7 +28,6 @@ _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _CHECKS = 9  # so many may fail and be left out: each is one more run
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
-_EDIT_TREE = "name the vLLM that it was written for with --tree; it finds that at $VLLM_PACKAGE_DIR"
 
 
 class Limits(NamedTuple):
@@ -115,7 +114,7 @@ class _RecordedRun(NamedTuple):
         if not (effect.changes or effect.templates):
             raise Refused(
                 f"the command succeeded but changed nothing in vLLM{last_lines(output)}",
-                hint=_EDIT_TREE,
+                hint=reasons.OF_TREE,
             )
         if not 0 < len(steps) <= _OPTIONAL_STEPS:
             return effect
@@ -263,7 +262,7 @@ class _RecordedRun(NamedTuple):
             named = ", ".join(path.removeprefix(f"{self.site}/") for path in rejects)
             raise Refused(
                 f"a patch was only partly applied: {named}; nothing was written{output}",
-                hint=_EDIT_TREE,
+                hint=reasons.OF_TREE,
             )
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
@@ -275,7 +274,7 @@ class _RecordedRun(NamedTuple):
         if seen.failed:
             raise Refused(
                 f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}",
-                hint=_EDIT_TREE,
+                hint=reasons.OF_TREE,
             )
 
     def _lacking(self, message: str, output: str, seen: Watched) -> Lacked:

@@ -80,11 +80,10 @@ class WatchedCommand(NamedTuple):
 class Watched(NamedTuple):
     """What was seen of a run.
 
-    ``lacked`` are commands that would have needed what a recording does not give, ``failed`` those that
-    change files and failed, ``installed`` what pip was asked for; ``ended`` is the last one of a script
-    that failed, and ``check`` the one because of which, if it may have been only a check. ``free`` are the
-    patches that the script does without where they fail. ``exported`` are the variables that the script
-    exports and does not use itself.
+    ``lacked`` are commands that would have needed what a recording does not give, ``failed`` those that change files
+    and failed, ``installed`` what pip was asked for; ``ended`` is the last one of a script that failed, and ``check``
+    the one because of which, if it may have been only a check. ``free`` are the patches that the script does without
+    where they fail. ``exported`` are the variables that the script exports and does not use itself.
     """
 
     lacked: tuple[WatchedCommand, ...]

@@ -32,13 +32,12 @@ class HunkView(NamedTuple):
 class Cell(NamedTuple):
     """One mod on one tree.
 
-    ``version`` is vLLM's, ``tree`` the spec it was opened by; ``in_range`` says that the variant's
-    range names this version, ``meant`` that some variant's does. ``offsets`` are how many lines
-    each moved hunk is from its stated line, in order. Not ``computed`` means that nobody could
-    compute it now (no network and nothing kept, a worker that died twice): the findings say why.
-    ``packages`` are names and versions of what the mod was planned with beside vLLM, ``left_out`` optional patches that do not go in.
-    ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit rested on, ``hunks`` are
-    those beside the source where they are to be shown.
+    ``version`` is vLLM's, ``tree`` the spec it was opened by; ``in_range`` says that the variant's range names this
+    version, ``meant`` that some variant's does. ``offsets`` are how many lines each moved hunk is from its stated line,
+    in order. Not ``computed`` means that nobody could compute it now (no network and nothing kept, a worker that died
+    twice): the findings say why. ``packages`` are names and versions of what the mod was planned with beside vLLM,
+    ``left_out`` optional patches that do not go in. ``locked`` is what mod.lock has of it where it writes, ``witness``
+    the digest of what the fit rested on, ``hunks`` are those beside the source where they are to be shown.
 
     >>> (cell,) = vm.matrix(vm.Library("library").mods("fast"), ["site-packages"]).cells
     >>> cell.mod, cell.version, cell.variant, cell.meant

@@ -32,9 +32,6 @@ from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.other_packages import changed_distributions
 from vllm_mods.trees.release import Releases
 
-# Summaries of source files that one process keeps: about 100 MB.
-_SUMMARIES = 4000
-
 
 class Setting(NamedTuple):
     """What all tasks of a run share.
@@ -104,8 +101,6 @@ class Workshop:
             computed = not isinstance(error, Unreachable)
             return self.unread(task, _words(error), computed=computed)
         finally:
-            if len(self._fit.modules) > _SUMMARIES:
-                self._fit.modules.clear()
             gc.collect()  # trees of syntax are full of cycles
 
     def unread(self, task: Task, message: str, *, computed: bool) -> tuple[Cell, ...]:

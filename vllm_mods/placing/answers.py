@@ -33,8 +33,7 @@ class Lost(NamedTuple):
     ``both-ways``   what it looks for is there, and what it leaves too,
     ``unprovable``  it has no context, or its text stands once and the patch does not name what it was written in.
 
-    ``scope`` is where the hunk was written, as far as that is known, ``lines`` the
-    places where its text stands.
+    ``scope`` is where the hunk was written, as far as that is known, ``lines`` the places where its text stands.
     """
 
     code: FindingCode

@@ -45,8 +45,7 @@ def defining(
 ) -> Iterator[str]:
     """Yield the files other than ``path`` that define all of ``names``, likeliest first.
 
-    Those that ``base``, the tree before, has not got come before all others, and are looked in of a
-    remote tree too.
+    Those that ``base``, the tree before, has not got come before all others, and are looked in of a remote tree too.
     """
     top = path.split("/", 1)[0]
     old = None if base is None else frozenset(base.paths(top))

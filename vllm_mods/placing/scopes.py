@@ -29,9 +29,8 @@ _KEEPS_NOTHING = frozenset(
 class Scope(NamedTuple):
     """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).
 
-    ``start`` is the line of the first decorator, ``head`` that of the ``class`` or ``def`` keyword.
-    A definition is not ``live`` if its name, or that of a scope around it, is surely bound again
-    later and nothing has used it by then.
+    ``start`` is the line of the first decorator, ``head`` that of the ``class`` or ``def`` keyword. A definition is not
+    ``live`` if its name, or that of a scope around it, is surely bound again later and nothing has used it by then.
     """
 
     kind: str

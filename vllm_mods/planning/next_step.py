@@ -33,6 +33,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     if (outside := _outside_of_libraries(mod_plan)) is not None:
         return outside or None
     paths = dict.fromkeys(found.path for found in errors if found.path)
+    beside = {change.path: one.mod.name for one in plan.mods for change in one.changes}
     if "other-version" in codes:
         advice = f"vllm-mods revert {mod_plan.mod.name} --target {target}"
     elif "changed-since" in codes:
@@ -54,8 +55,9 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif mod_plan.verdict is Verdict.UNREADABLE:
         where = "--target SITE_PACKAGES  # an installation that has the package"
         return _command("check", mod_plan, where) if "not-in-tree" in codes else None
-    elif mod_plan.verdict is Verdict.PARTIAL and (other := _of_same_files(plan, mod_plan)):
-        advice = f"name {mod_plan.mod.name} or {other} alone: both change the same files"
+    elif mod_plan.verdict is Verdict.PARTIAL and (both := paths.keys() & beside.keys()):
+        name = beside[min(both)]
+        advice = f"name {mod_plan.mod.name} or {name} alone: both change the same files"
     elif mod_plan.verdict is Verdict.PARTIAL:
         advice = reinstalling(tree, plan.version)
     elif codes == {"both-ways"}:
@@ -75,13 +77,6 @@ def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
             return ""
         return mod_path.naming(mod_plan.mod.variants[0].patches[0].source)
     return mod_path.naming(place) if os.path.basename(os.path.dirname(place)) != "patches" else None
-
-
-def _of_same_files(plan: Plan, mod_plan: ModPlan) -> str | None:
-    """Return the name of a mod that changes a file in which another one's patch is partly found."""
-    paths = {one.path for one in mod_plan.findings}
-    mods = (one for one in plan.mods for change in one.changes if change.path in paths)
-    return next((one.mod.name for one in mods if one is not mod_plan), None)
 
 
 def _is_edited(tree: Tree, path: str) -> bool:

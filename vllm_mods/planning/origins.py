@@ -14,8 +14,7 @@ from vllm_mods.planning.layered_tree import LayeredTree
 
 _MOST = 12
 """Releases to look at: what a range begins with is nearly always the one that its author had."""
-_OPEN = 2
-"""Releases that are kept open: one that was read whole takes 40 MB."""
+_OPEN = 2  # releases that are kept open: one that was read whole takes 40 MB
 
 
 class Origins:

@@ -114,8 +114,7 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
 
     If the steps leave something too, the outcome is whichever of the two leaves less.
 
-    Raises ``Refused`` for a base that is not the one it was written for, ``TreeError`` for a tree that
-    cannot be read.
+    Raises ``Refused`` for a base that is not the one it was written for, ``TreeError`` for a tree that cannot be read.
     """
     assert job.base is not None  # noqa: S101  (only `finish` does without)
     changes = variant.changes_of(job.mod, job.variant, job.base)
@@ -202,9 +201,8 @@ def finish(
 ) -> variant.NewVariant:
     """Make the variant out of finished files, and plan it on the target.
 
-    The patches get more context until every hunk has one proven place; what the plan says then is
-    for the caller to judge. ``homes`` says of a file of the target which one of the base it was;
-    ``repairs`` stand above the first patch.
+    The patches get more context until every hunk has one proven place; what the plan says then is for the caller to
+    judge. ``homes`` says of a file of the target which one of the base it was; ``repairs`` stand above the first patch.
     """
     result: variant.NewVariant | None = None
     package = job.variant.package

@@ -11,9 +11,8 @@ the other does to the one of the same key only:
   target's cannot leave the function; where both old neighbours of an insertion are gone, nothing says
   where it belongs, and it is refused.
 
-What comes out is believed only if it is the same merge backwards: what it adds to the target, taken to
-the base, gives what the mod made of the base; and if nothing lasting that the target makes is left out
-where the mod leaves a function.
+What comes out is believed only if it is the same merge backwards: what it adds to the target, taken to the base, gives
+what the mod made of the base; and if nothing lasting that the target makes is left out where the mod leaves a function.
 """
 
 import ast

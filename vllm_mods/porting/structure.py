@@ -23,10 +23,9 @@ MARKED = frozenset({FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_AD
 class Ported(NamedTuple):
     """A file ported, or what stands in the way.
 
-    ``text`` is None if there are ``problems``; ``stretches`` are then what was merged and what
-    clashes. ``proof`` is ``file`` where a merge of the whole file gives the same bytes as one by
-    scopes, ``scopes`` where the whole file clashes elsewhere and two merges of the scopes agree, ``statements`` where
-    lines clash and statements do not.
+    ``text`` is None if there are ``problems``; ``stretches`` are then what was merged and what clashes. ``proof`` is
+    ``file`` where a merge of the whole file gives the same bytes as one by scopes, ``scopes`` where the whole file
+    clashes elsewhere and two merges of the scopes agree, ``statements`` where lines clash and statements do not.
     ``touched`` are the scopes that the mod changes, ``followed`` those that are elsewhere by now.
     """
 

@@ -82,10 +82,9 @@ def write_variant(job: Job, new: NewVariant) -> tuple[str, ...]:
 def lay_out(outcome: PortOutcome) -> Unfinished | None:
     """Lay out what is left to a person, if anything is, and return where.
 
-    What could not be merged is marked as git does, what was merged and would not work lies there as it
-    is. What no marker can show (a file, class or function that the target has not got any more) becomes a patch that a
-    person has to do away with.
-    Raises ``Refused`` if a port is unfinished already or the folder cannot be written.
+    What could not be merged is marked as git does, what was merged and would not work lies there as it is. What no
+    marker can show (a file, class or function that the target has not got any more) becomes a patch that a person has
+    to do away with. Raises ``Refused`` if a port is unfinished already or the folder cannot be written.
     """
     if not outcome.left:
         return None

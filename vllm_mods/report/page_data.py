@@ -1,8 +1,7 @@
 """What the matrix page shows of a cell when it is opened, as one JSON value; a hunk beside the target. Pure.
 
-Neighbouring releases have nearly the same sources, so everything is written once and named by its
-number: strings, blocks of lines, findings, hunks. ``page/page.js`` reads it; the keys are the two
-modules' own affair.
+Neighbouring releases have nearly the same sources, so everything is written once and named by its number: strings,
+blocks of lines, findings, hunks. ``page/page.js`` reads it; the keys are the two modules' own affair.
 """
 
 import json

@@ -51,10 +51,9 @@ class Service(NamedTuple):
 
     ``port`` is the host's, ``inside`` the one that vLLM listens on, ``published`` is both as engines take it, ``url``
     where this machine asks. ``gpus`` is ``all``, ``none`` or numbers with commas. ``arguments`` are put behind the
-    image's command.
-    ``command`` is the text of that command, which a node of a ``cluster`` runs when Ray is up.
-    ``restart`` is the policy of a server that has served, ``restart_at_first`` the one until then. ``health`` is
-    asked in place of the image's own check, where the arguments move what that asks.
+    image's command. ``command`` is the text of that command, which a node of a ``cluster`` runs when Ray is up.
+    ``restart`` is the policy of a server that has served, ``restart_at_first`` the one until then. ``health`` is asked
+    in place of the image's own check, where the arguments move what that asks.
     """
 
     name: str

@@ -26,9 +26,8 @@ _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 class Use(NamedTuple):
     """One flag in a command.
 
-    ``typed`` is the flag as it stands there, without a value; ``keys`` are those behind its first
-    dot. ``flag`` is ``None`` where there is no such flag, and then ``candidates`` are the names that
-    the word is the beginning of.
+    ``typed`` is the flag as it stands there, without a value; ``keys`` are those behind its first dot. ``flag`` is
+    ``None`` where there is no such flag, and then ``candidates`` are the names that the word is the beginning of.
     """
 
     typed: str

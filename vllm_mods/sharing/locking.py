@@ -63,9 +63,8 @@ def resolve(
 def open_shared(project: ProjectFile, *, fetching: bool = False) -> tuple[Shared, ...]:
     """Open a project's libraries: folders as they stand, all else as it is locked and kept.
 
-    What is kept has to be what the lock says: the files of the commit, and signed. If ``fetching``, what is
-    not kept is fetched, and folders are held to the lock. Raises ``UsageError`` for a library that
-    is not here, and as ``resolve``.
+    What is kept has to be what the lock says: the files of the commit, and signed. If ``fetching``, what is not kept is
+    fetched, and folders are held to the lock. Raises ``UsageError`` for a library that is not here, and as ``resolve``.
     """
     lock = read(project)
     return tuple(_opened(project, name, lock, fetching=fetching) for name in project.libraries)

@@ -1,9 +1,8 @@
 """What an unfinished transaction has to put back: where that is kept, and when it counts.
 
-While a transaction runs, a folder ``.vllm-mods.work-<n>`` lies in the site root, where n
-is the root's own mtime in nanoseconds: making that folder is what changes the root's
-mtime, so there is no other place that could remember it. The folder holds ``journal.json``
-and, under the names that the journal gives, every file as it was. It is removed last.
+While a transaction runs, a folder ``.vllm-mods.work-<n>`` lies in the site root, where n is the root's own mtime in
+nanoseconds: making that folder is what changes the root's mtime, so there is no other place that could remember it. The
+folder holds ``journal.json`` and, under the names that the journal gives, every file as it was. It is removed last.
 
 A folder of that name that no transaction of this tool made there (a mod of yesterday, a package or
 whoever packed the tree brought it) is not obeyed: it is set aside, with a word.

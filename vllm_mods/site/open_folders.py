@@ -22,8 +22,7 @@ _SPARE = 64
 class OpenFolders:
     """A site whose folders are opened when they are first needed; ``root`` is its real path.
 
-    ``root_descriptor`` is the site root, opened by the caller. Where ``/proc`` is not mounted, paths
-    are what they are.
+    ``root_descriptor`` is the site root, opened by the caller. Where ``/proc`` is not mounted, paths are what they are.
     """
 
     def __init__(self, where: site.Site, root_descriptor: int) -> None:

@@ -161,9 +161,8 @@ def check_writable(
 ) -> None:
     """Raise ``Refused`` unless a file may be replaced, removed or (``info`` None) made.
 
-    By the mode bits: root could write anyway, and a read-only file says that somebody
-    does not want that. And by the owner: only the owner can keep a file's owner and a
-    folder's mtime, so being in the right group is not enough.
+    By the mode bits: root could write anyway, and a read-only file says that somebody does not want that. And by the
+    owner: only the owner can keep a file's owner and a folder's mtime, so being in the right group is not enough.
     """
     if info is not None:
         _check_mode(path, look.site.absolute(path), info)

@@ -14,13 +14,12 @@ from vllm_mods.site import site
 class Transition(NamedTuple):
     """What a tree is to become.
 
-    ``changes`` start from what the tree has now; of those whose path is in ``restored`` the untouched form comes back with
-    all its metadata, whatever they say of it. ``before`` are the mods that were in when this was planned, ``mods`` all that are in afterwards,
-    ``()`` for an untouched tree; the receipt's other parts follow. ``sources`` are mods by name, each packed by ``keep``; those of mods that
-    stay need not be given again.
-    ``discard_edits`` overwrites a RECORD that somebody changed since. ``undone`` are paths of the receipt
-    that an installer has put its own files at: they count as never touched. ``aside`` is where a copy of our
-    folder goes, which says what was in before that.
+    ``changes`` start from what the tree has now; of those whose path is in ``restored`` the untouched form comes back
+    with all its metadata, whatever they say of it. ``before`` are the mods that were in when this was planned, ``mods``
+    all that are in afterwards, ``()`` for an untouched tree; the receipt's other parts follow. ``sources`` are mods by
+    name, each packed by ``keep``; those of mods that stay need not be given again. ``discard_edits`` overwrites a
+    RECORD that somebody changed since. ``undone`` are paths of the receipt that an installer has put its own files at:
+    they count as never touched. ``aside`` is where a copy of our folder goes, which says what was in before that.
     """
 
     changes: tuple[FileChange, ...]
@@ -65,8 +64,7 @@ def revert_transition(
 ) -> Transition:
     """Return the transition from what ``applied`` says is in to the mods that stay.
 
-    ``stay`` is what would bring these into the untouched tree; without it every file goes back
-    to its original.
+    ``stay`` is what would bring these into the untouched tree; without it every file goes back to its original.
 
     Raises ``Refused`` if a file that would be written was changed since, unless
     ``discard_edits``. A file that is already as it was before the mods was not "changed".

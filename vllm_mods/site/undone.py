@@ -37,9 +37,8 @@ class Undone(NamedTuple):
 def look(applied: Receipt, tree: Tree) -> Undone:
     """Tell what of ``applied``, the receipt in ``tree``, an installer has undone. Reads only.
 
-    A file is undone that is as before the mods; so is whatever belongs to a distribution whose RECORD
-    is another one now and does not list what the mods made: that one's originals are of an
-    installation that is gone.
+    A file is undone that is as before the mods; so is whatever belongs to a distribution whose RECORD is another one
+    now and does not list what the mods made: that one's originals are of an installation that is gone.
     """
     records = (one for one in applied.files if one.kind == receipt.RECORD)
     new = {one: _list_of(tree, one) for one in records if _is_new(one, applied, tree)}

@@ -156,8 +156,7 @@ class ZipArchive(Archive):
 class TarArchive(Archive):
     """The files of a ``.tar.gz``, without its single top folder.
 
-    The archive is unpacked into an anonymous temporary file once: a gzip stream can't be read from
-    the middle.
+    The archive is unpacked into an anonymous temporary file once: a gzip stream can't be read from the middle.
     """
 
     def __init__(self, file: BinaryIO, *, label: str) -> None:

@@ -54,16 +54,15 @@ def open_tree(
     ``pypi:WHEEL-FILE-NAME``, ``wheel:FILE``, ``sdist:FILE``, ``git:REPO@REV``, ``image:REF``. A release is read over
     HTTP by byte ranges.
 
-    ``offline`` opens no connection; ``workspace`` is an absolute folder that may be read by
-    absolute path; ``progress`` is called with what is being read, the bytes done and the total
-    (``None`` if unknown); ``note`` with each thing the user should know; ``cache_dir`` replaces
-    the default cache. ``verify`` has all of a release's file once, and holds it to the hash that the
-    index states: what is read of it in parts is held to that from then on. ``commits`` is where a build is
-    found whose version names its commit (``pypi:0.22.1rc1.dev124+gace95c9cf``): a clone of vLLM's
-    repository, or the URL of an index that has a folder for each commit. ``others`` are versions of
-    other packages, by name, to be read beside a release, a wheel or an sdist; a release knows itself which it takes.
-    ``platform`` is that of one image of an index, such as ``linux/arm64``, ``in_image`` the folder of an image that
-    holds ``vllm/``, where there are several.
+    ``offline`` opens no connection; ``workspace`` is an absolute folder that may be read by absolute path; ``progress``
+    is called with what is being read, the bytes done and the total (``None`` if unknown); ``note`` with each thing the
+    user should know; ``cache_dir`` replaces the default cache. ``verify`` has all of a release's file once, and holds
+    it to the hash that the index states: what is read of it in parts is held to that from then on. ``commits`` is where
+    a build is found whose version names its commit (``pypi:0.22.1rc1.dev124+gace95c9cf``): a clone of vLLM's
+    repository, or the URL of an index that has a folder for each commit. ``others`` are versions of other packages, by
+    name, to be read beside a release, a wheel or an sdist; a release knows itself which it takes. ``platform`` is that
+    of one image of an index, such as ``linux/arm64``, ``in_image`` the folder of an image that holds ``vllm/``, where
+    there are several.
 
     Returns a ``Tree``: a context manager, since it may hold a container or a mount.
 

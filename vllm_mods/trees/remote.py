@@ -153,9 +153,8 @@ def _pieces(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
 class RemoteZip:
     """The archive of a remote wheel.
 
-    ``http`` is ``None`` when no connection may be opened: then only what the cache has is there.
-    Construction raises ``NoRangesError`` if the file has to be had whole, and ``TreeError``. ``seen`` says
-    what it was taken for.
+    ``http`` is ``None`` when no connection may be opened: then only what the cache has is there. Construction raises
+    ``NoRangesError`` if the file has to be had whole, and ``TreeError``. ``seen`` says what it was taken for.
     """
 
     def __init__(

@@ -26,9 +26,8 @@ def _tagged(program: str, name: str) -> str | None:
 def write(image: oci.BuiltImage, where: str, tag: str) -> None:
     """Load an image under a tag into the engine ``where`` its base lies.
 
-    Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
-    the engine takes an image only by a manifest that nobody has, ``TreeError`` for an engine that
-    fails. The tag is then as it was.
+    Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where the engine takes an
+    image only by a manifest that nobody has, ``TreeError`` for an engine that fails. The tag is then as it was.
     """
     program = engine_command.STORES[where]
     if image.manifest is None and where != engine_command.DOCKER:

@@ -24,10 +24,9 @@ from vllm_mods.images.streams import CHUNK, CheckedStream
 def layout(images: Sequence[tuple[oci.BuiltImage, Base]], folder: str, tag: str) -> None:
     """Add an image to an OCI layout, which is made if it is not there; an index of several if there are.
 
-    Blobs of the base are linked where that goes, else copied. All is staged, so that what is left to do is to
-    give files their names; that of index.json comes last: until then nobody sees anything of it. Raises
-    ``Refused`` for a tag that is taken, for a base whose layers only an engine has, and where something else is
-    in the way.
+    Blobs of the base are linked where that goes, else copied. All is staged, so that what is left to do is to give
+    files their names; that of index.json comes last: until then nobody sees anything of it. Raises ``Refused`` for a
+    tag that is taken, for a base whose layers only an engine has, and where something else is in the way.
     """
     others = _others(folder)
     with refusing_to_write(folder):
