@@ -50,7 +50,7 @@ def check_command(
     mod applies and, with --model, is meant for that model; or if --plugin has no error that is new.
     """
     if plugin is not None or made_for is not None:
-        given |= {"explain": explain, "format": form != "text"}
+        given |= {"explain": explain, "form": form != "text"}
         return _check_plugin(plugin=plugin, made_for=made_for, **given)
     result = _check(**given)
     reply = report.check(result, answers.paint, explain=explain)
@@ -82,11 +82,14 @@ def _check_plugin(
 ) -> Reply:
     """Hold a plugin against the tree; what is ``given`` of mods does not go with it."""
     opening = {name: given.pop(name) for name in ("workspace", "verify", "platform", "in_image")}
-    more = [name.replace("_", "-") for name in given if given[name] and name != "library"]
+    params = click.get_current_context().command.params
+    more = [one.opts[0] for one in params if one.name != "library" and given.get(one.name or "")]
     if plugin is None or more:
         what = f"takes no mods and no option of theirs: {', '.join(more)}"
         why = "--made-for needs --plugin" if plugin is None else f"--plugin {what}"
-        raise UsageError(why, hint="vllm-mods check --plugin DIST [--made-for TREE] --target TREE")
+        raise UsageError(
+            why, hint="--plugin DIST [--made-for TREE] --target TREE, and nothing else"
+        )
     from vllm_mods.api.plugin_check import plugin_check  # noqa: PLC0415  (where one is named)
 
     tree, known = access.open(target, **opening), made_for and access.open(made_for)
