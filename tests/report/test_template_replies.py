@@ -285,7 +285,7 @@ def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:
         " p",
         "-q",
         "+r (no newline)",
-        "              small                                           bare",
+        "cache kept    small                                           bare",
         f"a             {before_in_words}  3 of 3 turns, 1,000 of 1,000 bytes",
         "b             refused                                         not tested",
         "d             not tested                                      1 of 1 turns, 2 of 2 bytes",

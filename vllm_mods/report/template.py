@@ -122,7 +122,7 @@ def _differences(
 
 
 def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
-    rows = [("", first.template.name, second.template.name)]
+    rows = [("cache kept", first.template.name, second.template.name)]
     rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
     before, after = count_weights(first.every), count_weights(second.every)
     rows += [(name, str(before[name]), str(after[name])) for name in Weight]
