@@ -87,9 +87,7 @@ def _check_plugin(
     if plugin is None or more:
         what = f"takes no mods and no option of theirs: {', '.join(more)}"
         why = "--made-for needs --plugin" if plugin is None else f"--plugin {what}"
-        raise UsageError(
-            why, hint="--plugin DIST [--made-for TREE] --target TREE, and nothing else"
-        )
+        raise UsageError(why, hint="--plugin DIST [--made-for TREE] --target TREE, nothing else")
     from vllm_mods.api.plugin_check import plugin_check  # noqa: PLC0415  (where one is named)
 
     tree, known = access.open(target, **opening), made_for and access.open(made_for)
