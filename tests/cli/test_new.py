@@ -153,6 +153,15 @@ def test_two_trees(call: Call, base: Path, mine: Path, tmp_path: Path) -> None:
     assert (base / "vllm/k.so").read_bytes() == b"\0old"
 
 
+def test_a_range_that_is_none_is_said_by_its_option(
+    call: Call, base: Path, mine: Path, tmp_path: Path
+) -> None:
+    new = write_tree(tmp_path / "new", "0.19.1", engine__loader=SUB, loader=FAST)
+    made = call("new", "swift", "--from-trees", base, new, "--library", mine, "--vllm", "abc")
+    assert (made.code, "error: --vllm: 'abc' is not a version specifier" in made.err) == (2, True)
+    assert not (mine / "patches/swift").exists()
+
+
 def test_a_change_that_stands_twice_gets_more_context(
     call: Call, mine: Path, tmp_path: Path
 ) -> None:
