@@ -51,7 +51,7 @@ def image_verify(
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
     ``reference`` is ``docker:NAME``, ``oci:FOLDER``, ``registry:HOST/NAME:TAG`` and so on.
-    ``lock`` is a lock to compare with, which messages call ``lock_name``; without it, that in the image, which has to be there.
+    ``lock`` is a lock to compare with, which messages call ``lock_name``; without it, that in the image.
     Of an index, every image is looked at unless ``platform`` names one; ``in_image`` is the folder that holds
     ``vllm/``, where there are several.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding, all_well
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats.syntax_tree import TOO_DEEP
 from vllm_mods.plugins.judging import judge
@@ -27,7 +27,7 @@ class PluginChecked(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether nothing is broken that worked with the vLLM that it was made for."""
-        return all(one.level is Level.NOTE for one in self.findings)
+        return all_well(self.findings)
 
 
 def plugin_check(

@@ -19,7 +19,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, lines_with, touched_lines
 from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.other_versions import lessen
-from vllm_mods.fit.overlay import python_paths
+from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.replacements import owner_name, replacement_problems
@@ -57,8 +57,7 @@ def judge(
 
     Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
     """
-    if tree.remote:
-        tree.load(python_paths(tree))
+    load_python(tree)
     before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
     sound: dict[str, bytes] = {}

@@ -22,8 +22,9 @@ class Overlay:
     def __init__(self, tree: Tree) -> None:
         self._root = tree.root or self._temporary("vllm-mods-tree-")
         if tree.root is None:
-            for path in python_paths(tree):
-                _write(os.path.join(self._root, path), tree.read(path))
+            for path in tree.paths("vllm"):
+                if path.endswith(PYTHON):
+                    _write(os.path.join(self._root, path), tree.read(path))
         self._folder = ""
         self._files: dict[str, bytes | None] | None = None  # None where nobody knows
 
@@ -112,9 +113,10 @@ class LaidOut:
         return self._overlays[-1][1]
 
 
-def python_paths(tree: Tree) -> list[str]:
-    """Return the paths of all Python of vLLM in a tree."""
-    return [path for path in tree.paths("vllm") if path.endswith(PYTHON)]
+def load_python(tree: Tree) -> None:
+    """Have all Python of vLLM of a remote tree here, of which each file would cost a round trip. Raises ``TreeError``."""
+    if tree.remote:
+        tree.load([path for path in tree.paths("vllm") if path.endswith(PYTHON)])
 
 
 def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:

@@ -18,7 +18,7 @@ from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, judge
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.overlay import python_of, python_paths
+from vllm_mods.fit.overlay import load_python, python_of
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.syntax import invalid
@@ -69,8 +69,7 @@ def _said_at_origin(question: Question) -> frozenset[tuple[str, ...]]:
     cache, (lowest, below) = question.after.cache, question.after.tree.layers()
     key = lowest.identity, frozenset(below.items()), question.changes
     if lowest.identity is None or key not in cache.said:
-        if lowest.remote:
-            lowest.load(python_paths(lowest))
+        load_python(lowest)
         news = _news(question)
         cache.said[key] = frozenset(k for one in news for k in _likenesses(one, question.after))
     return cache.said[key]

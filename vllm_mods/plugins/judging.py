@@ -17,7 +17,7 @@ from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.judge import uncollected
 from vllm_mods.fit.other_versions import lessen
-from vllm_mods.fit.overlay import python_paths
+from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.overrides import Override, override_problems, overrides_of
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
@@ -41,8 +41,7 @@ class _View:
     """The files of a plugin beside one vLLM."""
 
     def __init__(self, tree: Tree, files: Mapping[str, bytes], cache: SummaryCache) -> None:
-        if tree.remote:
-            tree.load(python_paths(tree))
+        load_python(tree)
         self.files = files
         self.world = World(tree, files, cache)
         # where the plugin is installed, the tree has it too
@@ -108,30 +107,30 @@ def judge(files: Mapping[str, bytes], tree: Tree, made_for: Tree | None) -> tupl
     Without it all are notes, and what the plugin replaces and overrides is not judged. Raises as ``fit`` does.
     """
     cache = SummaryCache()
-    here = _View(tree, files, cache)
-    there = _View(made_for, files, cache) if made_for else None
+    target = _View(tree, files, cache)
+    origin = _View(made_for, files, cache) if made_for else None
     problems: list[Problem] = []
     for path in files:
-        if here.world.module(path) is None:
+        if target.world.module(path) is None:
             problems.append(_noted(invalid(path, 1, "it was not read", None)))
             continue
-        met = here.imports(path)
-        known = there.imports(path) if there and met else {}
+        met = target.imports(path)
+        known = origin.imports(path) if origin and met else {}
         problems += (one for key, one in met.items() if key not in known)
-        problems += _standing_in(here, there, path) if there else ()
-    problems += _replaced(here, there) if there else ()
+        problems += _standing_in(target, origin, path) if origin else ()
+    problems += _replaced(target, origin) if origin else ()
     met_at = {(one.path, one.line) for one in problems}
-    said = here.diagnostics(files)
-    said_there = there.diagnostics({one.path for one in said.values()}) if there else {}
-    new = [one for key, one in said.items() if key not in said_there and one[:2] not in met_at]
-    typed = (judge_diagnostic(here.world, one, gated=there is None) for one in new)
+    by_place = target.diagnostics(files)
+    old = origin.diagnostics({one.path for one in by_place.values()}) if origin else {}
+    new = [one for key, one in by_place.items() if key not in old and one[:2] not in met_at]
+    typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
     problems += (one for one in typed if one and one.level is Level.ERROR)
     met_by: dict[tuple[str, ...], list[Problem]] = {}
-    for one in problems if there else map(_noted, problems):
+    for one in problems if origin else map(_noted, problems):
         # all but the code that meets what one change of vLLM makes
         text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
         met_by.setdefault((one.code, text, one.level), []).append(one)
-    causes = [_one_of(here.world, ones) for ones in met_by.values()]
+    causes = [_one_of(target.world, ones) for ones in met_by.values()]
     causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
     return tuple(map(finding, causes))
 
@@ -148,29 +147,29 @@ def _sites(data: bytes, word: bytes) -> Iterator[CodeSite]:
     return walk(parsed, lines) if parsed else iter(())
 
 
-def _standing_in(here: _View, there: _View, path: str) -> Iterator[Problem]:
+def _standing_in(target: _View, origin: _View, path: str) -> Iterator[Problem]:
     """Judge the classes of a file by vLLM's above them."""
-    for site in _sites(here.files[path], rb"\bclass\b"):
-        new = [*abstract_misuses(here.world, path, site, there.world)]
-        if new and not any(abstract_misuses(there.world, path, site, None)):
+    for site in _sites(target.files[path], rb"\bclass\b"):
+        new = [*abstract_misuses(target.world, path, site, origin.world)]
+        if new and not any(abstract_misuses(origin.world, path, site, None)):
             yield from (at_site(path, site, _C.FIT_KIND, one, one.text) for one in new)
-    gone = gone_hooks(here.bare, here.world, there.world, path)
+    gone = gone_hooks(target.bare, target.world, origin.world, path)
     yield from (one for one in gone if one.level is Level.ERROR)
-    was = there.overrides(path)
-    for key, override in here.overrides(path).items():
+    was = origin.overrides(path)
+    for key, override in target.overrides(path).items():
         before, mine, now = was.get(key), override.method, override.overridden
         if before and before.overridden.parameters == now.parameters:
             continue
-        problems = here.refused(override)
-        if not problems and before and (moved := _moved(here, mine, now, before.overridden)):
+        problems = target.refused(override)
+        if not problems and before and (moved := _moved(target, mine, now, before.overridden)):
             name = f"{override.owner.cls.name}.{mine.name}"
             place, text = (path, mine.line, name), f"{name}{mine.text()} {moved}"
             yield Problem(_C.FIT_OVERRIDE, *place, text, (name,), mine.name)
-        elif not (problems and before and there.refused(before)):
+        elif not (problems and before and origin.refused(before)):
             yield from problems
 
 
-def _moved(here: _View, mine: Function, now: Function, before: Function) -> str:
+def _moved(target: _View, mine: Function, now: Function, before: Function) -> str:
     """Say which parameter has the place in which vLLM no longer gives it; ``""`` for none."""
     own, new, old = (
         [p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, before)
@@ -178,41 +177,41 @@ def _moved(here: _View, mine: Function, now: Function, before: Function) -> str:
     for place, (name, was) in enumerate(zip(own, old, strict=False)):
         if name != was or name not in new or new.index(name) == place:
             continue
-        calls = (call for call in calls_of(here.world, now.name) if call.path not in here.files)
+        calls = (call for call in calls_of(target.world, now.name) if call.path not in target.files)
         if any(len(call.node.args) >= min(place, new.index(name)) for call in calls):
             return f"takes {name} in another place than this vLLM, which has {now.text()}"
     return ""
 
 
-def _replaced(here: _View, there: _View) -> Iterator[Problem]:
+def _replaced(target: _View, origin: _View) -> Iterator[Problem]:
     """Judge what is put in the place of names that vLLM has there."""
-    writes = (one for one in all_writes(here.world) if one.name and not one.scope.tolerant)
-    owned = [(one, owner) for one in map(there.placed, writes) if (owner := here.owner(one))]
+    writes = (one for one in all_writes(target.world) if one.name and not one.scope.tolerant)
+    owned = [(one, owner) for one in map(origin.placed, writes) if (owner := target.owner(one))]
     names = frozenset((owner_name(one), w.name or "") for w, one in owned)
     for write, owner in owned:
-        name, before = write.name or "", there.owner(write)
+        name, before = write.name or "", origin.owner(write)
         place = write.path, write.node.lineno, write.scope.name
         what = f"{owner_name(owner)}.{name}"
-        if before is None or not there.has(before, name):
+        if before is None or not origin.has(before, name):
             continue
-        if not here.has(owner, name):
+        if not target.has(owner, name):
             read = re.compile(rb"\.%b\b(?!\s*=[^=])" % name.encode())
-            level = Level.NOTE if any(map(read.search, here.files.values())) else Level.ERROR
-            text = f"{what} is replaced, but this vLLM has none; vLLM {there.world.tree.version} has it"
+            level = Level.NOTE if any(map(read.search, target.files.values())) else Level.ERROR
+            text = f"{what} is replaced, but this vLLM has none; vLLM {origin.world.tree.version} has it"
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
             continue
-        old = plain_function(there.world, before, name)
-        now = plain_function(here.world, owner, name)
+        old = plain_function(origin.world, before, name)
+        now = plain_function(target.world, owner, name)
         same = old and now and old.function.parameters == now.function.parameters
         if write.value is None or same:
             continue
-        taker = taker_of(here.world, write.path, write.scope, write.value)
+        taker = taker_of(target.world, write.path, write.scope, write.value)
         functions = [one.function for one in (taker, now, old) if one]
-        if len(functions) == 3 and (moved := _moved(here, *functions)):
+        if len(functions) == 3 and (moved := _moved(target, *functions)):
             text = f"{what} becomes {functions[0].name}{functions[0].text()}, which {moved}"
             yield Problem(_C.FIT_OVERRIDE, *place, text, (what,), name)
-        elif not any(replacement_problems(there.world, write, names)):
-            yield from replacement_problems(here.world, write, names)
+        elif not any(replacement_problems(origin.world, write, names)):
+            yield from replacement_problems(target.world, write, names)
 
 
 def _one_of(world: World, problems: list[Problem]) -> Problem:
