@@ -1,7 +1,8 @@
 """Code of a patch that is for several versions of vLLM: what only the others come to is a note."""
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -20,10 +21,8 @@ _ASKING = words("hasattr getattr find_spec")
 
 
 class _Mention(NamedTuple):
-    """A name in the changed files: ``how`` it stands there, whether in a branch, and in one of code that asks what there is."""
+    """Where the changed files name something: whether in a branch, and in one of code that asks what there is."""
 
-    name: str
-    how: str
     path: str
     line: int
     chosen: bool
@@ -47,9 +46,11 @@ def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
         if not isinstance(node, ScopeNode) or problem.line not in rows(node):
             continue
         own = {(problem.path, line) for line in rows(node)}
-        named = [one for one in _mentions(world) if one.name == node.name and one.how == "use"]
-        is_ours = all(path in world.files for path, _ in files_mentioning(world, (node.name,)))
-        if is_ours and {one.guarded for one in named if (one.path, one.line) not in own} == {True}:
+        used = _mentions(world).get(("use", node.name), ())
+        is_asked = {one.guarded for one in used if (one.path, one.line) not in own} == {True}
+        if is_asked and all(
+            path in world.files for path, _ in files_mentioning(world, (node.name,))
+        ):
             return f"{node.name} is only used where the code asks what there is"
     return ""
 
@@ -58,12 +59,10 @@ def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
     """Say that a name in a string decides which module it is, or that the code makes it."""
     mentions, stem = _mentions(world), module_stem(problem.path)
     makes = any(b"sys.modules" in (data or b"") for data in world.files.values())
-    texts = {one.name for one in mentions if one.how == "text"}
-    if problem.code is FindingCode.FIT_IMPORT and makes and problem.key[0] in texts:
+    if problem.code is FindingCode.FIT_IMPORT and makes and ("text", problem.key[0]) in mentions:
         return "the code names this module in a string, and makes some"
-    named = [one for one in mentions if one.name.removesuffix(".py").rpartition(".")[2] == stem]
-    loaded = [one.chosen for one in named if one.how == "text"]
-    if not loaded or problem.path in world.texts or any(one.how == "import" for one in named):
+    loaded = [one.chosen for one in mentions.get(("text of module", stem), ())]
+    if not loaded or problem.path in world.texts or ("import of module", stem) in mentions:
         return ""
     imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in rows(n))
     is_relative = any(node.level > 0 for node in imports)
@@ -73,8 +72,9 @@ def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
 
 
 @remembered
-def _mentions(world: World) -> tuple[_Mention, ...]:
-    mentions: list[_Mention] = []
+def _mentions(world: World) -> Mapping[tuple[str, str], list[_Mention]]:
+    """Return the mentions by how a name stands there and the name; strings and imports also by the module's last name."""
+    mentions: dict[tuple[str, str], list[_Mention]] = defaultdict(list)
     for path, data in world.files.items():
         tree = syntax_tree.module(data) if path.endswith(".py") and data else None
         branches = [n for n in every(tree) if isinstance(n, ast.If)] if tree else []
@@ -85,22 +85,25 @@ def _mentions(world: World) -> tuple[_Mention, ...]:
         )
         for node in every(tree) if tree else ():
             line = getattr(node, "lineno", 0)
-            mentions += (
-                _Mention(*one, path, line, line in chosen, line in guarded) for one in _named(node)
-            )
-    return tuple(mentions)
+            one = _Mention(path, line, line in chosen, line in guarded)
+            for how, name in _named(node):
+                mentions[how, name].append(one)
+                if how != "use":
+                    last = name.removesuffix(".py").rpartition(".")[2]
+                    mentions[f"{how} of module", last].append(one)
+    return mentions
 
 
 def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
-            yield name, "use"
+            yield "use", name
         case ast.ImportFrom(module=module, names=names):
-            yield from ((name, "import") for name in (module or "", *(one.name for one in names)))
+            yield from (("import", name) for name in (module or "", *(one.name for one in names)))
         case ast.Import(names=names):
-            yield from ((one.name, "import") for one in names)
+            yield from (("import", one.name) for one in names)
         case ast.Constant(value=str(text)):
-            yield text, "text"
+            yield "text", text
         case _:
             pass
 
