@@ -38,11 +38,10 @@ here or in what these return is private, modules included: it may change with an
 
 # Nothing is imported here: `python -m vllm_mods` runs this before it has made the current folder no
 # place to import from.
-TYPE_CHECKING = False
 __version__ = "0.1.0"
 
-# The public names, by the module that each is loaded from when it is first asked for. No `__all__`:
-# with it, help() would print every class whole, down to what a tuple can do.
+# The public names, by the module that each is loaded from when it is first asked for; for type checkers they are in
+# __init__.pyi. No `__all__`: with it, help() would print every class whole, down to what a tuple can do.
 _PUBLIC = {
     "library.catalog": ("Library",),
     "formats.pairing": ("Pairing",),
@@ -83,75 +82,15 @@ _PUBLIC = {
 }
 _HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
 
-if TYPE_CHECKING:
-    from vllm_mods.api.access import Access as Access
-    from vllm_mods.api.build import BuildResult as BuildResult, build as build, lock as lock
-    from vllm_mods.api.image_verify import (
-        ImageVerified as ImageVerified,
-        image_verify as image_verify,
-    )
-    from vllm_mods.api.installed import (
-        apply as apply,
-        revert as revert,
-        status as status,
-        verify as verify,
-    )
-    from vllm_mods.api.libraries import open_library as open_library
-    from vllm_mods.api.matrix import bisect as bisect, matrix as matrix
-    from vllm_mods.api.new import new as new
-    from vllm_mods.api.on_base import ReadLock as ReadLock
-    from vllm_mods.api.plan import CheckResult as CheckResult, check as check, plan as plan
-    from vllm_mods.api.plugin_check import (
-        PluginChecked as PluginChecked,
-        plugin_check as plugin_check,
-    )
-    from vllm_mods.api.port import PortResult as PortResult, port as port
-    from vllm_mods.api.serve_check import ServeChecked as ServeChecked, serve_check as serve_check
-    from vllm_mods.api.suggest import Suggested as Suggested, suggest as suggest
-    from vllm_mods.api.sync import Synced as Synced, sync as sync
-    from vllm_mods.api.template_check import template_check as template_check
-    from vllm_mods.applying.outcomes import (
-        Applied as Applied,
-        Reverted as Reverted,
-        Status as Status,
-        Verified as Verified,
-    )
-    from vllm_mods.base.errors import (
-        DiffError as DiffError,
-        ManifestError as ManifestError,
-        NotRendered as NotRendered,
-        NotRestored as NotRestored,
-        Refused as Refused,
-        TreeError as TreeError,
-        Unreachable as Unreachable,
-        UsageError as UsageError,
-        VllmModsError as VllmModsError,
-    )
-    from vllm_mods.base.model import (
-        FileChange as FileChange,
-        Finding as Finding,
-        Mod as Mod,
-        ModPlan as ModPlan,
-        Plan as Plan,
-        Verdict as Verdict,
-    )
-    from vllm_mods.base.tree import Tree as Tree
-    from vllm_mods.formats.pairing import Pairing as Pairing
-    from vllm_mods.library.catalog import Library as Library
-    from vllm_mods.making.compose import NewMod as NewMod
-    from vllm_mods.matrices.bisect import BisectOutcome as BisectOutcome
-    from vllm_mods.matrices.cell import Cell as Cell, MatrixResult as MatrixResult
-    from vllm_mods.templates.check import TemplateChecked as TemplateChecked
-    from vllm_mods.trees.open import open_tree as open_tree
-else:
 
-    def __getattr__(name: str) -> object:
-        """Load a public name from its module (PEP 562)."""
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415  (when something is asked for)
+def __getattr__(name: str) -> object:
+    """Load a public name from its module (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415  (when something is asked for)
 
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
-    def __dir__() -> list[str]:
-        return [*_HOMES, "__version__"]
+
+def __dir__() -> list[str]:
+    return [*_HOMES, "__version__"]
