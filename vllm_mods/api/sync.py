@@ -96,6 +96,6 @@ def _choose_target(project: ProjectFile, name: str | None) -> SyncTarget:
             f"{project.where} has no target named `{name or changing.DEFAULT}`: {known}",
             hint=f"vllm-mods sync {next(iter(targets))}"
             if targets
-            else 'name the mods: [targets.default], mods = ["LIBRARY/MOD"]',
+            else 'add the table [targets.default] with a line mods = ["LIBRARY/MOD"]',
         )
     return target

@@ -130,7 +130,7 @@ def render(
     if asked is None and messages != "-" and not os.path.exists(messages):
         names = ", ".join(one.name for one in opened.conversations)
         what = f"{messages} is neither a file nor a conversation beside {template}"
-        raise UsageError(what, hint=f"it has {names}" if names else f"ls -la {opened.path}")
+        raise UsageError(what, hint=f"it has {names}" if names else "name a file, or - for stdin")
     if asked is None:
         where = "stdin" if messages == "-" else messages
         asked = conversation.request(named_files.read(messages), where)

@@ -329,7 +329,7 @@ class _DiffReader:
             line = self.peek()
             if line is None:
                 raise self.fail(
-                    f"the patch ends in the middle of a hunk: {olds} old and {news} new lines are missing",
+                    f"the patch ends in the middle of a hunk: {olds} old and {news} new lines are missing, or its @@ line states too many",
                     line=start + 1,
                 )
             kind = line[:1].decode("latin-1") or " "

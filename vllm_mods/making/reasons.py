@@ -14,7 +14,7 @@ _PRINTED = re.compile(
     r"|(?P<network>Connection refused|Network is unreachable|ould not resolve|name resolution)"
 )
 _IN_IMAGE = "--image REF, of an image that has it"
-OF_TREE = "name the vLLM that it was written for with --tree or --image; it finds that at $VLLM_PACKAGE_DIR"
+OF_TREE = "if the script was written for another vLLM, name that with --tree or --image; the script finds its folder in $VLLM_PACKAGE_DIR"
 _KEEP = "put what it downloads into the folder that it runs in"
 
 

@@ -120,7 +120,7 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     elif digest == file.before:
         what = "is the original file again, but the files that belong to it are patched"
     else:
-        what = "was changed after the mods were applied, by an unknown program"
+        what = "was changed after the mods were applied, but not by vllm-mods"
     code = FindingCode.MISSING if digest is None else FindingCode.CHANGED_SINCE
     yield Finding(code, what, file.path)
 
