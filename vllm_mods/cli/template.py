@@ -45,7 +45,8 @@ def list_(library: Library) -> Reply:
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @_conversations
 @option(
-    "--parsers", "Run the parsers of --target in a sandbox: do they read what the template writes?"
+    "--parsers",
+    "Check, in a sandbox, whether the parsers of --target read what the template writes.",
 )
 @option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION, …")
 @option("--tool-call-parser NAME", "Tool parser [template.toml's, else all].", "tool")

@@ -15,7 +15,7 @@ _PRINTED = re.compile(
 )
 _IN_IMAGE = "--image REF, of an image that has it"
 OF_TREE = "if the script was written for another vLLM, name that with --tree or --image; the script finds its folder in $VLLM_PACKAGE_DIR"
-_KEEP = "put what it downloads into the folder that it runs in"
+_KEEP = "put the files that the command downloads into the folder that it runs in"
 
 
 def hint(output: str, lacked: Sequence[WatchedCommand], *, in_image: bool) -> str:

@@ -79,7 +79,7 @@ def diff(result: CheckResult, paint: text.Paint) -> Reply:
     }
     files = [_counted(path, diff) for path, diff in diffs.items()]
     whole = b"".join(diffs.values()).decode("utf-8", "surrogateescape")
-    stderr = () if whole else ("note: nothing would change: everything is already applied",)
+    stderr = () if whole else ("note: everything is already applied, so nothing would change",)
     return Reply({**answer, "files": files}, whole, stderr=stderr, is_file=True)
 
 

@@ -98,7 +98,7 @@ class ClientTable(NamedTuple):
 
 
 EMPTY = ClientTable((), {}, ())
-_LOSSES = {"refused": "refuses", "lost": "loses text of", "cache lost": "loses the cache of"}
+_LOSSES = {"refused": "is refused", "lost": "loses text", "cache lost": "loses the cache"}
 
 
 def parse(data: bytes, where: str) -> ClientTable:
@@ -136,9 +136,9 @@ def notes(library: Library, template: Template, version: str | None) -> tuple[st
     for row in {one.subject: one for one in rows if one.is_client}.values():
         since = table.works_from(row)
         on = f"works from vLLM {since} on" if since else "is not known to work on the newest vLLM"
-        what = f"{getattr(table.clients.get(row.subject), 'title', row.subject)} {on}"
+        title = getattr(table.clients.get(row.subject), "title", row.subject)
         if version is None:
-            said.append(what)
-        elif row.verdict in _LOSSES:
-            said.append(f"vLLM {version} {_LOSSES[row.verdict]} this client ({row.why}); {what}")
+            said.append(f"{title} {on}")
+        elif what := _LOSSES.get(row.verdict):
+            said.append(f"{title} {what} on vLLM {version} ({row.why}), and {on}")
     return tuple(said)
