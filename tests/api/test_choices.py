@@ -276,7 +276,7 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
     assert (folder("chosen"), notes) == (f"{place}/chosen", [unknown])
     assert (folder("none", elsewhere=True), notes) == (
         f"{place}/none",
-        [f"{place}/none is not on this machine: not checked whether it is a model"],
+        [f"{place}/none is not on this machine, so it was not checked"],
     )
     with pytest.raises(vm.UsageError, match="none: no such folder"):
         folder("none")

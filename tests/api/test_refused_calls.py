@@ -388,7 +388,7 @@ def targets(*lines: str) -> None:
             [],
             None,
             "has no target named `default`: it has none",
-            'name the mods: [targets.default], mods = ["LIBRARY/MOD"]',
+            'add the table [targets.default] with a line mods = ["LIBRARY/MOD"]',
         ),
         (
             ["[targets.a]", "mods = []", "[targets.b]", "mods = []"],

@@ -86,7 +86,7 @@ def test_what_is_not_here_is_not_started_and_an_export_says_so(
     assert f"{tmp_path}/gone: no such folder" in started(call, code=2)
     said = call("export", NAME, "--format", "compose")
     assert (
-        f"note: {tmp_path}/gone is not on this machine: not checked whether it is a model"
+        f"note: {tmp_path}/gone is not on this machine, so it was not checked"
         in said.err
     )
 

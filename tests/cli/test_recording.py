@@ -373,7 +373,7 @@ def test_a_folder_that_holds_far_more(
     (mine / "b").write_text("")
     answer = record("true")
     assert answer.code == 2
-    assert "run it from a folder that contains only what it needs" in answer.err
+    assert "run the command from a folder that contains only what it needs" in answer.err
 
 
 @pytest.mark.parametrize("program", ["exit 1", "echo 'not allowed' >&2; exit 1", None])

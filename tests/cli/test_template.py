@@ -121,7 +121,7 @@ def test_check_says_what_is_not(call: Call, small: Path) -> None:
     assert [one["code"] for one in found["findings"]] == ["kwarg-default", "no-tools"]
     assert found["weights"] == {"refused": 0, "content lost": 4, "cache lost": 0, "style": 3}
     assert [one["weight"] for one in found["findings"]] == ["style", "style"]
-    assert "content lost 4, style 3" in answer.out
+    assert "content lost 4, 3 remarks on style" in answer.out
 
 
 @pytest.mark.slow
@@ -268,7 +268,7 @@ def test_a_template_in_an_image_is_checked_and_its_special_tokens_are_known(
     for named in ("/models/m", "/models/m/", "/models/m/tokenizer_config.json"):
         answer = call("template", "check", named, "--in", f"image:oci:{layout}")
         assert (answer.code, answer.err, answer.out.split("\n")[0]) == (0, "", named)
-        assert "nothing is refused or lost, style 1\n" in answer.out
+        assert "nothing is refused or lost, 1 remark on style\n" in answer.out
         assert "tokens-unknown" not in answer.out
 
 

@@ -12,8 +12,8 @@ from vllm_mods.making.watching import WatchedCommand
 
 TREE = MemoryTree({"vllm/__init__.py": b"", "vllm/a.py": b"A = 1\n"}, version="0.19.1")
 IMAGE = "--image REF, of an image that has it"
-ANCHOR = "name the vLLM that it was written for with --tree or --image; it finds that at $VLLM_PACKAGE_DIR"
-FOLDER = "put what it downloads into the folder that it runs in"
+ANCHOR = "if the script was written for another vLLM, name that with --tree or --image; the script finds its folder in $VLLM_PACKAGE_DIR"
+FOLDER = "put the files that the command downloads into the folder that it runs in"
 
 
 def lacked(*names: str) -> list[WatchedCommand]:

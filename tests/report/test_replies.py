@@ -72,7 +72,7 @@ def test_a_branch_that_was_made_has_its_name_and_a_message_of_a_title_a_table_an
     body = (
         "m: a variant for vLLM 0.21.0\n\n| | vLLM 0.21.0 |\n| --- | --- |\n"
         "| before | conflict |\n| after | applies |\n\n"
-        "Decided by a rule:\n\n* by rule\n\nFor a person to look at:\n\n* look\n* there\n"
+        "Decided automatically:\n\n* by rule\n\nFor a person to look at:\n\n* look\n* there\n"
     )
     reply = keep.kept("lib", [PORTED, fits])
     assert reply.data == {
@@ -144,7 +144,7 @@ def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
         "mods": [mod_data(TOUCHING)],
         "named": (),
     }
-    step = "vllm-mods show them/fast; to apply it: add it to mods of [targets.default], then vllm-mods sync"
+    step = "vllm-mods show them/fast; to apply it, add "them/fast" to `mods` in the table [targets.default] of vllm-mods.toml, then vllm-mods sync"
     note = "note: wrote lib/it.toml and the lock beside it"
     assert reply[2:] == (True, step, (note,), False, None)
 
@@ -461,7 +461,7 @@ def test_which_mods_are_not_for_a_model() -> None:
         ],
     }
     fine = fit._replace(commit=None, mods=fit.mods[1:])
-    assert checkpoint.fit_text(fine) == "model org/m\n  what the mods are meant for"
+    assert checkpoint.fit_text(fine) == "model org/m\n  each mod is meant for it"
 
 
 # --- new, import --------------------------------------------------------------------------------
@@ -673,12 +673,12 @@ def test_sync_says_that_nothing_but_the_order_is_another_or_nothing_at_all() -> 
     assert lines(no_file)[1:] == ["  a 1.0.0 reverted", "  b 1.0.0 applied", "no file changes"]
     settled = same._replace(settled=True)
     reply = installed.sync(Synced("/p", TARGET, settled), check=True, again=())
-    assert lines(reply)[1:] == ["it has exactly the mods that it should have: fast 1.0.0"]
+    assert lines(reply)[1:] == ["exactly these mods are applied, as wanted: fast 1.0.0"]
     assert (reply.ok, reply.data["settled"], reply.next_step) == (True, True, None)
     none = installed.sync(
         Synced("/p", TARGET, settled._replace(plan=plan())), check=False, again=()
     )
-    assert lines(none)[1:] == ["it has exactly the mods that it should have: no mods"]
+    assert lines(none)[1:] == ["exactly these mods are applied, as wanted: no mods"]
 
 
 PAIRING = Pairing("pair", "s", "org/m", "base:1", "vllm serve org/m")

@@ -137,7 +137,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
         "  the cache is hit for 2 of 4 turns in 2 conversations",
         "  content format openai, in every vLLM from 0.10 on",
         "  reads thinking",
-        "  refused 1, content lost 2, style 2",
+        "  refused 1, content lost 2, 2 remarks on style",
         "  note: odd [text]",
         "  a: A greeting",
         "    /t/template.jinja:3: content is lost [content-lost]",
@@ -208,7 +208,7 @@ def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
         "  1 conversation, all as expected",
         "  content format string from vLLM 0.10 on, openai from vLLM 0.12 on",
         "  reads no arguments",
-        "  nothing is refused or lost, style 1",
+        "  nothing is refused or lost, 1 remark on style",
         "  note: odd [text]",
         "bare: it was not tested with conversations",
     ]

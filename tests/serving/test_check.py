@@ -316,7 +316,7 @@ def test_clients_that_lose_something_with_the_template_are_noted(served: Library
     serving = Serving(argv, mods=(brings,), library=served)
     answer = check(KnownFlags(MemoryTree(dict(_WITH_FORMAT))), serving)
     assert [(f.subject, f.message) for f in answer.faults if f.code == "client-loses"] == [
-        ("t.jinja", "Codex: refused, no; works on none of these releases")
+        ("t.jinja", "Codex: refused, no; is not known to work on the newest vLLM")
     ]
     assert answer.ok
 
@@ -567,7 +567,7 @@ def test_words_that_a_shell_fills_in_are_noted_and_no_more() -> None:
         "--dtype auto $MORE -pc.mode $N --sampling '$X' $MORE", unknown=("$MORE", "$N", "$X")
     )
     assert messages(answer) == [
-        f"note: {name}: filled in by a shell at run time: not checked"
+        f"note: {name}: contains shell syntax: what it becomes at run time was not checked"
         for name in ("$MORE", "$N", "$X")
     ]
 
