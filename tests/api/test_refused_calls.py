@@ -205,7 +205,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: imported("script"),
-        "script has a run.sh, which must be run to see what it does; no vLLM to run it on was named",
+        "script has a run.sh, whose effect shows only when it runs on a vLLM; none was named",
         "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
     ),
     (

@@ -70,7 +70,7 @@ STANDING = [
 def test_no_pairing_has_one(kind: str, at: str) -> None:
     before, after = PLACES[at]
     said = problems(PAIRING.replace(before, after.format(TOKENS[kind])))
-    assert f"{at}: may contain a secret ({kind})" in said
+    assert f"{at}: contains what looks like a secret ({kind})" in said
     assert TOKENS[kind] not in said
 
 
@@ -111,10 +111,10 @@ def test_no_image_is_made_of_one_that_a_mod_brings_or_that_is_put_together() -> 
     wanted = Pairing("x", "s", "org/m", "base", "vllm serve {model} --title {a}{b}")
     halves = wanted._replace(defaults={"a": token[:9], "b": token[9:]})
     (why,) = container.problems(halves)
-    assert why.startswith("command: may contain a secret (ghp_…)")
+    assert why.startswith("command: contains what looks like a secret (ghp_…)")
     # a mod whose mod.lock vouches for its manifest is read without a look at its texts
     (why,) = container.problems(halves._replace(defaults={"a": "a", "b": "b"}, env={"A": token}))
-    assert why.startswith("env.A: may contain a secret (ghp_…)")
+    assert why.startswith("env.A: contains what looks like a secret (ghp_…)")
 
 
 def test_an_export_has_none(

@@ -48,4 +48,4 @@ def test_each_secret_is_refused_at_its_place(value: object, places: list[str]) -
 
 def test_a_place_begins_with_the_one_that_is_given() -> None:
     (problem,) = secrets.problems([TOKEN], "mod")
-    assert problem.startswith("mod[0]: may contain a secret (hf_…)")
+    assert problem.startswith("mod[0]: contains what looks like a secret (hf_…)")

@@ -65,7 +65,7 @@ def test_a_diff_of_no_release_makes_no_mod(call: Call, shelf: Path) -> None:
 def test_a_diff_of_new_files_alone_tells_no_release(call: Call, shelf: Path) -> None:
     answer = made(call, shelf, b"--- /dev/null\n+++ b/vllm/new.py\n@@ -0,0 +1 @@\n+A = 1\n")
     assert answer.code == 2
-    assert "it adds only new files," in answer.err
+    assert "the diff adds only new files," in answer.err
 
 
 def test_without_a_tree_the_word_is_named(call: Call, shelf: Path) -> None:

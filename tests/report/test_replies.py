@@ -144,7 +144,7 @@ def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
         "mods": [mod_data(TOUCHING)],
         "named": (),
     }
-    step = "vllm-mods show them/fast; to apply it, add "them/fast" to `mods` in the table [targets.default] of vllm-mods.toml, then vllm-mods sync"
+    step = 'vllm-mods show them/fast; to apply it, add "them/fast" to `mods` in the table [targets.default] of vllm-mods.toml, then vllm-mods sync'
     note = "note: wrote lib/it.toml and the lock beside it"
     assert reply[2:] == (True, step, (note,), False, None)
 
@@ -386,7 +386,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  p1: for this model",
         "  p2: written for another model of this kind",
         "  p3: it lacks fast",
-        "  not checked whether a GPU has room: no GPU on this machine; name its memory with --device-memory SIZE",
+        "  room on a GPU was not checked: this machine has no GPU; for another one, name its memory with --device-memory SIZE",
     ]
     layers = [{"pattern": f"l{n}.*", "count": n} for n in range(10)]
     assert reply.data == {

@@ -331,10 +331,8 @@ HERMES = PairRead("hermes", None, 2, (2, 2, 2, 2), ())
 BOTH = PairRead("qwen", "deepseek", 2, (2, 1, 0, 2), (CALL,))
 THOUGHTS = PairRead(None, "deepseek", 1, (1, 1, 1, 1), ())
 LESS = THOUGHTS._replace(read=(0, 0, 0, 0), findings=(CALL,))
-LESS_READ = "of 1: 0 whole, 0 streamed by 1, 0 streamed by 3, 0 streamed at once"
-BOTH_READ = (
-    "qwen with deepseek: of 2: 2 whole, 1 streamed by 1, 0 streamed by 3, 2 streamed at once"
-)
+LESS_READ = "of 1, 0 not streamed, 0 streamed token by token, 0 streamed 3 tokens at a time, 0 streamed in one chunk"
+BOTH_READ = "qwen and deepseek: of 2, 2 not streamed, 1 streamed token by token, 0 streamed 3 tokens at a time, 2 streamed in one chunk"
 OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
 
 
@@ -343,14 +341,14 @@ OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
     [
         (
             (HERMES, BOTH),
-            ["    read all its calls: hermes", "    read some of its calls: qwen with deepseek"],
+            ["    read all its calls: hermes", "    read some of its calls: qwen and deepseek"],
         ),
         (
             (BOTH, LESS),
             [
-                f"    reads calls: {BOTH_READ}",
+                f"    calls parsed correctly with {BOTH_READ}",
                 "      a call is lost [text]",
-                f"    reads reasoning: deepseek: {LESS_READ}",
+                f"    reasoning parsed correctly with deepseek: {LESS_READ}",
                 "      a call is lost [text]",
             ],
         ),
@@ -362,8 +360,8 @@ OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
             (HERMES, BOTH, LESS),
             [
                 "    read all its calls: hermes",
-                "    read some of its calls: qwen with deepseek",
-                f"    reads reasoning: deepseek: {LESS_READ}",
+                "    read some of its calls: qwen and deepseek",
+                f"    reasoning parsed correctly with deepseek: {LESS_READ}",
                 "      a call is lost [text]",
             ],
         ),
@@ -382,9 +380,9 @@ def test_of_parsers_that_were_named_each_is_told() -> None:
     back = ReadBack(RELEASE, named=True, pairs=(HERMES, BOTH), findings=(STYLE,))
     reply = template.checked([NONE_READ._replace(back=back)])
     assert lines(reply)[1:-2] == [
-        "  vLLM 0.19.1 parses its answers",
-        "    hermes: all 2, whole and streamed",
-        f"    {BOTH_READ}",
+        "  its answers, parsed by vLLM 0.19.1",
+        "    parsed correctly with hermes: all 2, streamed or not",
+        f"    parsed correctly with {BOTH_READ}",
         "      a call is lost [text]",
         "    note: odd [text]",
     ]

@@ -421,9 +421,7 @@ def _messages(text: str) -> list[str]:
         (
             "{{ tools|tojson if tools }}",
             "",
-            [
-                "note: it does not read `tools`, so the model does not see any: it was not tested with calls"
-            ],
+            ["note: it does not read `tools`, so the model sees none, and calls were not tested"],
         ),
         (
             "m.tool_calls|tojson ",

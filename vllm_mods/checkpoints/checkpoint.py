@@ -51,7 +51,7 @@ def read(files: ModelFiles) -> Checkpoint:
     names = files.names
     if CONFIG not in names:
         raise TreeError(
-            f"{files.name}: the model has no {CONFIG}, so vLLM cannot serve it",
+            f"{files.name} has no {CONFIG}, so vLLM cannot serve it",
             hint="name the folder that contains it, or an id on the Hub: ORGANISATION/NAME",
         )
     config = files.read(CONFIG, limits.CHECKPOINT_CONFIG)

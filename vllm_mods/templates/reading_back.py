@@ -234,7 +234,8 @@ def _loss_findings(
 ) -> Iterator[Finding]:
     for ways, whys in lost.items():
         level = Level.ERROR if named and set(ways) & set(LIKELY) else Level.NOTE
-        where = "" if len(ways) == len(WAYS) else f" if {' or if '.join(map(way_name, ways))}"
+        named = " or ".join(map(way_name, ways)).replace(" or streamed", " or")
+        where = "" if len(ways) == len(WAYS) else f" if {named}"
         message = f"{len(whys)} of {asked} answers {'is' if len(whys) == 1 else 'are'} not parsed correctly{where}, {whys[0]}"
         yield Finding(FindingCode.ANSWER_DIFFERS, message, level=level)
 
