@@ -411,7 +411,7 @@ def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
         open_checkpoint(str(tmp_path))
     why = "1 of its 1 weight files are missing (a.safetensors)"
     assert caught.value.message == f"{tmp_path}: {why}"
-    assert caught.value.hint == "run `hf download` again: it continues where it stopped"
+    assert caught.value.hint == "run `hf download` again, which continues where it stopped"
     os.mkfifo(tmp_path / "a.safetensors")
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))

@@ -14,7 +14,7 @@ from vllm_mods.checkpoints import sources
 from vllm_mods.checkpoints.sources import open_checkpoint
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-AGAIN = "run `hf download` again: it continues where it stopped"
+AGAIN = "run `hf download` again, which continues where it stopped"
 
 
 def kept(home: Path, model: str = "org/model") -> Path:

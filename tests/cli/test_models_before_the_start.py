@@ -112,7 +112,7 @@ def test_what_nobody_knows_is_said(call: Caller, tmp_path: Path) -> None:
     assert "room" not in call(*line, "--model-folder", place, "--device-memory", "9GB").err
     pairing = call.library / f"pairings/{NAME}.toml"
     pairing.write_text(pairing.read_text().replace("--chat", "--cpu-offload-gb 9 --chat"))
-    assert "its need with this command is unknown" in call(*line, "--model-folder", place).err
+    assert "needs with this command is unknown" in call(*line, "--model-folder", place).err
     assert "not a size" in call(*line, "--device-memory", "much", code=2).err
 
 

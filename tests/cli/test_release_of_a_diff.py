@@ -82,5 +82,5 @@ def test_releases_with_a_twin_of_the_hunk_are_named(call: Call, shelf: Path) -> 
     patch = b"--- a/vllm/loader.py\n+++ b/vllm/loader.py\n@@ -6 +6 @@\n-    x = 1\n+    x = 2\n"
     answer = made(call, shelf, patch)
     assert answer.code == 3
-    assert "each hunk matches at its stated line in pypi:0.18.0, but at other lines" in answer.err
+    assert "in pypi:0.18.0, each hunk matches at its stated line, but at other lines" in answer.err
     assert "hint: --tree pypi:0.18.0, if the diff was made on that release" in answer.err

@@ -108,17 +108,21 @@ def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
 @pytest.mark.parametrize(
     ("did", "outcome"),
     [
-        ("fits", "conflict: nothing to do"),
+        ("fits", "applies, nothing to do"),
         ("there", "the branch keep/m already exists and was left alone"),
         ("stuck", "no port could be begun"),
         ("waits", "nothing was done"),
-        ("ported", "conflict -> applies, branch keep/m"),
+        ("ported", "ported, from conflict to applies, on branch keep/m"),
+        ("recorded", "applies unchanged; mod.lock lists the release on branch keep/m"),
+        ("widened", "applies unchanged; its range is wider on branch keep/m"),
+        ("ended", "already has the change, so the range ends before it on branch keep/m"),
+        ("left", "the port is unfinished; what is done is on branch keep/m"),
     ],
 )
 def test_what_became_of_a_release_is_a_line_and_what_is_left_stands_below_it(
     did: str, outcome: str
 ) -> None:
-    expected = [f"m 0.21.0: {outcome}", "  left for you: look", "  left for you: there"]
+    expected = [f"m, vLLM 0.21.0: {outcome}", "  left for you: look", "  left for you: there"]
     assert keep.line(PORTED._replace(did=did)).split("\n") == expected
 
 
@@ -144,7 +148,7 @@ def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
         "mods": [mod_data(TOUCHING)],
         "named": (),
     }
-    step = 'vllm-mods show them/fast; to apply it, add "them/fast" to `mods` in the table [targets.default] of vllm-mods.toml, then vllm-mods sync'
+    step = 'vllm-mods show them/fast; to apply it, add "them/fast" to `mods` in the table [targets.default] of lib/it.toml, then vllm-mods sync'
     note = "note: wrote lib/it.toml and the lock beside it"
     assert reply[2:] == (True, step, (note,), False, None)
 
@@ -422,9 +426,9 @@ def test_of_a_model_that_says_nothing_nothing_is_said() -> None:
     reply = checkpoint.suggested(Suggested(PLAIN, Suggestion(NOTHING_SAID, (), (), ()), bad), paint)
     assert lines(reply) == [
         "dir",
-        "  architecture not said (no model_type)",
+        "  architecture unknown (no model_type)",
         "  quantization none",
-        "  context      not said",
+        "  context      unknown",
         "  no safetensors in it, so its layers are unknown",
         "",
         "mods         none is meant for it",
@@ -678,7 +682,7 @@ def test_sync_says_that_nothing_but_the_order_is_another_or_nothing_at_all() -> 
     none = installed.sync(
         Synced("/p", TARGET, settled._replace(plan=plan())), check=False, again=()
     )
-    assert lines(none)[1:] == ["exactly these mods are applied, as wanted: no mods"]
+    assert lines(none)[1:] == ["exactly these mods are applied, as wanted: none"]
 
 
 PAIRING = Pairing("pair", "s", "org/m", "base:1", "vllm serve org/m")

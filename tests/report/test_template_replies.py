@@ -331,8 +331,8 @@ HERMES = PairRead("hermes", None, 2, (2, 2, 2, 2), ())
 BOTH = PairRead("qwen", "deepseek", 2, (2, 1, 0, 2), (CALL,))
 THOUGHTS = PairRead(None, "deepseek", 1, (1, 1, 1, 1), ())
 LESS = THOUGHTS._replace(read=(0, 0, 0, 0), findings=(CALL,))
-LESS_READ = "of 1, 0 not streamed, 0 streamed token by token, 0 streamed 3 tokens at a time, 0 streamed in one chunk"
-BOTH_READ = "qwen and deepseek: of 2, 2 not streamed, 1 streamed token by token, 0 streamed 3 tokens at a time, 2 streamed in one chunk"
+LESS_READ = "0 of 1 not streamed, 0 streamed token by token, 0 streamed 3 tokens at a time, 0 streamed in one chunk"
+BOTH_READ = "qwen and deepseek: 2 of 2 not streamed, 1 streamed token by token, 0 streamed 3 tokens at a time, 2 streamed in one chunk"
 OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
 
 

@@ -356,7 +356,7 @@ def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
         yield "license: the licence of the changes"
     if wanted.vllm is None:
         so_far = f"; so far only {version}" * bool(version)
-        yield f"vllm: the versions that it works on{so_far} (`vllm-mods matrix {wanted.name} --library DIR --vllm RANGE` tries others)"
+        yield f"vllm: the versions that it works on{so_far} (`vllm-mods matrix {wanted.name} --library DIR --vllm RANGE` tries a range)"
     yield "evidence: a log line that shows that its code ran"
 
 

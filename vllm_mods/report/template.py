@@ -305,7 +305,7 @@ def _parser_names(pair: PairRead) -> str:
 def _counts(pair: PairRead) -> str:
     if pair.whole:
         return f"all {pair.asked}, streamed or not"
-    return f"of {pair.asked}, {_by_way(zip(WAYS, pair.read, strict=True))}"
+    return _by_way(zip(WAYS, pair.read, strict=True)).replace(" ", f" of {pair.asked} ", 1)
 
 
 def _by_way(counts: Iterable[tuple[str, int]]) -> str:
