@@ -69,7 +69,9 @@ def test_what_somebody_said_is_not_asked_for() -> None:
     assert next(unknown(wanted._replace(vllm=None), "0.19.1")).startswith(
         "vllm: the versions that it works on; so far only 0.19.1 "
     )
-    assert next(unknown(wanted._replace(vllm=None), None)).startswith("vllm: the versions that it works on (`")
+    assert next(unknown(wanted._replace(vllm=None), None)).startswith(
+        "vllm: the versions that it works on (`"
+    )
 
 
 @pytest.mark.parametrize(

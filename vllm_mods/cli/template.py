@@ -44,10 +44,7 @@ def list_(library: Library) -> Reply:
 @command.command(name="check")
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @_conversations
-@option(
-    "--parsers",
-    "Check, in a sandbox, whether the parsers of --target read what the template writes.",
-)
+@option("--parsers", "Check in a sandbox whether --target's parsers read what the template writes.")
 @option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION, …")
 @option("--tool-call-parser NAME", "Tool parser [template.toml's, else all].", "tool")
 @option("--reasoning-parser NAME", "Reasoning parser [template.toml's, else all].", "reasoner")
