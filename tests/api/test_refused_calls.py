@@ -387,7 +387,7 @@ def targets(*lines: str) -> None:
         (
             [],
             None,
-            "has no target named `default`: it has none",
+            "has no target named `default`",
             'add the table [targets.default] with a line mods = ["LIBRARY/MOD"]',
         ),
         (

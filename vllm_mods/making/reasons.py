@@ -14,7 +14,7 @@ _PRINTED = re.compile(
     r"|(?P<network>Connection refused|Network is unreachable|ould not resolve|name resolution)"
 )
 _IN_IMAGE = "--image REF, of an image that has it"
-OF_TREE = "if the script was written for another vLLM, name that with --tree or --image; the script finds its folder in $VLLM_PACKAGE_DIR"
+OF_TREE = "if the script was written for another vLLM, name that with --tree or --image; the script finds that vLLM at $VLLM_PACKAGE_DIR"
 _KEEP = "put the files that the command downloads into the folder that it runs in"
 
 

@@ -181,7 +181,7 @@ class _RecordedRun(NamedTuple):
         other |= {*failed.python} ^ {*effect.python}
         if other:
             raise Refused(
-                f"{check} failed, and is not a last step that changes no file: the script without it"
+                f"{check} failed and cannot be ignored: the script without it"
                 f" makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
                 hint="--ignore-checks is for a check after all changes: move it there, as a separate step",
             )
