@@ -327,8 +327,8 @@ def test_a_mod_that_no_library_has_is_said_and_the_rest_is_checked(
     place.write_text(text.replace("[defaults]", 'templates = ["gone"]\n[defaults]'))
     answer = call("serve-check", "desk", "--target", tree)
     assert answer.code == 0
-    assert "wide: was not checked: " in " ".join(answer.out.split())
-    assert "was not checked: pairing `desk` names the template `gone`" in " ".join(
+    assert "wide: was not checked, so what it adds is unknown: " in " ".join(answer.out.split())
+    assert "adds is unknown: pairing `desk` names the template `gone`" in " ".join(
         answer.out.split()
     )
     place.write_text(text.replace("--gdn triton", "--of-the-mod 1 --batch x"))

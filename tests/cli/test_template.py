@@ -339,7 +339,7 @@ def test_parsers_of_a_release_read_what_a_template_writes(
     assert "    read all its calls: toy\n    read all its reasoning: toy\n" in answer.out
     answer = call(*asked, "--tool-call-parser", "toy", "--reasoning-parser", "toy")
     assert answer.code == 0
-    assert "    toy with toy: all 12, whole and streamed\n" in answer.out
+    assert "    parsed correctly with toy and toy: all 12, streamed or not\n" in answer.out
     (found,) = call(*asked, "--tool-call-parser", "toy", "--json").json["templates"]
     (pair,) = found["parsers"]["pairs"]
     assert (pair["tool_call_parser"], pair["reasoning_parser"]) == ("toy", None)

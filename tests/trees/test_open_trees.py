@@ -352,7 +352,7 @@ def test_of_several_vllms_the_one_with_a_lock_is_meant(tmp_path: Path) -> None:
     base = image_of(tmp_path, files, Env=["PATH=/opt/venv/bin"])
     assert find_in_image(base) == SITE
     files = {f"{VENV}/{pairing_lock.PLACE}": b""}
-    with pytest.raises(UsageError, match="it has 2 vLLMs"):
+    with pytest.raises(UsageError, match="the image has 2 vLLMs"):
         find_in_image(image_of(tmp_path, files, Env=["PATH=/opt/venv/bin"]))
 
 

@@ -65,7 +65,7 @@ class _Checker:
 
     def faults(self) -> Iterator[ServeFault]:
         for name, why in self.serving.missing:
-            message = f"was not checked, so what the mod adds is unknown: {why}"
+            message = f"was not checked, so what it adds is unknown: {why}"
             yield note(FindingCode.MOD_UNREAD, name, message)
         for name, text in self.serving.brought:
             yield note(FindingCode.MOD_BRINGS, name, text)
