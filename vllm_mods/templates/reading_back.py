@@ -234,8 +234,8 @@ def _loss_findings(
 ) -> Iterator[Finding]:
     for ways, whys in lost.items():
         level = Level.ERROR if named and set(ways) & set(LIKELY) else Level.NOTE
-        named = " or ".join(map(way_name, ways)).replace(" or streamed", " or")
-        where = "" if len(ways) == len(WAYS) else f" if {named}"
+        how = " or ".join(map(way_name, ways)).replace(" or streamed", " or")
+        where = "" if len(ways) == len(WAYS) else f" if {how}"
         message = f"{len(whys)} of {asked} answers {'is' if len(whys) == 1 else 'are'} not parsed correctly{where}, {whys[0]}"
         yield Finding(FindingCode.ANSWER_DIFFERS, message, level=level)
 
