@@ -257,8 +257,8 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
     lock = LOCK._replace(pairing="local", model=f"{place}/model")
     (place / "own/pairings/local.lock").write_bytes(pairing_lock.dump(lock))
     notes: list[str] = []
-    need = "its need with this command is unknown"
-    unknown = f"not checked whether a GPU has room for {place}/model: {need}"
+    need = f"the memory that {place}/model needs with this command"
+    unknown = f"{need} is unknown, so it was not checked"
 
     def folder(chosen: str | None = None, *, elsewhere: bool = False) -> str:
         options = StartOptions(model_folder=chosen)
@@ -276,7 +276,7 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
     assert (folder("chosen"), notes) == (f"{place}/chosen", [unknown])
     assert (folder("none", elsewhere=True), notes) == (
         f"{place}/none",
-        [f"{place}/none is not on this machine: not checked whether it is a model"],
+        [f"the model folder {place}/none is not on this machine, so it was not checked"],
     )
     with pytest.raises(vm.UsageError, match="none: no such folder"):
         folder("none")

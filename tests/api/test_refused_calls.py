@@ -205,7 +205,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: imported("script"),
-        "script has a run.sh, which must be run to see what it does; no vLLM to run it on was named",
+        "script has a run.sh, whose effect shows only when it runs on a vLLM; none was named",
         "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
     ),
     (
@@ -387,8 +387,8 @@ def targets(*lines: str) -> None:
         (
             [],
             None,
-            "has no target named `default`: it has none",
-            'name the mods: [targets.default], mods = ["LIBRARY/MOD"]',
+            "has no target named `default`",
+            'add the table [targets.default] with a line mods = ["LIBRARY/MOD"]',
         ),
         (
             ["[targets.a]", "mods = []", "[targets.b]", "mods = []"],

@@ -164,7 +164,7 @@ def test_patches_of_a_variant_have_one_limit_together(monkeypatch: pytest.Monkey
     lower(monkeypatch, "PATCH", len(one) * 2)
     several = mod(variant(one, one.replace(b"x.py", b"y.py"), one.replace(b"x.py", b"z.py")))
     with pytest.raises(
-        DiffError, match=r"2\.patch:1: with the patches before it, it has more than"
+        DiffError, match=r"2\.patch:1: this patch and those before it have more than"
     ):
         planner.plan([several], MemoryTree({"vllm/__init__.py": b""}))
 

@@ -56,7 +56,7 @@ def test_a_folder_without_a_models_config_is_not_mounted(call: Caller, tmp_path:
     name(call, secrets)
     for command in (("run", "--print"), ("export", "--format", "compose")):
         said = call(command[0], NAME, *command[1:], code=3)
-        assert f"{secrets}: it has no config.json, so vLLM cannot serve it" in said.err
+        assert f"{secrets} has no config.json, so vLLM cannot serve it" in said.err
         assert "bind" not in said.out
     (secrets / "config.json").write_text('{"auths": {"ghcr.io": {"auth": "x"}}}')
     assert "its config.json names no architecture" in started(call, code=2)
@@ -86,7 +86,7 @@ def test_what_is_not_here_is_not_started_and_an_export_says_so(
     assert f"{tmp_path}/gone: no such folder" in started(call, code=2)
     said = call("export", NAME, "--format", "compose")
     assert (
-        f"note: {tmp_path}/gone is not on this machine: not checked whether it is a model"
+        f"note: the model folder {tmp_path}/gone is not on this machine, so it was not checked"
         in said.err
     )
 

@@ -93,7 +93,7 @@ def test_the_bundled_mods_know_what_they_are_for(tmp_path: Path) -> None:
 def test_an_int4_checkpoint_without_fp8_layers_needs_no_hybrid_mod(tmp_path: Path) -> None:
     place = write_checkpoint(str(tmp_path / "m"), [int4("a.b")], config=CONFIG)
     fit = fitting.of_mod(Library().load("hybrid-int4-fp8"), open_checkpoint(place))
-    assert (fit.meant, fit.why) == (False, "no tensor is named *.weight of F8_E4M3")
+    assert (fit.meant, fit.why) == (False, "the model has no F8_E4M3 tensor named *.weight")
 
 
 def whole(data: bytes) -> Callable[[Site], None]:
@@ -353,10 +353,10 @@ def test_layers_are_counted_by_their_patterns() -> None:
             When(config=(("long", ("x",)),)),
             f"config.json has '{'l' * 79} for long, and the mod needs 'x'",
         ),
-        (When(tensors=(("*.B", ()),)), "no tensor is named *.B"),
+        (When(tensors=(("*.B", ()),)), "the model has no tensor named *.B"),
         (
             When(tensors=(("*.A_log", ("F16", "BF16")),)),
-            "no tensor is named *.A_log of F16 or BF16",
+            "the model has no F16 or BF16 tensor named *.A_log",
         ),
     ],
 )
@@ -372,7 +372,7 @@ def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
     other = When(tensors=(("b", ()),))
     assert fitting.of_mod(mod(when=(no, yes)), of()) == ("mod", True, True, "", "")
     assert fitting.of_mod(mod(), of()) == ("mod", True, False, "", "")
-    why = "config.json has nothing for a, and the mod needs something; or no tensor is named b"
+    why = "config.json has nothing for a, and the mod needs something; or the model has no tensor named b"
     assert fitting.of_mod(mod(when=(no, other)), of()) == ("mod", False, True, why, "")
     assert fitting.of_pairing(
         Pairing("pair", "s", "a/x", "image", "vllm serve"), [mod(when=(no,))], (), of()
@@ -401,7 +401,7 @@ def test_a_template_that_is_called_as_the_model_stands_before_others() -> None:
 def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))
-    assert caught.value.message == (f"{tmp_path}: it has no config.json, so vLLM cannot serve it")
+    assert caught.value.message == (f"{tmp_path} has no config.json, so vLLM cannot serve it")
     hint = "name the folder that contains it, or an id on the Hub: ORGANISATION/NAME"
     assert caught.value.hint == hint
     (tmp_path / "config.json").write_bytes(CONFIG_BYTES)
@@ -409,9 +409,9 @@ def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))
-    why = "1 of its 1 weight files are missing: a.safetensors"
+    why = "1 of its 1 weight files are missing (a.safetensors)"
     assert caught.value.message == f"{tmp_path}: {why}"
-    assert caught.value.hint == "run `hf download` again: it continues where it stopped"
+    assert caught.value.hint == "run `hf download` again, which continues where it stopped"
     os.mkfifo(tmp_path / "a.safetensors")
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))

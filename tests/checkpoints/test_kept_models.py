@@ -14,7 +14,7 @@ from vllm_mods.checkpoints import sources
 from vllm_mods.checkpoints.sources import open_checkpoint
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-AGAIN = "run `hf download` again: it continues where it stopped"
+AGAIN = "run `hf download` again, which continues where it stopped"
 
 
 def kept(home: Path, model: str = "org/model") -> Path:
@@ -72,8 +72,8 @@ def test_a_snapshot_without_its_blobs_is_told_by_its_links(tmp_path: Path) -> No
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(mounted))
     assert caught.value.message == (
-        f"{mounted}: 4 of its 4 files are dangling links: "
-        f"{mounted}/config.json to ../../blobs/h-config.json"
+        f"{mounted}: 4 of its 4 files are dangling links "
+        f"(such as {mounted}/config.json to ../../blobs/h-config.json)"
     )
     assert caught.value.hint == (
         "a snapshot of the Hub's cache needs its blobs/: mount or copy the whole models--… folder, "
@@ -92,7 +92,7 @@ def test_files_of_weights_that_are_missing_are_counted(tmp_path: Path, *, index:
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(place))
     three = ", ".join(f"model-{number:05}-of-00006.safetensors" for number in (2, 3, 4))
-    assert caught.value.message == (f"{place}: 5 of its 6 weight files are missing: {three}, …")
+    assert caught.value.message == (f"{place}: 5 of its 6 weight files are missing ({three}, …)")
     assert caught.value.hint == AGAIN
 
 

@@ -38,7 +38,7 @@ def test_the_answer_has_what_starts_it_then_what_is_broken(call: Call) -> None:
         "fast-plugin 1.2 on vLLM 0.19.0 (0.19.0)",
         "  made for vLLM 0.18.0 (--made-for)",
         "  starts by vllm.general_plugins: fast = fast_plugin:register",
-        "  starts with Python: fast_plugin.pth",
+        "  runs whenever Python starts: fast_plugin.pth",
     ]
     assert lines[4].startswith("  fast_plugin/__init__.py:3: cannot import old_name")
     assert lines[-3] == "  10 errors, 0 notes"

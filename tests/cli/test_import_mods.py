@@ -72,7 +72,7 @@ def test_a_script_needs_a_vllm_to_run_on(call: Call, tmp_path: Path, site: Path)
     folder = written(tmp_path, KINDS["whole files"].files)
     answer = call("import", folder)
     assert answer.code == 2
-    assert "must be run to see what it does; no vLLM to run it on was named" in answer.err
+    assert "shows only when it runs on a vLLM; none was named" in answer.err
     assert "--tree pypi:VERSION, --image REF, or --vllm SPEC" in answer.err
     both = call("import", folder, "--tree", site, "--image", "x")
     assert (both.code, "give one" in both.err) == (2, True)

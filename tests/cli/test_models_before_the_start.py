@@ -59,7 +59,7 @@ def other(at: Path) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Path], None], str, str]] = {
-    "no config.json": (lost, "{at}: it has no config.json", "hint: name the folder that contains it"),
+    "no config.json": (lost, "{at} has no config.json", "hint: name the folder that contains it"),
     "dangling links": (dangle, "{at}: 4 of its 4 files are dangling links", "hint: a snapshot of the Hub's"),
     "a file is missing": (partly, "{at}: 1 of its 2 weight files", "hint: run `hf download` again"),
     "another model": (other, "patching: config.json has 'llama'", "hint: vllm-mods suggest {at}\n"),
@@ -99,7 +99,7 @@ def test_suggest_reads_the_folder_and_says_which_pairings_have_no_room(
     roomy = call(*line, "--device-memory", "8GiB").out
     assert f"  {NAME}: " in roomy
     assert "it needs" not in roomy
-    assert "  not checked whether a GPU has room: no GPU on this machine" in call(*line).out
+    assert "  room on a GPU was not checked: this machine has no GPU" in call(*line).out
     partly(place)
     assert "1 of its 2 weight files are missing" in call(*line, code=1).err
 
@@ -107,12 +107,12 @@ def test_suggest_reads_the_folder_and_says_which_pairings_have_no_room(
 def test_what_nobody_knows_is_said(call: Caller, tmp_path: Path) -> None:
     place = model(tmp_path / "at")
     line = ("lock", NAME, "--base", call.base)
-    unknown = "not checked whether a GPU has room for /models/small: no GPU on this machine"
+    unknown = "the memory that /models/small needs was not checked: this machine has no GPU"
     assert unknown in call(*line, "--model-folder", place).err
     assert "room" not in call(*line, "--model-folder", place, "--device-memory", "9GB").err
     pairing = call.library / f"pairings/{NAME}.toml"
     pairing.write_text(pairing.read_text().replace("--chat", "--cpu-offload-gb 9 --chat"))
-    assert "its need with this command is unknown" in call(*line, "--model-folder", place).err
+    assert "needs with this command is unknown" in call(*line, "--model-folder", place).err
     assert "not a size" in call(*line, "--device-memory", "much", code=2).err
 
 

@@ -167,7 +167,7 @@ def test_it_has_no_network(record: Callable[..., Answer]) -> None:
         script = f'exec 3<>/dev/tcp/127.0.0.1/{port}; echo "# x" >> "$VLLM_PACKAGE_DIR/a.py"'
         answer = record(script)
         assert answer.code == 3
-        assert "hint: put what it downloads into the folder" in answer.err
+        assert "hint: put the files that the command downloads" in answer.err
         assert "--fetch" not in answer.err  # `new` has no such option
 
 
@@ -373,7 +373,7 @@ def test_a_folder_that_holds_far_more(
     (mine / "b").write_text("")
     answer = record("true")
     assert answer.code == 2
-    assert "run it from a folder that contains only what it needs" in answer.err
+    assert "run the command from a folder that contains only what it needs" in answer.err
 
 
 @pytest.mark.parametrize("program", ["exit 1", "echo 'not allowed' >&2; exit 1", None])

@@ -65,7 +65,7 @@ def test_a_diff_of_no_release_makes_no_mod(call: Call, shelf: Path) -> None:
 def test_a_diff_of_new_files_alone_tells_no_release(call: Call, shelf: Path) -> None:
     answer = made(call, shelf, b"--- /dev/null\n+++ b/vllm/new.py\n@@ -0,0 +1 @@\n+A = 1\n")
     assert answer.code == 2
-    assert "it adds only new files," in answer.err
+    assert "the diff adds only new files," in answer.err
 
 
 def test_without_a_tree_the_word_is_named(call: Call, shelf: Path) -> None:
@@ -82,5 +82,5 @@ def test_releases_with_a_twin_of_the_hunk_are_named(call: Call, shelf: Path) -> 
     patch = b"--- a/vllm/loader.py\n+++ b/vllm/loader.py\n@@ -6 +6 @@\n-    x = 1\n+    x = 2\n"
     answer = made(call, shelf, patch)
     assert answer.code == 3
-    assert "each hunk matches at its stated line in pypi:0.18.0, but at other lines" in answer.err
+    assert "in pypi:0.18.0, each hunk matches at its stated line, but at other lines" in answer.err
     assert "hint: --tree pypi:0.18.0, if the diff was made on that release" in answer.err

@@ -89,7 +89,7 @@ def test_check_holds_mods_against_a_model(
     manifest = library / "patches/fast/mod.toml"
     manifest.write_text(manifest.read_text() + WHEN)
     good = call("check", "fast", "limit", "--model", hybrid(tmp_path), "--target", site)
-    assert (good.code, "what the mods are meant for" in good.out) == (0, True)
+    assert (good.code, "each mod is meant for it" in good.out) == (0, True)
     bad = call("check", "fast", "limit", "--model", plain(tmp_path), "--target", site, "--json")
     assert bad.code == 1
     assert bad.json["ok"] is False
@@ -163,7 +163,7 @@ def test_lock_refuses_a_model_that_its_mods_are_not_for(locking: Caller, tmp_pat
 @pytest.mark.slow
 def test_lock_says_where_nobody_could_look_at_the_model(locking: Caller) -> None:
     said = locking("lock", NAME, "--base", locking.base)
-    assert "not checked whether the mods are meant for org/small: " in said.err
+    assert "the mods were not checked against the model org/small: " in said.err
     assert "checkpoint" not in json.loads(locking.lock.read_bytes())
     serve(locking, "/models/not-here")
     assert (

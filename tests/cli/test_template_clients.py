@@ -58,8 +58,8 @@ def test_a_page_of_a_matrix_says_from_when_on_clients_work(
     )
     page = tmp_path / "page.html"
     call("matrix", "talk", "--tree", site, "--jobs", 1, "--format", "html", "--output", page)
-    assert "<b>talk</b>: Codex: works from vLLM 0.21.0 on" in page.read_text()
-    assert "<b>talk</b>: OpenCode: works on none of these releases" in page.read_text()
+    assert "<b>talk</b>: Codex works from vLLM 0.21.0 on" in page.read_text()
+    assert "<b>talk</b>: OpenCode is not known to work on the newest vLLM" in page.read_text()
 
 
 @pytest.mark.usefixtures("small")
@@ -96,13 +96,13 @@ def test_what_clients_lose_is_said_with_the_release_from_which_on_they_do_not(
     own = Library(library)
     template = open_template(own, "small")
     assert client_table.notes(own, template, "0.20.0") == (
-        "Codex: refused, turn 2: no; works from vLLM 0.21.0 on",
+        "Codex is refused on vLLM 0.20.0 (turn 2: no), and works from vLLM 0.21.0 on",
     )
     assert client_table.notes(own, template, "0.21.0") == (
-        "OpenCode: lost, turn 1: the tool is not in the prompt; works on none of these releases",
+        "OpenCode loses text on vLLM 0.21.0 (turn 1: the tool is not in the prompt), and is not known to work on the newest vLLM",
     )
     assert client_table.notes(own, template, "0.22.0") == ()
     assert client_table.notes(own, template, None) == (
-        "Codex: works from vLLM 0.21.0 on",
-        "OpenCode: works on none of these releases",
+        "Codex works from vLLM 0.21.0 on",
+        "OpenCode is not known to work on the newest vLLM",
     )

@@ -57,7 +57,7 @@ PARSERS = (
 CASES: list[tuple[str, str, str]] = [
     ("evidence fast", *WHOSE_LOG),
     ("evidence fast --log x --container y", *WHOSE_LOG),
-    ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la {here}"),
+    ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la {here}  # shows what is there"),
     ("new x", NO_TREE, "vllm-mods new x --from-diff FILE --tree auto"),
     ("new x --tree site", "site: no such file or folder", NO_PLACE),
     ("new x --record", *RECORD),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vllm_mods.base.tree import Tree
     from vllm_mods.diagnosis.diagnosis import Examined
 
-AGAIN = "reinstall vLLM 0.19.1 from wherever this build came from: a package index may have another build"
+AGAIN = "reinstall vLLM 0.19.1 from the source that it came from (a package index may have a different build)"
 CODE = {"vllm/__init__.py": b"A = 1\n"}
 
 

@@ -24,7 +24,9 @@ def test_what_this_python_says_of_a_file() -> None:
     assert "it is nested too deeply" in deep.message
     assert not list(syntax.syntax_problems("a.py", b"(a): int = 1\n", (3, 10)))
     (unstated,) = syntax.syntax_problems("a.py", b"", None)
-    assert unstated == Doubt("a.py", "syntax", "the tree does not say which Python it needs")
+    assert unstated == Doubt(
+        "a.py", "syntax", "this tree has no metadata that says which Python it needs"
+    )
 
 
 @pytest.mark.slow

@@ -207,7 +207,7 @@ def test_a_file_larger_than_any_is_not_read(mounted: Base, monkeypatch: pytest.M
         mounted.read("srv/site/a.py")
 
 
-AGAIN = "podman info  # is the storage well?"
+AGAIN = "podman info  # shows whether its storage works"
 
 
 def test_an_image_that_podman_does_not_have(podman: Podman) -> None:

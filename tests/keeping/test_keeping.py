@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = f"{branches.PREFIX}fast/0.20.0"
 FETCH = "git fetch NAME '+refs/heads/vllm-mods/*:refs/heads/vllm-mods/*'"
-RIGHTS = "may the token push there? contents: write of GitHub, write_repository of GitLab, write:repository of Gitea"
+RIGHTS = "the token needs the right to push (GitHub: contents: write; GitLab: write_repository; Gitea: write:repository)"
 
 
 @pytest.fixture

@@ -67,9 +67,11 @@ def test_what_somebody_said_is_not_asked_for() -> None:
     assert stated["variant"] == [{"id": "own", "vllm": ">=0.19", "patches": ["own/mine.patch"]}]
     assert [line.partition(":")[0] for line in unknown(wanted, "0.19.1")] == ["evidence"]
     assert next(unknown(wanted._replace(vllm=None), "0.19.1")).startswith(
-        "vllm: where else than on 0.19.1 it applies"
+        "vllm: the versions that it works on; so far only 0.19.1 "
     )
-    assert next(unknown(wanted._replace(vllm=None), None)).startswith("vllm: on which versions it")
+    assert next(unknown(wanted._replace(vllm=None), None)).startswith(
+        "vllm: the versions that it works on (`"
+    )
 
 
 @pytest.mark.parametrize(

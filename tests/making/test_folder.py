@@ -104,7 +104,7 @@ def test_more_than_a_mod_has_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
                     folder.read(path)
             with pytest.raises(UsageError) as caught:
                 folder.read_working_folder(place)
-            hint = "run it from a folder that contains only what it needs"
+            hint = "run the command from a folder that contains only what it needs"
             assert caught.value.hint == hint
             lower(patch, name, most + 1)
             assert len(folder.read(place).files) == len(folder.read(archive).files) == 2

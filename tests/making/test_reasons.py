@@ -12,8 +12,8 @@ from vllm_mods.making.watching import WatchedCommand
 
 TREE = MemoryTree({"vllm/__init__.py": b"", "vllm/a.py": b"A = 1\n"}, version="0.19.1")
 IMAGE = "--image REF, of an image that has it"
-ANCHOR = "name the vLLM that it was written for with --tree or --image; it finds that at $VLLM_PACKAGE_DIR"
-FOLDER = "put what it downloads into the folder that it runs in"
+ANCHOR = "if the script was written for another vLLM, name that with --tree or --image; the script finds that vLLM at $VLLM_PACKAGE_DIR"
+FOLDER = "put the files that the command downloads into the folder that it runs in"
 
 
 def lacked(*names: str) -> list[WatchedCommand]:
@@ -79,11 +79,8 @@ def test_in_an_image_no_package_can_be_added() -> None:
             "it needs the package of_somebody: --also of_somebody",
         ),
         ("of-somebody --all", "it needs the program of-somebody"),
-        ("python3 -c 'assert 0, \"anchor\"'", "name the vLLM that it was written for with --tree"),
-        (
-            "grep -q gone $VLLM_PACKAGE_DIR/a.py",
-            "name the vLLM that it was written for with --tree",
-        ),
+        ("python3 -c 'assert 0, \"anchor\"'", "if the script was written for another vLLM"),
+        ("grep -q gone $VLLM_PACKAGE_DIR/a.py", "if the script was written for another vLLM"),
     ],
 )
 def test_a_failed_script_says_its_own_reason(script: str, hint: str) -> None:

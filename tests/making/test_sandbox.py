@@ -59,7 +59,9 @@ def test_a_sandbox_sees_the_system_and_writes_to_its_places(
     monkeypatch.setattr(os, "getuid", lambda: user)
     with pytest.raises(Refused, match=r"bubblewrap does not start here: two$") as caught:
         sandbox.run(JOB)
-    assert (caught.value.hint or "").startswith("--image REF runs it in a container; or run it on")
+    assert (caught.value.hint or "").startswith(
+        "--image REF runs the command in a container; or run it on"
+    )
     words = f"\n{bwrap.read_text()}"
     for name in ("net", "pid", "ipc", "uts", "cgroup-try"):
         assert f"\n--unshare-{name}\n" in words

@@ -159,7 +159,7 @@ def test_all_patches_of_a_variant_have_one_limit(
     assert len(parts_of(made, made.variants[0], "", vouched=vouched)) == 2
     lower(monkeypatch, name, least - 1)
     with pytest.raises(
-        DiffError, match=f"with the patches before it, it has more than {least - 1} "
+        DiffError, match=f"this patch and those before it have more than {least - 1} "
     ) as caught:
         parts_of(made, made.variants[0], "", vouched=vouched)
     assert str(caught.value).startswith("/lib/patches/mod/one/1.patch:1: ")

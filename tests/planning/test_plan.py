@@ -34,7 +34,7 @@ A_PATCH = (
 
 def test_hunks_are_counted_over_all_patches_of_a_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "HUNKS", 1)
-    with pytest.raises(DiffError, match="with the patches before it, it has more than 1 hunks"):
+    with pytest.raises(DiffError, match="this patch and those before it have more than 1 hunks"):
         plan([mod(variant(A_PATCH, A_PATCH))], tree(TWINS))
 
 

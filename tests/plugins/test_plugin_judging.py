@@ -36,9 +36,9 @@ def test_every_break_is_found_and_what_is_gone_comes_first() -> None:
         FindingCode.FIT_ATTRIBUTE: ["has no attribute `limit`"],
         FindingCode.FIT_CALL: ["required parameter `b`"],
         FindingCode.FIT_OVERRIDE: [
-            "Fast.place(self, config, tensors, sizes=…) takes tensors in another place",
+            "Fast.place(self, config, tensors, sizes=…) takes tensors as parameter 3, but this vLLM has it as parameter ",
             "Fast.size(self, name) overrides Loader.size",
-            "Engine.shape becomes shape(self, config, tensors, *rest), which takes",
+            "Engine.shape is replaced at run time by shape(self, config, tensors, *rest), which takes",
         ],
         FindingCode.FIT_KIND: ["Fast cannot be instantiated: it has no unload", "`Fast()`"],
     }

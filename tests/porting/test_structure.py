@@ -57,7 +57,7 @@ def test_what_is_in_a_definition_meets_its_namesake(
         ),
         (
             *(F + G, G, changed(F) + G),
-            [("removed", "f", "the mod removes it, but the target changed it")],
+            [("removed", "f", "the mod removes what the target changed")],
         ),
         (
             *(F, F + NEW, F + NEW.replace("5", "6")),

@@ -230,7 +230,7 @@ def test_a_problem_has_its_key_path_and_line(text: str, problem: str) -> None:
 )
 def test_text_that_is_no_value_of_its_type_is_no_yaml(value: str) -> None:
     (problem,) = problems(f"{LEAST}x: {value}\n")
-    why = "it has a date or another value that does not exist; quote it if it is text"
+    why = "it has a date or another value that does not exist; put text in quotes"
     assert problem == f"line 1: not YAML: {why}"
 
 
@@ -385,7 +385,7 @@ SAID = """\
 16 error env-shell env.Y: '`pwd`' is expanded by the shell of a launcher; here it is taken literally
 18 error not-done command: `export A=1 B=2` runs before the server, which a pairing cannot do
 19 error dash command: \u201c is a typographic character: write two hyphens, or a plain quote
-20 note shell command: `$HOME` is filled in by the shell of the server
+20 note shell command: `$HOME` gets its value from the shell of the server
 21 error cut-off command: `--a-flag-that-nobody-ever-heard-of --an…` is a separate command that runs after vLLM has ended: \
 a comment, or no backslash at its end, ends the line before it
 """

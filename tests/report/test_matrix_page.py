@@ -264,11 +264,11 @@ def test_every_line_stands_once_and_in_order(
 def test_the_clients_of_chat_templates_are_listed_where_there_are_any() -> None:
     page = html.render(example())
     assert "Clients of chat templates" not in page
-    lines = (ClientLine("fast", "Codex: works from vLLM <0.22.0> on"),)
+    lines = (ClientLine("fast", "Codex works from vLLM <0.22.0> on"),)
     listed = html.render(example()._replace(clients=lines))
     assert re.search(
         r"Clients of chat templates <small>1</small>.*?"
-        r"<b>fast</b>: Codex: works from vLLM &lt;0\.22\.0&gt; on",
+        r"<b>fast</b>: Codex works from vLLM &lt;0\.22\.0&gt; on",
         listed,
         re.DOTALL,
     )

@@ -72,7 +72,7 @@ def test_a_branch_that_was_made_has_its_name_and_a_message_of_a_title_a_table_an
     body = (
         "m: a variant for vLLM 0.21.0\n\n| | vLLM 0.21.0 |\n| --- | --- |\n"
         "| before | conflict |\n| after | applies |\n\n"
-        "Decided by a rule:\n\n* by rule\n\nFor a person to look at:\n\n* look\n* there\n"
+        "Decided automatically:\n\n* by rule\n\nFor a person to look at:\n\n* look\n* there\n"
     )
     reply = keep.kept("lib", [PORTED, fits])
     assert reply.data == {
@@ -108,17 +108,21 @@ def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
 @pytest.mark.parametrize(
     ("did", "outcome"),
     [
-        ("fits", "conflict: nothing to do"),
+        ("fits", "applies, nothing to do"),
         ("there", "the branch keep/m already exists and was left alone"),
         ("stuck", "no port could be begun"),
         ("waits", "nothing was done"),
-        ("ported", "conflict -> applies, branch keep/m"),
+        ("ported", "ported, from conflict to applies, on branch keep/m"),
+        ("recorded", "applies unchanged; mod.lock lists the release on branch keep/m"),
+        ("widened", "applies unchanged; its range is wider on branch keep/m"),
+        ("ended", "already has the change, so the range ends before it on branch keep/m"),
+        ("left", "the port is unfinished; what is done is on branch keep/m"),
     ],
 )
 def test_what_became_of_a_release_is_a_line_and_what_is_left_stands_below_it(
     did: str, outcome: str
 ) -> None:
-    expected = [f"m 0.21.0: {outcome}", "  left for you: look", "  left for you: there"]
+    expected = [f"m, vLLM 0.21.0: {outcome}", "  left for you: look", "  left for you: there"]
     assert keep.line(PORTED._replace(did=did)).split("\n") == expected
 
 
@@ -144,7 +148,7 @@ def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
         "mods": [mod_data(TOUCHING)],
         "named": (),
     }
-    step = "vllm-mods show them/fast; to apply it: add it to mods of [targets.default], then vllm-mods sync"
+    step = 'vllm-mods show them/fast; to apply it, add "them/fast" to `mods` in the table [targets.default] of lib/it.toml, then vllm-mods sync'
     note = "note: wrote lib/it.toml and the lock beside it"
     assert reply[2:] == (True, step, (note,), False, None)
 
@@ -386,7 +390,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  p1: for this model",
         "  p2: written for another model of this kind",
         "  p3: it lacks fast",
-        "  not checked whether a GPU has room: no GPU on this machine; name its memory with --device-memory SIZE",
+        "  room on a GPU was not checked: this machine has no GPU; for another one, name its memory with --device-memory SIZE",
     ]
     layers = [{"pattern": f"l{n}.*", "count": n} for n in range(10)]
     assert reply.data == {
@@ -422,9 +426,9 @@ def test_of_a_model_that_says_nothing_nothing_is_said() -> None:
     reply = checkpoint.suggested(Suggested(PLAIN, Suggestion(NOTHING_SAID, (), (), ()), bad), paint)
     assert lines(reply) == [
         "dir",
-        "  architecture not said (no model_type)",
+        "  architecture unknown (no model_type)",
         "  quantization none",
-        "  context      not said",
+        "  context      unknown",
         "  no safetensors in it, so its layers are unknown",
         "",
         "mods         none is meant for it",
@@ -461,7 +465,7 @@ def test_which_mods_are_not_for_a_model() -> None:
         ],
     }
     fine = fit._replace(commit=None, mods=fit.mods[1:])
-    assert checkpoint.fit_text(fine) == "model org/m\n  what the mods are meant for"
+    assert checkpoint.fit_text(fine) == "model org/m\n  each mod is meant for it"
 
 
 # --- new, import --------------------------------------------------------------------------------
@@ -673,12 +677,12 @@ def test_sync_says_that_nothing_but_the_order_is_another_or_nothing_at_all() -> 
     assert lines(no_file)[1:] == ["  a 1.0.0 reverted", "  b 1.0.0 applied", "no file changes"]
     settled = same._replace(settled=True)
     reply = installed.sync(Synced("/p", TARGET, settled), check=True, again=())
-    assert lines(reply)[1:] == ["it has exactly the mods that it should have: fast 1.0.0"]
+    assert lines(reply)[1:] == ["exactly these mods are applied, as wanted: fast 1.0.0"]
     assert (reply.ok, reply.data["settled"], reply.next_step) == (True, True, None)
     none = installed.sync(
         Synced("/p", TARGET, settled._replace(plan=plan())), check=False, again=()
     )
-    assert lines(none)[1:] == ["it has exactly the mods that it should have: no mods"]
+    assert lines(none)[1:] == ["exactly these mods are applied, as wanted: none"]
 
 
 PAIRING = Pairing("pair", "s", "org/m", "base:1", "vllm serve org/m")

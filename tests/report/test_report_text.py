@@ -177,7 +177,7 @@ def test_diff_names_a_template_in_a_folder_elsewhere_by_its_file() -> None:
 
 def test_diff_says_that_nothing_would_change_or_why_it_cannot() -> None:
     same = checked.diff(CheckResult(TREE, plan_of(planned("applied"))), paint)
-    note = "note: nothing would change: everything is already applied"
+    note = "note: everything is already applied, so nothing would change"
     assert (same.words, same.stderr) == ("", (note,))
     refused = checked.diff(CheckResult(TREE, plan_of(CONFLICT)), paint)
     assert lines(refused) == text.plan(plan_of(CONFLICT), paint).split("\n")

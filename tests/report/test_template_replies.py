@@ -137,7 +137,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
         "  the cache is hit for 2 of 4 turns in 2 conversations",
         "  content format openai, in every vLLM from 0.10 on",
         "  reads thinking",
-        "  refused 1, content lost 2, style 2",
+        "  refused 1, content lost 2, 2 remarks on style",
         "  note: odd [text]",
         "  a: A greeting",
         "    /t/template.jinja:3: content is lost [content-lost]",
@@ -208,7 +208,7 @@ def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
         "  1 conversation, all as expected",
         "  content format string from vLLM 0.10 on, openai from vLLM 0.12 on",
         "  reads no arguments",
-        "  nothing is refused or lost, style 1",
+        "  nothing is refused or lost, 1 remark on style",
         "  note: odd [text]",
         "bare: it was not tested with conversations",
     ]
@@ -331,10 +331,8 @@ HERMES = PairRead("hermes", None, 2, (2, 2, 2, 2), ())
 BOTH = PairRead("qwen", "deepseek", 2, (2, 1, 0, 2), (CALL,))
 THOUGHTS = PairRead(None, "deepseek", 1, (1, 1, 1, 1), ())
 LESS = THOUGHTS._replace(read=(0, 0, 0, 0), findings=(CALL,))
-LESS_READ = "of 1: 0 whole, 0 streamed by 1, 0 streamed by 3, 0 streamed at once"
-BOTH_READ = (
-    "qwen with deepseek: of 2: 2 whole, 1 streamed by 1, 0 streamed by 3, 2 streamed at once"
-)
+LESS_READ = "0 of 1 not streamed, 0 streamed token by token, 0 streamed 3 tokens at a time, 0 streamed in one chunk"
+BOTH_READ = "qwen and deepseek: 2 of 2 not streamed, 1 streamed token by token, 0 streamed 3 tokens at a time, 2 streamed in one chunk"
 OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
 
 
@@ -343,14 +341,14 @@ OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
     [
         (
             (HERMES, BOTH),
-            ["    read all its calls: hermes", "    read some of its calls: qwen with deepseek"],
+            ["    read all its calls: hermes", "    read some of its calls: qwen and deepseek"],
         ),
         (
             (BOTH, LESS),
             [
-                f"    reads calls: {BOTH_READ}",
+                f"    calls parsed correctly with {BOTH_READ}",
                 "      a call is lost [text]",
-                f"    reads reasoning: deepseek: {LESS_READ}",
+                f"    reasoning parsed correctly with deepseek: {LESS_READ}",
                 "      a call is lost [text]",
             ],
         ),
@@ -362,8 +360,8 @@ OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
             (HERMES, BOTH, LESS),
             [
                 "    read all its calls: hermes",
-                "    read some of its calls: qwen with deepseek",
-                f"    reads reasoning: deepseek: {LESS_READ}",
+                "    read some of its calls: qwen and deepseek",
+                f"    reasoning parsed correctly with deepseek: {LESS_READ}",
                 "      a call is lost [text]",
             ],
         ),
@@ -382,9 +380,9 @@ def test_of_parsers_that_were_named_each_is_told() -> None:
     back = ReadBack(RELEASE, named=True, pairs=(HERMES, BOTH), findings=(STYLE,))
     reply = template.checked([NONE_READ._replace(back=back)])
     assert lines(reply)[1:-2] == [
-        "  vLLM 0.19.1 parses its answers",
-        "    hermes: all 2, whole and streamed",
-        f"    {BOTH_READ}",
+        "  its answers, parsed by vLLM 0.19.1",
+        "    parsed correctly with hermes: all 2, streamed or not",
+        f"    parsed correctly with {BOTH_READ}",
         "      a call is lost [text]",
         "    note: odd [text]",
     ]

@@ -176,7 +176,9 @@ def test_what_has_served_is_kept_where_the_engine_can(docker: Program) -> None:
     (docker.folder.parent / "bin/docker").write_text("#!/bin/sh\nexit 125\n")
     starting.keep(planned(), "docker", notes.append)
     (note,) = notes
-    assert note.startswith("docker cannot change the restart policy of x: it stays on-failure:3, ")
+    assert note.startswith(
+        "docker cannot change the restart policy of x, which stays on-failure:3: "
+    )
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,10 @@ def test_clients_that_lose_something_with_the_template_are_noted(served: Library
     serving = Serving(argv, mods=(brings,), library=served)
     answer = check(KnownFlags(MemoryTree(dict(_WITH_FORMAT))), serving)
     assert [(f.subject, f.message) for f in answer.faults if f.code == "client-loses"] == [
-        ("t.jinja", "Codex: refused, no; works on none of these releases")
+        (
+            "t.jinja",
+            "Codex is refused on vLLM 0.19.1 (no), and is not known to work on the newest vLLM",
+        )
     ]
     assert answer.ok
 
@@ -536,8 +539,8 @@ def test_what_is_right_as_well(line: str) -> None:
 
 def test_a_flag_that_does_not_exist_may_be_of_a_mod_that_no_library_has() -> None:
     assert messages(ask("--zzzzzz", missing=(("one", "why"), ("two", "why")))) == [
-        "note: one: was not checked: why; what the mod adds is unknown",
-        "note: two: was not checked: why; what the mod adds is unknown",
+        "note: one: was not checked, so what it adds is unknown: why",
+        "note: two: was not checked, so what it adds is unknown: why",
         "--zzzzzz: vLLM 0.19.1 has no such flag (unless one, two adds it)",
     ]
 
@@ -567,7 +570,7 @@ def test_words_that_a_shell_fills_in_are_noted_and_no_more() -> None:
         "--dtype auto $MORE -pc.mode $N --sampling '$X' $MORE", unknown=("$MORE", "$N", "$X")
     )
     assert messages(answer) == [
-        f"note: {name}: filled in by a shell at run time: not checked"
+        f"note: {name}: contains shell syntax: what it becomes at run time was not checked"
         for name in ("$MORE", "$N", "$X")
     ]
 

@@ -75,7 +75,7 @@ def test_what_a_reader_takes(reader: str, variable: EnvVariable) -> None:
             "x",
             "vLLM 0.19.1 knows no such variable and ignores it; did you mean VLLM_PORT?",
         ),
-        ("VLLM_QQQQQQQQ", "x", "vLLM 0.19.1 knows no such variable and ignores it"),
+        ("VLLM_FOO", "x", "vLLM 0.19.1 knows no such variable and ignores it"),
         ("VLLM_PORT", "$P", ""),
     ],
 )

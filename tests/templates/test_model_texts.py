@@ -81,7 +81,7 @@ def test_a_way_that_loses_alone_is_named_and_what_was_not_read_says_why() -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseParsers, "read", reads)
         messages = [finding.message for finding in checked(texts, refusing + TEMPLATE).findings]
-    assert messages[0].startswith("streamed by 1: a: 'll.' is ")
+    assert messages[0].startswith("a if streamed token by token: 'll.' is ")
     assert messages[1:] == ["b: it fails", "c: the template rejects the parsed answer"]
 
 
@@ -124,8 +124,9 @@ def test_the_answer_counts_them_and_its_sentence_says_so() -> None:
     back = TextsBack(1, {"whole": 1, "1": 0, "3": 1}, (lost,))
     result = TemplateChecked(Template("t", "t", b""), None, ())._replace(texts=back)
     reply = report.checked([result])
-    assert "  of 1 text of a model come back: 1 whole, 0 streamed by 1, 1 streamed by 3" in (
-        reply.words or ""
+    assert (
+        "  1 text of a model, unchanged in the next prompt: 1 not streamed, 0 streamed token by token, 1 "
+        in (reply.words or "")
     )
     (data,) = reply.data["templates"]
     assert (data["texts"]["texts"], data["texts"]["kept"]) == (1, {"whole": 1, "1": 0, "3": 1})

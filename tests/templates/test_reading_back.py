@@ -72,7 +72,7 @@ def test_a_call_that_the_template_writes_otherwise_is_an_error() -> None:
     (pair,) = found.back.pairs
     assert [one.level for one in pair.findings] == [Level.ERROR]
     assert pair.findings[0].message.startswith(
-        """9 of 12 answers are parsed differently, e.g. case `a call`: the list of calls was [{"arguments": "{'word': 'citadel'}\""""
+        """9 of 12 answers are not parsed correctly, e.g. case `a call`: the list of calls was [{"arguments": "{'word': 'citadel'}\""""
     )
     assert not found.ok
 
@@ -151,7 +151,7 @@ def test_what_only_a_rare_delta_loses_is_a_note() -> None:
     assert pair.read[:3] == (12, 12, 12)
     assert pair.read[3] < 12
     assert [one.level for one in pair.findings] == [Level.NOTE]
-    assert pair.findings[0].message.startswith("streamed at once: ")
+    assert pair.findings[0].message.partition(", e.g. ")[0].endswith(" if streamed in one chunk")
     assert found.back.ok
 
 
@@ -173,7 +173,7 @@ def test_a_parser_that_fails_or_never_ends_has_the_others_go_on(
     (pair,) = found.back.pairs
     assert pair.read == (10, 10, 10, 10)
     assert pair.findings[0].message == (
-        "2 of 12 answers are parsed differently, e.g. case `two calls`: TimeoutError: more than 0.05 seconds for one answer"
+        "2 of 12 answers are not parsed correctly, e.g. case `two calls`: TimeoutError: more than 0.05 seconds for one answer"
     )
 
 
@@ -349,20 +349,20 @@ def test_those_that_are_named_are_jobs_asked_every_answer(
 @pytest.mark.parametrize(
     ("ways", "message", "is_ok"),
     [
-        (WAYS, "12 of 12 answers are parsed differently, e.g. case `an answer`: no", False),
+        (WAYS, "12 of 12 answers are not parsed correctly, e.g. case `an answer`: no", False),
         (
             WAYS[:1],
-            "whole: 12 of 12 answers are parsed differently, e.g. case `an answer`: no",
+            "12 of 12 answers are not parsed correctly if not streamed, e.g. case `an answer`: no",
             False,
         ),
         (
             ("1", "3"),
-            "streamed by 1, streamed by 3: 12 of 12 answers are parsed differently, e.g. case `an answer`: no",
+            "12 of 12 answers are not parsed correctly if streamed token by token or 3 tokens at a time, e.g. case `an answer`: no",
             False,
         ),
         (
             WAYS[3:],
-            "streamed at once: 12 of 12 answers are parsed differently, e.g. case `an answer`: no",
+            "12 of 12 answers are not parsed correctly if streamed in one chunk, e.g. case `an answer`: no",
             True,
         ),
     ],
@@ -404,7 +404,7 @@ def test_what_was_read_otherwise(change: dict[str, Any], message: str) -> None:
         return answer | change if job.text == "It is an abacus." else answer
 
     (pair,) = _read_back(tell, TOY_AND_THINK).pairs
-    front = "1 of 12 answers are parsed differently, e.g. case "
+    front = "1 of 12 answers is not parsed correctly, e.g. case "
     assert [one.message for one in pair.findings] == ([front + message] if message else [])
 
 
@@ -530,4 +530,9 @@ def test_reasoning_that_is_not_written_is_not_jobs_asked() -> None:
 
 
 def test_ways_are_named() -> None:
-    assert [*map(way_name, WAYS)] == ["whole", "streamed by 1", "streamed by 3", "streamed at once"]
+    assert [*map(way_name, WAYS)] == [
+        "not streamed",
+        "streamed token by token",
+        "streamed 3 tokens at a time",
+        "streamed in one chunk",
+    ]

@@ -421,9 +421,7 @@ def _messages(text: str) -> list[str]:
         (
             "{{ tools|tojson if tools }}",
             "",
-            [
-                "note: it does not read `tools`, so the model does not see any: it was not tested with calls"
-            ],
+            ["note: it does not read `tools`, so the model sees none, and calls were not tested"],
         ),
         (
             "m.tool_calls|tojson ",
@@ -577,8 +575,8 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 ) -> None:
     checked = check(Template("t", path, WHOLE.encode()), ())
     message = (
-        f"{why} is for ranking, embedding or judging, by its name: it was tested only with the "
-        "conversations beside it"
+        f"{why} is for ranking, embedding or judging, by its name: only the "
+        "conversations beside the template were tested"
     )
     assert [one.message for one in checked.findings] == ([message] if why else [])
     assert bool(checked.replays) is (why is None)

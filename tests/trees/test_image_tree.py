@@ -111,7 +111,7 @@ def test_of_several_one_is_named(tmp_path: Path, named: str) -> None:
     with pytest.raises(UsageError, match=rf"(?s)has 2 vLLMs.*/opt/odd.*/{SITE}") as caught:
         find_site_root(base)
     assert "--target-in-image /opt/odd" in str(caught.value.hint)
-    with pytest.raises(UsageError, match="no vLLM in /opt:"):
+    with pytest.raises(UsageError, match="/opt has no vllm/"):
         find_site_root(base, "/opt")
 
 

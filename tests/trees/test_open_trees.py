@@ -46,11 +46,11 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         ),
         ("git:x@y", {"others": {"a": "1"}}, OWN.format("git:x@y"), "pypi:VERSION"),
         ("x", {"others": {"a": "1"}}, OWN.format("x"), "pypi:VERSION"),
-        ("wheel:{0}", {}, "wheel:{0}: Is a directory", "ls -la {parent}"),
+        ("wheel:{0}", {}, "wheel:{0}: Is a directory", "ls -la {parent}  # shows what is there"),
         ("sdist:{0}/x.whl", {}, "sdist:{0}/x.whl: this is another kind of file", "wheel:{0}/x.whl"),
         ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: this is another kind of file", "sdist:{0}/x.tar.gz"),
-        ("wheel:{0}/none", {}, "wheel:{0}/none: No such file or directory", "ls -la {0}"),
-        ("wheel:none", {}, "wheel:none: No such file or directory", "ls -la {here}"),
+        ("wheel:{0}/none", {}, "wheel:{0}/none: No such file or directory", "ls -la {0}  # shows what is there"),
+        ("wheel:none", {}, "wheel:none: No such file or directory", "ls -la {here}  # shows what is there"),
         ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"),
         ("{0}/none", {}, "{0}/none: no such file or folder", "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"),
         ("0.19.1", {}, "0.19.1: no such file or folder", "for a release write pypi:0.19.1"),
@@ -290,7 +290,7 @@ def test_an_image_that_says_nothing_of_its_vllm(tmp_path: Path) -> None:
         (
             {"srv/x": b""},
             "/srv/",
-            "no vLLM in /srv: it has no vllm/__init__.py",
+            "/srv has no vllm/__init__.py, so no vLLM",
             "run without --target-in-image: the folders that were found are listed",
         ),
         ({"srv/x": b""}, None, "no vLLM in the image: no vllm/__init__.py in any of\n  /", ANOTHER),
@@ -309,7 +309,7 @@ def test_an_image_that_says_nothing_of_its_vllm(tmp_path: Path) -> None:
         (
             {**VLLM, f"{VENV}/vllm/__init__.py": b""},
             None,
-            f"it has 2 vLLMs, and it is unclear which one runs\n  /{VENV}\n  /{SITE}",
+            f"the image has 2 vLLMs, and which one runs is unclear\n  /{VENV}\n  /{SITE}",
             f"name the one that runs: --target-in-image /{VENV}; or build the image with only one",
         ),
     ],
@@ -352,7 +352,7 @@ def test_of_several_vllms_the_one_with_a_lock_is_meant(tmp_path: Path) -> None:
     base = image_of(tmp_path, files, Env=["PATH=/opt/venv/bin"])
     assert find_in_image(base) == SITE
     files = {f"{VENV}/{pairing_lock.PLACE}": b""}
-    with pytest.raises(UsageError, match="it has 2 vLLMs"):
+    with pytest.raises(UsageError, match="the image has 2 vLLMs"):
         find_in_image(image_of(tmp_path, files, Env=["PATH=/opt/venv/bin"]))
 
 

@@ -145,7 +145,9 @@ def test_the_rows_of_a_record_are_those_of_vllms_own_files() -> None:
     assert packages.rows_of(tree, "none") == packages.rows_of(Unreadable({}), VLLM) == {}
 
 
-AGAIN = "reinstall {} from wherever this build came from: a package index may have another build"
+AGAIN = (
+    "reinstall {} from the source that it came from (a package index may have a different build)"
+)
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_an_unknown_release_names_the_nearest(server: PackageServer) -> None:
     assert len(server.asked("/vllm/")) == 1
     with pytest.raises(UsageError, match=WHEEL):
         open_tree("pypi:vllm-0.19.1-7-cp38-abi3-manylinux_2_31_x86_64.whl")
-    with pytest.raises(UsageError, match="not a vLLM version"):
+    with pytest.raises(UsageError, match="neither a vLLM version"):
         open_tree("pypi:newest")
 
 

@@ -130,10 +130,10 @@ def test_a_file_that_is_gone_is_said(shelf: Path) -> None:
         ),
         (
             "vllm-9-py3-none-any.whl",
-            "not a vLLM version or the name of a release's file",
+            "neither a vLLM version nor the name of a release's file",
             "pypi:VERSION",
         ),
-        ("odd", "not a vLLM version or the name of a release's file", "pypi:VERSION"),
+        ("odd", "neither a vLLM version nor the name of a release's file", "pypi:VERSION"),
         ("0.19.2", "there is no such release; the nearest are 0.19.1, 0.20.0", "pypi:0.19.1"),
         (
             "0.22.1rc1.dev124+gace95c9cf",

@@ -2,7 +2,6 @@
 
 import json
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -20,7 +19,6 @@ from vllm_mods.templates.source import Template
 _MARK = re.compile(r"mark-([a-z-]*[a-z])")
 """What has to be in a prompt of a request: each of its texts has such a word, which says what it is."""
 _EFFORT = "reasoning_effort"
-_LONGEST = 110
 
 
 _ORDER = tuple(ClientVerdict)
@@ -62,7 +60,7 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
             continue
         findings = [finding for pair_read in back.pairs for finding in pair_read.findings]
         heavy = [one for one in findings if one.level is Level.ERROR] or findings
-        why = textwrap.shorten(heavy[0].message, _LONGEST, placeholder=" …") if heavy else ""
+        why = heavy[0].message.partition(", e.g. ")[0] if heavy else ""
         verdict = ClientVerdict.WORKS if back.ok else ClientVerdict.LOST
         yield answer._replace(verdict=verdict, why=why)
 

@@ -167,7 +167,7 @@ class _ModImport(NamedTuple):
             return dict(sorted(by_version.items(), key=lambda row: versions.sort_key(row[0])))
         if spec is None:
             raise UsageError(
-                f"{self.path} has a {folder.SCRIPT}, which must be run to see what it does; no vLLM to run it on was named",
+                f"{self.path} has a {folder.SCRIPT}, whose effect shows only when it runs on a vLLM; none was named",
                 hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
             )
         specs = releases_in(self.access, spec, plain=True)

@@ -11,7 +11,7 @@ from vllm_mods.checkpoints.device import device
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats.pairing import Pairing
 
-NO_DEVICE = "no GPU on this machine; name its memory with --device-memory SIZE"
+NO_DEVICE = "this machine has no GPU; for another one, name its memory with --device-memory SIZE"
 
 
 @refusing()
@@ -37,14 +37,14 @@ def look_at_model(
     gpu = device(memory)
     model = wanted.model
     if folder is None and not os.path.isdir(model) and not is_hub_id(model):
-        note(f"{model} is not on this machine: not checked whether the mods are meant for it")
+        note(f"the model {model} is not on this machine, so the mods were not checked against it")
         return None
     try:
         checkpoint = open_checkpoint(
             model, wanted.revision, folder=folder, environ=environ, here=here
         )
     except Unreachable as error:
-        note(f"not checked whether the mods are meant for {model}: {error.message}")
+        note(f"the mods were not checked against the model {model}: {error.message}")
         return None
     if not {"architectures", "model_type"} & checkpoint.config.keys():
         raise UsageError(
@@ -56,11 +56,9 @@ def look_at_model(
     if not on_gpu:
         return checkpoint
     if need is None:
-        note(
-            f"not checked whether a GPU has room for {model}: its need with this command is unknown"
-        )
+        note(f"the memory that {model} needs with this command is unknown, so it was not checked")
     elif gpu is None:
-        note(f"not checked whether a GPU has room for {model}: {NO_DEVICE}")
+        note(f"the memory that {model} needs was not checked: {NO_DEVICE}")
     elif why := need.shortfall(gpu):
         raise Refused(
             f"pairing {wanted.name}: no room for {model}: {why}",

@@ -116,7 +116,7 @@ def _model_folder(
     """
     folder = os.path.realpath(chosen or wanted.model)
     if elsewhere and not os.path.lexists(chosen or wanted.model):
-        note(f"{folder} is not on this machine: not checked whether it is a model")
+        note(f"the model folder {folder} is not on this machine, so it was not checked")
         return folder, False
     if chosen is None:
         note(f"{wanted.name} reads {folder} of this machine, as {wanted.model} in the container")

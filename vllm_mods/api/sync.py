@@ -91,11 +91,10 @@ def _choose_target(project: ProjectFile, name: str | None) -> SyncTarget:
         return project.targets[0]
     target = targets.get(name or changing.DEFAULT)
     if target is None:
-        known = f"it has {', '.join(targets)}" if targets else "it has none"
+        known = f": it has {', '.join(targets)}" * bool(targets)
+        advice = 'add the table [targets.default] with a line mods = ["LIBRARY/MOD"]'
         raise UsageError(
-            f"{project.where} has no target named `{name or changing.DEFAULT}`: {known}",
-            hint=f"vllm-mods sync {next(iter(targets))}"
-            if targets
-            else 'name the mods: [targets.default], mods = ["LIBRARY/MOD"]',
+            f"{project.where} has no target named `{name or changing.DEFAULT}`{known}",
+            hint=f"vllm-mods sync {next(iter(targets))}" if targets else advice,
         )
     return target

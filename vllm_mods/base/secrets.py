@@ -61,7 +61,7 @@ def kind(text: str) -> str | None:
 
 def problems(value: object, at: str = "") -> list[str]:
     """Return why a value with secrets in it is refused, each with its key path; none of them is repeated."""
-    why = "contains what looks like a secret ({}), and it would be published: remove it"
+    why = "contains what looks like a secret ({}), which would be published: remove it"
     return [f"{place}: {why.format(begin)}" for place, begin in _within(value, at)]
 
 

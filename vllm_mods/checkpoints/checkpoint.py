@@ -51,7 +51,7 @@ def read(files: ModelFiles) -> Checkpoint:
     names = files.names
     if CONFIG not in names:
         raise TreeError(
-            f"{files.name}: it has no {CONFIG}, so vLLM cannot serve it",
+            f"{files.name} has no {CONFIG}, so vLLM cannot serve it",
             hint="name the folder that contains it, or an id on the Hub: ORGANISATION/NAME",
         )
     config = files.read(CONFIG, limits.CHECKPOINT_CONFIG)
@@ -66,8 +66,8 @@ def read(files: ModelFiles) -> Checkpoint:
     if missing := [name for name in shards if name not in names]:
         named = ", ".join(missing[:3]) + (", …" if missing[3:] else "")
         raise TreeError(
-            f"{files.name}: {len(missing)} of its {len(shards)} weight files are missing: {named}",
-            hint="run `hf download` again: it continues where it stopped",
+            f"{files.name}: {len(missing)} of its {len(shards)} weight files are missing ({named})",
+            hint="run `hf download` again, which continues where it stopped",
         )
     tensors: dict[str, safetensors.Tensor] = {}
     for name in shards[: limits.SHARDS]:

@@ -136,6 +136,6 @@ def _against(when: When, checkpoint: Checkpoint) -> str:
             (not dtypes or tensor.dtype in dtypes) and match(name)
             for name, tensor in checkpoint.tensors.items()
         ):
-            kind = f" of {' or '.join(dtypes)}" if dtypes else ""
-            return f"no tensor is named {pattern}{kind}"
+            kind = f"{' or '.join(dtypes)} " if dtypes else ""
+            return f"the model has no {kind}tensor named {pattern}"
     return ""

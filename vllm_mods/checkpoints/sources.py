@@ -120,8 +120,8 @@ class _ModelFolder:
         lost = [path for path in sorted(paths) if os.path.islink(path) and not os.path.exists(path)]
         if lost:
             raise TreeError(
-                f"{folder}: {len(lost)} of its {len(self.names)} files are dangling links: "
-                f"{lost[0]} to {os.readlink(lost[0])}",
+                f"{folder}: {len(lost)} of its {len(self.names)} files are dangling links "
+                f"(such as {lost[0]} to {os.readlink(lost[0])})",
                 hint="a snapshot of the Hub's cache needs its blobs/: mount or copy the whole models--… folder, "
                 "or run `hf download --local-dir DIR`",
             )

@@ -47,7 +47,8 @@ def check_command(
 
     MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). With
     neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
-    mod applies and, with --model, is meant for that model; or if --plugin has no error that is new.
+    mod applies and, with --model, is meant for that model. With --plugin: 0 if this vLLM breaks nothing
+    that works on the vLLM that the plugin was made for.
     """
     if plugin is not None or made_for is not None:
         given |= {"explain": explain, "form": form != "text"}

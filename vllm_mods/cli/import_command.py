@@ -30,7 +30,7 @@ _of_mods = options.grouped(
     option("--summary TEXT", "For a mod: its summary."),
     option(
         "--image REF",
-        "For a mod: run its script in a container of this image, which must contain vLLM; several make one mod.",
+        "For a mod: run its script in a container of this image, which must contain vLLM; given several times, it makes one mod for all these images.",
         "images",
         multiple=True,
     ),

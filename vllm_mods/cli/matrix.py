@@ -66,9 +66,9 @@ def matrix_command(
     """Check mods against many vLLM releases.
 
     With neither MOD nor --pairing, it checks all mods of your libraries, or the bundled ones if you name no
-    library. With neither --vllm nor --tree, it checks every release in the mods' ranges, with each build of a
-    wheel that was uploaded again (`0.20.1 build 0`), and the three newest releases after the ranges. Exit code 0 if every mod applies, or is already present, on every
-    release in its ranges; with --against, if none got worse.
+    library. With neither --vllm nor --tree, it checks every release in the mods' ranges and the three newest releases
+    after them. If a release's wheel was uploaded twice, each build is checked (`0.20.1 build 0`). Exit code 0 if every mod applies,
+    or is already present, on every release in its ranges; with --against, if none got worse.
     """
     if relock and (trees or others):
         raise UsageError(

@@ -17,7 +17,7 @@ from vllm_mods.base.output import write_whole
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """Open a file to read, standard input for ``-``. Raises ``UsageError`` for what cannot be read."""
-    hint = f"ls -la {shlex.quote(os.path.dirname(os.path.abspath(path)))}"
+    hint = f"ls -la {shlex.quote(os.path.dirname(os.path.abspath(path)))}  # shows what is there"
     with system_errors(UsageError, f"{path} cannot be read", hint=hint):
         if path == "-":
             yield sys.stdin.buffer

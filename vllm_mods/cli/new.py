@@ -28,7 +28,7 @@ recorded = options.grouped(
     ),
     options.option(
         "--ignore-checks",
-        "Ignore a last step that fails and changes no file, such as a self-test, and print its output.",
+        "If the last step, such as a self-test, fails and has changed no file: leave it out and print its output.",
     ),
     options.option(
         "--env NAME=VALUE", "An environment variable for the container.", "environ", multiple=True

@@ -153,7 +153,7 @@ where_served = all_of(
 """Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
-    "For a release or wheel: assume this version of another package [the newest when vLLM was released].",
+    "If the tree is a release or a wheel: check against this version of another package [the newest when vLLM was released].",
     "others",
     multiple=True,
 )

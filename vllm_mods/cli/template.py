@@ -44,9 +44,7 @@ def list_(library: Library) -> Reply:
 @command.command(name="check")
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @_conversations
-@option(
-    "--parsers", "Run the parsers of --target in a sandbox: do they read what the template writes?"
-)
+@option("--parsers", "Check in a sandbox whether --target's parsers read what the template writes.")
 @option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION, …")
 @option("--tool-call-parser NAME", "Tool parser [template.toml's, else all].", "tool")
 @option("--reasoning-parser NAME", "Reasoning parser [template.toml's, else all].", "reasoner")
@@ -130,7 +128,7 @@ def render(
     if asked is None and messages != "-" and not os.path.exists(messages):
         names = ", ".join(one.name for one in opened.conversations)
         what = f"{messages} is neither a file nor a conversation beside {template}"
-        raise UsageError(what, hint=f"it has {names}" if names else f"ls -la {opened.path}")
+        raise UsageError(what, hint=f"it has {names}" if names else "name a file, or - for stdin")
     if asked is None:
         where = "stdin" if messages == "-" else messages
         asked = conversation.request(named_files.read(messages), where)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Faults that no check here is made for, and why.
 UNEXAMINED = (
-    ("names that some paths leave unset", "a check looks at one `if` and the block after it"),
+    ("variables that some paths leave unset", "only single `if`s and what follows are examined"),
     ("cycles of imports inside functions", "only the imports of modules are followed"),
     ("calls of compiled code", "torch.ops._C and the like are not in the tree as Python"),
     ("use of packages that are not installed beside vLLM", "their code is not there to be read"),

@@ -226,7 +226,7 @@ def _broken(call: MethodCall, old: _Taker, new: _Taker, *, bound: bool) -> str:
         return f"and {where} calls it: the call {why}"
     use = call.use
     if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
-        return f"and {where} waits for what is no coroutine"
+        return f"and {where} awaits the result, which is not a coroutine"
     if new.function.asynchronous and not old.function.asynchronous:
         taken = isinstance(use, _USES)
         return f"and {where} uses the coroutine as its result" if taken else ""

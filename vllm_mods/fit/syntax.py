@@ -24,7 +24,7 @@ def syntax_problems(
         why = str(getattr(wrong, "msg", None) or wrong)
         yield invalid(path, getattr(wrong, "lineno", None) or 1, why, lowest)
     elif lowest is None:
-        yield Doubt(path, "syntax", "the tree does not say which Python it needs")
+        yield Doubt(path, "syntax", "this tree has no metadata that says which Python it needs")
 
 
 def _error(path: str, data: bytes) -> Exception | None:

@@ -19,6 +19,7 @@ _OLD_NAMES = (b"--- a/", b'--- "a/', b"--- /dev/null")
 _NEW_NAMES = (b"+++ b/", b'+++ "b/', b"+++ /dev/null")
 _SIGNATURE = b"--"  # of a mail; `git format-patch` puts its version below
 _NO_NEWLINE = b"\\ "
+_AGAIN = "make the patch again with `git diff`"
 _BY_HAND = (
     "if the patch was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
 )
@@ -90,7 +91,7 @@ class _DiffReader:
                 "the hunk header has no line numbers"
                 if not _HUNK.match(line)
                 else "the hunk belongs to no file: it must directly follow a file header or another hunk of that file",
-                hint="make the patch again with `git diff`",
+                hint=_AGAIN,
             )
 
     def no_binary(self, line: bytes) -> None:
@@ -156,16 +157,12 @@ class _DiffReader:
         # to git, this belongs to the header, prose or not
         if line is not None and line.startswith(b"--- "):
             if not b"".join(self.lines[self.at + 1 : self.at + 2]).startswith(b"+++ "):
-                raise self.fail(
-                    "a '---' line in a file's header has no '+++' line after it",
-                    hint="make the patch again with `git diff`",
-                )
+                why = "a '---' line in a file's header has no '+++' line after it"
+                raise self.fail(why, hint=_AGAIN)
             old, new = self.side(b"--- ", b"a/"), self.side(b"+++ ", b"b/")
             if names and (old, new) != (names.get(b"rename from"), names.get(b"rename to")):
-                raise self.fail(
-                    "the rename lines and the '---'/'+++' lines name different files",
-                    line=start + 1,
-                )
+                why = "the rename lines and the '---'/'+++' lines name different files"
+                raise self.fail(why, line=start + 1)
             if not names:
                 self.check_head(header, {old, new} - {None})
             return old, new
@@ -188,7 +185,7 @@ class _DiffReader:
         path = f"{self.root}/{path}" if self.root else path
         if other := next((name for name in named if name != path), None):
             why = f"the 'diff --git' line names {path}, but the '---'/'+++' lines name {other}"
-            raise self.fail(why, line=self.at, hint="make the patch again with `git diff`")
+            raise self.fail(why, line=self.at, hint=_AGAIN)
 
     def plain_file(self) -> FileDiff:
         """Read a part as `diff -u` writes it: time stamps may say that there is no file."""
@@ -216,10 +213,8 @@ class _DiffReader:
         if file.old_path is None and file.new_path is None:
             raise self.fail("both sides are /dev/null", line=line)
         if (file.old_path is None) != created or (file.new_path is None) != deleted:
-            raise self.fail(
-                "the mode lines and the '---'/'+++' lines disagree on whether the file is new or deleted",
-                line=line,
-            )
+            why = "the mode lines and the '---'/'+++' lines disagree on whether the file is new or deleted"
+            raise self.fail(why, line=line)
         if not created and not deleted and (file.old_path != file.new_path) != renames:
             raise self.fail(
                 f"the two sides name different files ({file.old_path} and {file.new_path}) without a rename",
@@ -227,11 +222,8 @@ class _DiffReader:
                 hint="make the patch with `git diff`, which marks renamed files",
             )
         if not file.hunks and not renames and not created and not deleted and file.mode is None:
-            raise self.fail(
-                "no hunk follows the file header, so nothing changes",
-                line=line,
-                hint="make the patch again with `git diff`",
-            )
+            why = "no hunk follows the file header, so nothing changes"
+            raise self.fail(why, line=line, hint=_AGAIN)
         if created and file.hunks and (len(file.hunks) > 1 or file.hunks[0].old):
             raise self.fail("a new file cannot have old lines", line=line)
         if deleted and file.hunks and (len(file.hunks) > 1 or file.hunks[0].new):
@@ -329,7 +321,7 @@ class _DiffReader:
             line = self.peek()
             if line is None:
                 raise self.fail(
-                    f"the patch ends in the middle of a hunk: {olds} old and {news} new lines are missing",
+                    f"the patch ends in the middle of a hunk: {olds} old and {news} new lines are missing, or its @@ line states too many",
                     line=start + 1,
                 )
             kind = line[:1].decode("latin-1") or " "

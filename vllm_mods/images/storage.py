@@ -177,4 +177,4 @@ def _inspected(*arguments: str, reference: str) -> dict[str, Any]:
     return document
 
 
-_AGAIN = "podman info  # is the storage well?"
+_AGAIN = "podman info  # shows whether its storage works"

@@ -50,7 +50,7 @@ class LibraryHome(NamedTuple):
         if "ident" in why:
             hint = "git config user.name NAME; git config user.email ADDRESS"
         elif re.search("unable to access|Authentication|remote rejected", why):
-            hint = "may the token push there? contents: write of GitHub, write_repository of GitLab, write:repository of Gitea"
+            hint = "the token needs the right to push (GitHub: contents: write; GitLab: write_repository; Gitea: write:repository)"
         elif "rejected" in why:
             hint = "git fetch NAME '+refs/heads/vllm-mods/*:refs/heads/vllm-mods/*'  # takes the remote's in place of yours; then run keep again"
         elif "ermission denied" in why or "ead-only" in why:

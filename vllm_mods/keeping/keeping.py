@@ -193,7 +193,7 @@ def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways)
     if not versions.in_range(kept.release, ",".join(left_out)):
         return kept  # by whoever wrote the range
     files = {mod_folder.MANIFEST: mod.manifest}
-    by_rule: tuple[str, ...] = ("it changes no line",)
+    by_rule: tuple[str, ...] = ("the patches are unchanged",)
     if not planned.in_range:
         wide, more = _widen_range(mod, planned.variant, kept.release, ways)
         by_rule += more

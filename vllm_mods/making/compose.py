@@ -355,8 +355,8 @@ def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
     if wanted.license is None:
         yield "license: the licence of the changes"
     if wanted.vllm is None:
-        else_where = f"where else than on {version}" if version else "on which versions"
-        yield f"vllm: {else_where} it applies (`vllm-mods matrix` shows this)"
+        so_far = f"; so far only {version}" * bool(version)
+        yield f"vllm: the versions that it works on{so_far} (`vllm-mods matrix {wanted.name} --library DIR --vllm RANGE` tries a range)"
     yield "evidence: a log line that shows that its code ran"
 
 

@@ -45,7 +45,7 @@ def read(path: str) -> ModSource:
     """
     is_folder = os.path.isdir(path)
     name = os.path.basename(os.path.abspath(path))
-    own = f"is {path} really the folder of the mod?"
+    own = f"name the folder of the mod alone, if {path} is a larger one"
     files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
     if SCRIPT not in files and mod_folder.MANIFEST not in files:
         hint = (
@@ -68,7 +68,7 @@ def read_working_folder(folder: str) -> dict[str, bytes]:
 
     Raises ``UsageError`` for one that cannot be read, or holds more than a mod does.
     """
-    hint = "run it from a folder that contains only what it needs"
+    hint = "run the command from a folder that contains only what it needs"
     return _files_in(folder, hint, needs_all=False)
 
 

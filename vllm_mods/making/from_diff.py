@@ -75,7 +75,7 @@ def is_of(data: bytes, where: str, tree: Tree, *, alone: bool = True) -> bool:
     """
     expecting = [part for part in _parts(data, where) if any(hunk.old for hunk in part.file.hunks)]
     if not expecting:
-        why = "it adds only new files, so the release cannot be found from it"
+        why = "the diff adds only new files, so nothing shows its release"
         raise DiffError(
             where, 1, why, hint="name the release that it was made on: --tree pypi:VERSION"
         )

@@ -14,8 +14,8 @@ _PRINTED = re.compile(
     r"|(?P<network>Connection refused|Network is unreachable|ould not resolve|name resolution)"
 )
 _IN_IMAGE = "--image REF, of an image that has it"
-OF_TREE = "name the vLLM that it was written for with --tree or --image; it finds that at $VLLM_PACKAGE_DIR"
-_KEEP = "put what it downloads into the folder that it runs in"
+OF_TREE = "if the script was written for another vLLM, name that with --tree or --image; the script finds that vLLM at $VLLM_PACKAGE_DIR"
+_KEEP = "put the files that the command downloads into the folder that it runs in"
 
 
 def hint(output: str, lacked: Sequence[WatchedCommand], *, in_image: bool) -> str:

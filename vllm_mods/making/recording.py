@@ -181,7 +181,7 @@ class _RecordedRun(NamedTuple):
         other |= {*failed.python} ^ {*effect.python}
         if other:
             raise Refused(
-                f"{check} failed, but it is not the last step or it changes files: the script without it"
+                f"{check} failed and cannot be ignored: the script without it"
                 f" makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
                 hint="--ignore-checks is for a check after all changes: move it there, as a separate step",
             )
@@ -332,7 +332,7 @@ def _lost(path: str, ran: sandbox.Ran) -> str:
     temporary = path.startswith((f"{HOME}/", f"{TEMPORARY}/", f"{WORKSPACE}/"))
     if temporary or path in ran.odd or image_paths.objection(path):
         return f"it wrote {path}, which no mod can have"
-    return f"it wrote {path}; a mod for images can have it: state it under [[files]]"
+    return f"it wrote {path}; to have that file in a mod for images, state it under [[files]]"
 
 
 def _listed(steps: Iterable[WatchedCommand]) -> str:

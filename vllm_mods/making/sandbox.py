@@ -105,7 +105,7 @@ def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
         if container is None:
             raise Refused(
                 f"the command needs a sandbox, and bubblewrap does not start here: {why}",
-                hint="--image REF runs it in a container; or run it on a copy yourself, and vllm-mods new NAME --from-trees OLD NEW",
+                hint="--image REF runs the command in a container; or run it on a copy of the tree, then vllm-mods new NAME --from-trees OLD NEW",
             )
         raise Refused(
             f"{container.engine} cannot run a command in {container.image}: {why}",

@@ -29,8 +29,8 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
         message = f"a range of {mod.name} includes {where}, where the mod is `{cell.verdict}`"
     elif not cell.verdict.ok and is_wanted(mod, cell):
         code = FindingCode.NEEDS_PORT
-        why = "promises" if cell.meant else "has no range for the newer"
-        message = f"{mod.name} {why} {where}, and does not apply there: port it. If it is not meant for that release, end `vllm` at the top of mod.toml before it, and say why in `until`"
+        why = "which its ranges include" if cell.meant else "which is newer than its ranges"
+        message = f"{mod.name} does not apply to {where}, {why}: port it. If it is not meant for that release, set the upper bound of `vllm` at the top of mod.toml below that, and give the reason in `until`"
     elif cell.verdict.writes and named and not cell.in_range:
         code = FindingCode.RANGE_TOO_WIDE
         message = f"on {where} variant `{cell.variant}` of {mod.name} fits, but the range of another variant includes that version"

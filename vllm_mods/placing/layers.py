@@ -40,7 +40,7 @@ def place_through(
 def _changed_by_another(answer: Located | Lost, below: Located | Lost) -> Located | Lost:
     if isinstance(answer, Located) or isinstance(below, Lost):
         return answer
-    message = f"a mod that is applied before it changes the same lines (without that mod: line {below.line})"
+    message = f"another mod, which is applied first, changes the same lines (without that mod, this hunk belongs at line {below.line})"
     scope = below.scope.split(" | ")[0]
     return Lost(FindingCode.CONFLICTING_MOD, message, scope or None, (below.line,))
 

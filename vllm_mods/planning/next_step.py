@@ -44,7 +44,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
         packages = shlex.join(mod_plan.variant.python)
         advice = f"pip install {packages}  # in the environment of that vLLM, then try again"
     elif "conflicting-mod" in codes:
-        advice = "name one of the two mods alone; or write one of them for a tree with the other in"
+        advice = "leave one of the two mods out, and revert it if it is applied; or make it again on a tree where the other one is applied"
     elif _TOGETHER & codes or "two-variants" in codes:
         advice = _command("show", mod_plan)
     elif mod_plan.verdict is Verdict.UNFIT:

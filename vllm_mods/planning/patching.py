@@ -73,13 +73,13 @@ def parts_of(
         where = os.path.join(mod.directory, patch.source)
         size += len(patch.data)
         if size > limits.PATCH:
-            why = f"with the patches before it, it has more than {limits.PATCH}"
+            why = f"this patch and those before it have more than {limits.PATCH}"
             raise DiffError(where, 1, why, hint=diff_reader.MANY)
         files = reader(patch.data, where, root=patch.root)
         parts += [Part(patch.source, file, file.path, optional=patch.optional) for file in files]
         hunks += sum(len(file.hunks) for file in files)
         if hunks > limits.HUNKS:
-            why = f"with the patches before it, it has more than {limits.HUNKS}"
+            why = f"this patch and those before it have more than {limits.HUNKS}"
             raise DiffError(where, 1, why, hint=diff_reader.MANY)
     parts += [
         Part(source=f"replace[{i}]", path=one.path, other=one)

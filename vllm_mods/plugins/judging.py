@@ -179,7 +179,7 @@ def _moved(target: _View, mine: Function, now: Function, before: Function) -> st
             continue
         calls = (call for call in calls_of(target.world, now.name) if call.path not in target.files)
         if any(len(call.node.args) >= min(place, new.index(name)) for call in calls):
-            return f"takes {name} in another place than this vLLM, which has {now.text()}"
+            return f"takes {name} as parameter {place + 1}, but this vLLM has it as parameter {new.index(name) + 1} of {now.text()}"
     return ""
 
 
@@ -208,7 +208,7 @@ def _replaced(target: _View, origin: _View) -> Iterator[Problem]:
         taker = taker_of(target.world, write.path, write.scope, write.value)
         functions = [one.function for one in (taker, now, old) if one]
         if len(functions) == 3 and (moved := _moved(target, *functions)):
-            text = f"{what} becomes {functions[0].name}{functions[0].text()}, which {moved}"
+            text = f"{what} is replaced at run time by {functions[0].name}{functions[0].text()}, which {moved}"
             yield Problem(_C.FIT_OVERRIDE, *place, text, (what,), name)
         elif not any(replacement_problems(origin.world, write, names)):
             yield from replacement_problems(target.world, write, names)

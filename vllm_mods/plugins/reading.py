@@ -162,8 +162,8 @@ def _made_for(metadata: bytes, code: bytes, about: bytes) -> Iterator[tuple[str,
     required = (str(one.specifier) for one in needs(metadata, names={"vllm"}))
     yield from ((spec, f"it requires vllm{spec}") for spec in filter(has_end, required))
     for pattern, text, where in (
-        (_ASKED, code, "its code asks most often for it, in vllm_version_is"),
-        (_TESTED, about, "its description says that it was tested with it"),
+        (_ASKED, code, "its code asks most often for that vLLM, in vllm_version_is"),
+        (_TESTED, about, "its description says that it was tested with that vLLM"),
     ):
         named = Counter(version.decode() for version in pattern.findall(text))
         if named:

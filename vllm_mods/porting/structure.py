@@ -117,7 +117,7 @@ class _Merger:
             if ours is None:
                 if theirs is not None and not _same(old, theirs):
                     self.problem(
-                        FindingCode.REMOVED, name, "the mod removes it, but the target changed it"
+                        FindingCode.REMOVED, name, "the mod removes what the target changed"
                     )
             elif not _same(old, ours):
                 count = sum(other.name == old.name for other in in_theirs.values())

@@ -86,7 +86,7 @@ def check(findings: RecipeFindings, pairing: pairings.Pairing) -> None:
             why = "runs before the server, which a pairing cannot do"
             findings.error(FindingCode.NOT_DONE, "command", f"`{_short(command)}` {why}", line)
     for unknown in script.unknown:
-        why = f"`{unknown.text}` is filled in by the shell of the server"
+        why = f"`{unknown.text}` gets its value from the shell of the server"
         findings.note(FindingCode.SHELL, "command", why, _line(findings, unknown.line))
 
 

@@ -69,7 +69,7 @@ def load(text: str) -> Document:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         at = mark.index if mark else getattr(error, "position", 0)
         why = getattr(error, "problem", None) or getattr(error, "reason", None)
-        why = why or "it has a date or another value that does not exist; quote it if it is text"
+        why = why or "it has a date or another value that does not exist; put text in quotes"
         raise YamlError(_line(text, at), f"not YAML: {why}") from error
     return Document(value, lines, overridden)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vllm_mods.applying.outcomes import Applied
     from vllm_mods.formats.pairing import Pairing
 
-_UNEXAMINED = "not examined: names in strings, source that exec runs, compiled modules, who imported an old name earlier, spawned workers"
+_UNEXAMINED = "not examined: names in strings, source that exec runs, compiled modules, code that imported a name before the plugin replaced it, spawned workers"
 
 
 def check(result: CheckResult, paint: text.Paint, *, explain: bool) -> Reply:
@@ -48,7 +48,7 @@ def plugin_check(result: PluginChecked, paint: text.Paint) -> Reply:
         f"{plugin.name} {plugin.version or 'of unknown version'} on {text.tree_name(tree.version, tree.spec)}",
         f"  made for {made_for}",
         *(f"  starts by {group}: {entry}" for group, entry in plugin.entry_points),
-        *(f"  starts with Python: {path}" for path in plugin.starts),
+        *(f"  runs whenever Python starts: {path}" for path in plugin.starts),
         *text.findings(result.findings, "  ", lambda words: paint(Verdict.UNFIT, words)),
         f"  {text.counted(errors, 'error')}, {text.counted(len(result.findings) - errors, 'note')}",
         *text.folded(_UNEXAMINED, text.WIDTH - 2, "  ", "    "),
@@ -79,7 +79,7 @@ def diff(result: CheckResult, paint: text.Paint) -> Reply:
     }
     files = [_counted(path, diff) for path, diff in diffs.items()]
     whole = b"".join(diffs.values()).decode("utf-8", "surrogateescape")
-    stderr = () if whole else ("note: nothing would change: everything is already applied",)
+    stderr = () if whole else ("note: everything is already applied, so nothing would change",)
     return Reply({**answer, "files": files}, whole, stderr=stderr, is_file=True)
 
 

@@ -25,7 +25,8 @@ def fit_data(fit: ModelFit) -> dict[str, Any]:
 def fit_text(fit: ModelFit) -> str:
     """Say which mods are not for a model, or that all are."""
     wrong = [f"  {mod.name} is not meant for it: {mod.why}" for mod in fit.mods if not mod.meant]
-    return "\n".join([f"model {_name(fit)}", *(wrong or ["  what the mods are meant for"])])
+    fine = "each mod is meant for it" + " or names no model" * any(not m.stated for m in fit.mods)
+    return "\n".join([f"model {_name(fit)}", *(wrong or [f"  {fine}"])])
 
 
 def suggested(result: Suggested, paint: text.Paint) -> Reply:
@@ -50,7 +51,7 @@ def suggested(result: Suggested, paint: text.Paint) -> Reply:
         same = "for this model" if each.same else "written for another model of this kind"
         lines.append(f"  {each.name}: {same if each.ok else each.why}")
     if suggestion.pairings and result.device is None:
-        lines.append(f"  not checked whether a GPU has room: {NO_DEVICE}")
+        lines.append(f"  room on a GPU was not checked: {NO_DEVICE}")
     if result.plan is not None:
         lines += ["", text.plan(result.plan, paint)]
     answer = {
@@ -82,9 +83,9 @@ def _name(model: Checkpoint | ModelFit) -> str:
 def _facts(facts: ModelFacts) -> Iterator[str]:
     bits = f", {facts.bits} bits" if facts.bits else ""
     kind = facts.model_type or "no model_type"
-    yield f"  architecture {facts.architecture or 'not said'} ({kind})"
+    yield f"  architecture {facts.architecture or 'unknown'} ({kind})"
     yield f"  quantization {facts.quantization or 'none'}{bits}"
-    yield f"  context      {f'{facts.context:,} tokens' if facts.context else 'not said'}"
+    yield f"  context      {f'{facts.context:,} tokens' if facts.context else 'unknown'}"
     if facts.weights:
         yield f"  weights      {facts.weights / 2**30:.1f} GiB"
     packed = f"INT{facts.bits or '?'}"

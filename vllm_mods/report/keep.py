@@ -41,7 +41,7 @@ def message(release: KeptRelease) -> str:
     table = f"| | vLLM {release.release} |\n| --- | --- |\n"
     parts = [title, f"{table}| before | {release.before} |\n| after | {release.after} |"]
     for head, lines in (
-        ("Decided by a rule", release.told),
+        ("Decided automatically", release.told),
         ("For a person to look at", release.left),
     ):
         rows = [f"* {inert(' '.join(text.split()))}" for text in lines]
@@ -101,13 +101,16 @@ def line(outcome: KeptRelease | Proposal, *, dry_run: bool = False) -> str:
         text = _REQUESTS[outcome.did].replace(" was ", " would be " if dry_run else " was ", 1)
         return f"{outcome.branch}: {text}{f', {outcome.request.url}' if outcome.request else ''}"
     words = {
-        "fits": f"{outcome.before}: nothing to do",
+        "fits": f"{outcome.after}, nothing to do",
         "there": f"the branch {outcome.branch} already exists and was left alone",
         "stuck": "no port could be begun",
         "waits": "nothing was done",
-        "widened": f"fits unchanged ({outcome.after}), and its range is wider, branch {outcome.branch}",
+        "recorded": f"applies unchanged; mod.lock lists the release on branch {outcome.branch}",
+        "widened": f"applies unchanged; its range is wider on branch {outcome.branch}",
+        "ported": f"ported, from {outcome.before} to {outcome.after}, on branch {outcome.branch}",
+        "ended": f"already has the change, so the range ends before it on branch {outcome.branch}",
+        "left": f"the port is unfinished; what is done is on branch {outcome.branch}",
     }
-    done = f"{outcome.before} -> {outcome.after}, branch {outcome.branch}"
-    rows = [f"{outcome.mod} {outcome.release}: {words.get(outcome.did, done)}"]
+    rows = [f"{outcome.mod}, vLLM {outcome.release}: {words[outcome.did]}"]
     rows += [f"  left for you: {text}" for text in outcome.left]
     return "\n".join(rows)

@@ -22,7 +22,8 @@ def added(project: str, library: LibraryAdded) -> Reply:
         lines.append(f"`vllm-mods sync` will put in: {', '.join(library.named)}")
         next_step = "vllm-mods sync --check  # shows what would change in the target"
     elif library.mods:
-        next_step = f"vllm-mods show {library.name}/{library.mods[0].name}; to apply it: add it to mods of [targets.default], then vllm-mods sync"
+        mod = f"{library.name}/{library.mods[0].name}"
+        next_step = f'vllm-mods show {mod}; to apply it, add "{mod}" to `mods` in the table [targets.default] of {os.path.relpath(project)}, then vllm-mods sync'
     answer = {
         "project": project,
         "library": {"name": library.name, **_of_library(library.locked)},

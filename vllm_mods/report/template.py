@@ -2,7 +2,7 @@
 
 import difflib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vllm_mods.base.errors import ManifestError
@@ -11,7 +11,7 @@ from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.template_verdict import verdict
 from vllm_mods.templates.check import TemplateChecked, Weight, count_weights, weight
-from vllm_mods.templates.client_table import ClientTable, Row
+from vllm_mods.templates.client_table import ClientTable, ClientVerdict, Row
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import CaseOutcome
@@ -156,8 +156,10 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
     if result.replays:
         found_again = sum(replay.turns_kept for replay in result.replays)
         turns = sum(replay.turns for replay in result.replays)
-        count = f"{found_again} of {turns} turns in {len(result.replays)} conversations"
-        lines.append(f"  the cache is hit for {count}")
+        count = text.counted(len(result.replays), "conversation")
+        refused = all(_kept(replay) == "refused" for replay in result.replays)
+        hits = f"the cache is hit for {found_again} of {turns} turns in {count}"
+        lines.append(f"  {count}, all refused" if refused else f"  {hits}")
     if result.answer is not None:
         lines.append(f"  content format {_formats(result.answer.formats)}")
         said_names = [kwarg.name for kwarg in about.kwargs] if about else result.answer.arguments
@@ -166,10 +168,9 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
     if result.back is not None:
         lines += _read_back(result.back)
     if result.texts is not None:
-        kept = ", ".join(f"{count} {way_name(way)}" for way, count in result.texts.kept.items())
-        lines.append(
-            f"  of {text.counted(result.texts.texts, 'text')} of a model come back: {kept}"
-        )
+        kept = _by_way(result.texts.kept.items())
+        texts = text.counted(result.texts.texts, "text")
+        lines.append(f"  {texts} of a model, unchanged in the next prompt: {kept}")
         lines += text.findings(result.texts.findings, "    ")
     lines.append(f"  {_weights(result)}")
     lines += text.findings(result.findings, "  ")
@@ -186,7 +187,8 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
 def _weights(result: TemplateChecked) -> str:
     weights = count_weights(result.every)
     heavy = [f"{name} {count}" for name, count in weights.items() if count and name != Weight.STYLE]
-    light = [f"style {weights[Weight.STYLE]}"] if weights[Weight.STYLE] else []
+    style = weights[Weight.STYLE]
+    light = [f"{text.counted(style, 'remark')} on style"] * bool(style)
     return ", ".join((heavy or ["nothing is refused or lost"]) + light)
 
 
@@ -255,9 +257,9 @@ def _read_back(back: ReadBack) -> list[str]:
     """Return what parsers that were named read; or which of a release read all, and what others lose."""
     release = back.release
     if back.named:
-        lines = [f"  vLLM {release.version} parses its answers"]
+        lines = [f"  its answers, parsed by vLLM {release.version}"]
         for pair in back.pairs:
-            lines.append(f"    {_parser_names(pair)}: {_counts(pair)}")
+            lines.append(f"    parsed correctly with {_parser_names(pair)}: {_counts(pair)}")
             lines += text.findings(pair.findings, "      ")
         return [*lines, *text.findings(back.findings, "    ")]
     counts = f"{len(release.tools)} tool parsers and {len(release.reasoners)} reasoning parsers"
@@ -271,7 +273,7 @@ def _read_back(back: ReadBack) -> list[str]:
             lines.append(f"    read some of its {what}: {', '.join(map(_parser_names, partly))}")
             continue
         for pair in partly:
-            lines.append(f"    reads {what}: {_parser_names(pair)}: {_counts(pair)}")
+            lines.append(f"    {what} parsed correctly with {_parser_names(pair)}: {_counts(pair)}")
             lines += text.findings(pair.findings, "      ")
     return [*lines, *text.findings(back.findings, "    ")]
 
@@ -297,14 +299,17 @@ def _parsers(back: ReadBack) -> dict[str, Any]:
 
 
 def _parser_names(pair: PairRead) -> str:
-    return " with ".join(filter(None, (pair.tool, pair.reasoning)))
+    return " and ".join(filter(None, (pair.tool, pair.reasoning)))
 
 
 def _counts(pair: PairRead) -> str:
     if pair.whole:
-        return f"all {pair.asked}, whole and streamed"
-    counts = zip(WAYS, pair.read, strict=True)
-    return f"of {pair.asked}: " + ", ".join(f"{count} {way_name(way)}" for way, count in counts)
+        return f"all {pair.asked}, streamed or not"
+    return _by_way(zip(WAYS, pair.read, strict=True)).replace(" ", f" of {pair.asked} ", 1)
+
+
+def _by_way(counts: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{count} {way_name(way)}" for way, count in counts)
 
 
 # --- what clients are to expect
@@ -332,4 +337,5 @@ def clients(tables: Mapping[str, ClientTable]) -> Reply:
 
 def _client_row(row: Row) -> tuple[str, str]:
     span = row.since if row.since == row.until else f"{row.since} to {row.until}"
-    return span, f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
+    joint = ", but" if row.verdict is ClientVerdict.WORKS else ":"
+    return span, f"{row.verdict}{joint} {row.why}" if row.why else str(row.verdict)

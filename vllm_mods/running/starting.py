@@ -94,8 +94,8 @@ def keep(planned: Service, program: str, note: Callable[[str], None]) -> None:
     done = engine_command.run(program, "update", "--restart", planned.restart, planned.name)
     if done.code:
         note(
-            f"{program} cannot change the restart policy of {planned.name}: it stays "
-            f"{planned.restart_at_first}, without a restart after a reboot (--restart {planned.restart} sets it from the start)"
+            f"{program} cannot change the restart policy of {planned.name}, which stays "
+            f"{planned.restart_at_first}: no restart after a reboot (--restart {planned.restart} sets it from the start)"
         )
 
 

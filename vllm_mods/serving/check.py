@@ -65,7 +65,7 @@ class _Checker:
 
     def faults(self) -> Iterator[ServeFault]:
         for name, why in self.serving.missing:
-            message = f"was not checked: {why}; what the mod adds is unknown"
+            message = f"was not checked, so what it adds is unknown: {why}"
             yield note(FindingCode.MOD_UNREAD, name, message)
         for name, text in self.serving.brought:
             yield note(FindingCode.MOD_BRINGS, name, text)
@@ -89,7 +89,8 @@ class _Checker:
             yield from self.mod(mod)
         yield from envs.faults(self.sources, self.serving)
         for text in dict.fromkeys(self.serving.unknown):
-            yield note(FindingCode.SHELL, text, "filled in by a shell at run time: not checked")
+            message = "contains shell syntax: what it becomes at run time was not checked"
+            yield note(FindingCode.SHELL, text, message)
         version, library = self.sources.tree.version, self.serving.library
         for name, opened, _ in self.served.values():
             lost = client_table.notes(library, opened, version) if version and library else ()
@@ -258,7 +259,7 @@ class _Checker:
         """Find flags that need another one: vLLM says ``if args.a and not args.b: raise``, or does not use them."""
         parser = next((u for u in self.parsed.uses if u.name == _TOOL_PARSER and u.values), None)
         if parser and parser.values[0] not in _NEEDS_NO_CHOICE and not self.given(_AUTO_CHOICE):
-            message = f"is not used without {_AUTO_CHOICE}: requests with tools are refused unless they name one"
+            message = f"is not used without {_AUTO_CHOICE}: vLLM refuses requests with tools whose `tool_choice` is `auto`, the default"
             yield ServeFault(FindingCode.FLAG_UNUSED, parser.typed, message, _AUTO_CHOICE)
         for node in self.sources.nodes(self.known.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):

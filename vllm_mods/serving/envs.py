@@ -46,7 +46,9 @@ def faults(sources: ModuleSources, serving: Serving) -> Iterator[ServeFault]:
             message = f"is not in {_PATH}, but {reader} mentions it"
             yield note(FindingCode.ENV_ELSEWHERE, name, message)
         else:
-            near = values.nearest(name, table)
+            # what all have in common is no likeness
+            plain = {one.removeprefix(_PREFIX): one for one in table}
+            near = plain.get(values.nearest(name.removeprefix(_PREFIX), plain), "")
             meant = f"; did you mean {near}?" if near else ""
             message = f"vLLM {version} knows no such variable and ignores it{meant}"
             yield ServeFault(FindingCode.ENV_UNKNOWN, name, message, near)

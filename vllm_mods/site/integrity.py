@@ -120,7 +120,7 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     elif digest == file.before:
         what = "is the original file again, but the files that belong to it are patched"
     else:
-        what = "was changed after the mods were applied, by an unknown program"
+        what = "was changed after the mods were applied, but not by vllm-mods"
     code = FindingCode.MISSING if digest is None else FindingCode.CHANGED_SINCE
     yield Finding(code, what, file.path)
 
@@ -147,9 +147,9 @@ def _bytecode(place: ReceiptPlace, path: str, applied: Receipt) -> Iterator[Find
         if data is None:
             continue
         if sha256(data) == removed.get(compiled):
-            what = "was compiled from the original source; it had been removed and has come back, so Python may run it instead of the patched code"
+            what = "was compiled from the original source and is back after its removal, so Python may run that old code"
         elif _unchecked(data, source):
-            what = "was compiled from another source and marked unchecked: it runs instead of the patched code"
+            what = "was compiled from another source and marked unchecked, so Python runs that code"
         else:
             continue
         yield Finding(FindingCode.STALE_BYTECODE, f"{name} {what}", compiled)

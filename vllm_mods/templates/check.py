@@ -127,12 +127,10 @@ def check(
     scenes = replay.scenes(answer.variables, content_format, template.data)
     no_chat = _why_no_chat(template.path, answer.variables)
     if no_chat:
-        message = f"{no_chat}: it was tested only with the conversations beside it"
+        message = f"{no_chat}: only the conversations beside the template were tested"
         findings.append(Finding(FindingCode.NO_CHAT, message, level=Level.NOTE))
     elif "tools" not in answer.variables:
-        message = (
-            "it does not read `tools`, so the model does not see any: it was not tested with calls"
-        )
+        message = "it does not read `tools`, so the model sees none, and calls were not tested"
         findings.append(Finding(FindingCode.NO_TOOLS, message, level=Level.NOTE))
     replays = () if no_chat else replay.judge_scenes(scenes, prompts_of)
     pairs = [one[:2] for one in (*outcomes, *replays) if one.rendered.prompt is not None]

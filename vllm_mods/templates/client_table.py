@@ -98,6 +98,7 @@ class ClientTable(NamedTuple):
 
 
 EMPTY = ClientTable((), {}, ())
+_LOSSES = {"refused": "is refused", "lost": "loses text", "cache lost": "loses the cache"}
 
 
 def parse(data: bytes, where: str) -> ClientTable:
@@ -134,11 +135,10 @@ def notes(library: Library, template: Template, version: str | None) -> tuple[st
     said = []
     for row in {one.subject: one for one in rows if one.is_client}.values():
         since = table.works_from(row)
-        what = f"works from vLLM {since} on" if since else "works on none of these releases"
-        if version is not None:
-            if row.verdict in (ClientVerdict.WORKS, ClientVerdict.UNKNOWN):
-                continue
-            what = f"{row.verdict}, {row.why}; {what}"
-        client = table.clients.get(row.subject)
-        said.append(f"{client.title if client else row.subject}: {what}")
+        on = f"works from vLLM {since} on" if since else "is not known to work on the newest vLLM"
+        title = getattr(table.clients.get(row.subject), "title", row.subject)
+        if version is None:
+            said.append(f"{title} {on}")
+        elif what := _LOSSES.get(row.verdict):
+            said.append(f"{title} {what} on vLLM {version} ({row.why}), and {on}")
     return tuple(said)

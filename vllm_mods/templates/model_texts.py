@@ -102,8 +102,8 @@ def send_back(
             else:
                 lost[way] = _difference(text, history.removeprefix(prompt))
         if lost:
-            where = "" if len(lost) == len(LIKELY) else f"{', '.join(map(way_name, lost))}: "
-            message = f"{where}{name}: {next(iter(lost.values()))}"
+            where = "" if len(lost) == len(LIKELY) else f" if {' or '.join(map(way_name, lost))}"
+            message = f"{name}{where}: {next(iter(lost.values()))}"
             findings.append(Finding(FindingCode.ANSWER_DIFFERS, message))
     return TextsBack(len(asked.texts), kept, tuple(findings))
 

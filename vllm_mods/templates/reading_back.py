@@ -234,16 +234,16 @@ def _loss_findings(
 ) -> Iterator[Finding]:
     for ways, whys in lost.items():
         level = Level.ERROR if named and set(ways) & set(LIKELY) else Level.NOTE
-        where = "" if len(ways) == len(WAYS) else f"{', '.join(map(way_name, ways))}: "
-        message = f"{where}{len(whys)} of {asked} answers are parsed differently, {whys[0]}"
+        how = " or ".join(map(way_name, ways)).replace(" or streamed", " or")
+        where = "" if len(ways) == len(WAYS) else f" if {how}"
+        message = f"{len(whys)} of {asked} answers {'is' if len(whys) == 1 else 'are'} not parsed correctly{where}, {whys[0]}"
         yield Finding(FindingCode.ANSWER_DIFFERS, message, level=level)
 
 
 def way_name(way: str) -> str:
     """Return one of ``WAYS`` in words."""
-    if way == WAYS[0]:
-        return "whole"
-    return "streamed at once" if way == WAYS[-1] else f"streamed by {way}"
+    names = "not streamed", "streamed token by token", "streamed 3 tokens at a time"
+    return dict(zip(WAYS, names, strict=False)).get(way, "streamed in one chunk")
 
 
 def _difference(

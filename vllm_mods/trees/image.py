@@ -156,7 +156,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
     vllms = _vllms(base, looked)
     if place is not None and not vllms:
         raise UsageError(
-            f"{base.reference}: no vLLM in /{place}: it has no vllm/__init__.py",
+            f"{base.reference}: /{place} has no vllm/__init__.py, so no vLLM",
             hint="run without --target-in-image: the folders that were found are listed",
         )
     vllms = vllms or _vllms(base, _behind_pth(base, looked))
@@ -174,7 +174,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
     if vllms:
         lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in vllms.items())
         raise UsageError(
-            f"{base.reference}: it has {len(vllms)} vLLMs, and it is unclear which one runs{lines}",
+            f"{base.reference}: the image has {len(vllms)} vLLMs, and which one runs is unclear{lines}",
             hint=f"name the one that runs: --target-in-image /{next(iter(vllms))}; or build the image with only one",
         )
     raise _nothing(base, looked)

@@ -135,7 +135,7 @@ def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> 
     except OSError as error:
         named = isinstance(error, FileNotFoundError | IsADirectoryError)
         kind_of_error = UsageError if named else TreeError
-        hint = f"ls -la {os.path.dirname(os.path.abspath(path))}"
+        hint = f"ls -la {os.path.dirname(os.path.abspath(path))}  # shows what is there"
         raise kind_of_error(f"{spec}: {error.strerror}", hint=hint) from error
     opened = archive.open_archive(kind, file, path)
     return archive.ArchiveTree(opened, spec=spec, workspace=workspace)

@@ -279,7 +279,7 @@ class Releases:
             named = release_file(name, "")
             version = named and named.version
             near = [file.filename for file in answer.files if file.version == version]
-            why = "not a vLLM version or the name of a release's file"
+            why = "neither a vLLM version nor the name of a release's file"
             if near:
                 why = f"no such file; files of that release: {', '.join(near)}"
             return UsageError(f"{spec}: {why}", hint="pypi:VERSION")
