@@ -115,6 +115,11 @@ def _command(name: str, mod_plan: ModPlan, *more: str) -> str:
     return " ".join((f"vllm-mods {name} {mod_plan.mod.name}{library_option(mod_plan.mod)}", *more))
 
 
+def update_lock(mod: Mod, *options: str) -> str:
+    """Return the command that writes a mod's lock."""
+    return " ".join(("vllm-mods matrix", mod.name, *options, "--update-lock")) + library_option(mod)
+
+
 def library_option(mod: Mod) -> str:
     """Return the option that names a mod's library; nothing for the bundled one, or where there is none."""
     root = os.path.dirname(os.path.dirname(mod.directory))
