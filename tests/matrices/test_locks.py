@@ -114,7 +114,7 @@ def test_the_command_that_updates_a_lock_names_the_mod_and_its_library() -> None
     of = MOD._replace(lock=None, directory="/my lib/patches/mod")
     (problem,) = against_committed(of, [*computed(v0_19_0=GOOD)])
     command = f"vllm-mods matrix {MOD.name} --update-lock --library '/my lib'"
-    assert problem.message.endswith(f"`{command}` brings it up to date")
+    assert problem.message.endswith(f"`{command}` updates it")
 
 
 # --- written again -----------------------------------------------------------------
