@@ -37,7 +37,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     if "other-version" in codes:
         advice = f"vllm-mods revert {mod_plan.mod.name} --target {target}"
     elif "changed-since" in codes:
-        advice = f"vllm-mods revert --only-edits --target {target}  # drops the edits, not the mods"
+        advice = drop_edits(plan.spec)
     elif FindingCode.UNDECLARED in codes:
         advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
@@ -115,6 +115,11 @@ def _port(mod_plan: ModPlan, plan: Plan) -> str:
 
 def _command(name: str, mod_plan: ModPlan, *more: str) -> str:
     return " ".join((f"vllm-mods {name} {mod_plan.mod.name}{library_option(mod_plan.mod)}", *more))
+
+
+def drop_edits(spec: str) -> str:
+    """Return the command that makes the files of all mods again as these left them."""
+    return f"vllm-mods revert --only-edits --target {shlex.quote(spec)}  # drops the edits, not the mods"
 
 
 def update_lock(mod: Mod, *options: str) -> str:

@@ -21,7 +21,7 @@ MEANING = {
     Verdict.MISPLACED: "the text matches elsewhere, or in several places",
     Verdict.UNFIT: "the patch matches, but the result would not work",
     Verdict.MISSING: "a file, class or function that it changes is not in this tree",
-    Verdict.PARTIAL: "only a part of it is applied",
+    Verdict.PARTIAL: "applied only in part, or changed since",
     Verdict.UNSUPPORTED: "no variant covers this tree",
     Verdict.UNREADABLE: "the tree cannot be read",
 }

@@ -20,7 +20,7 @@ NEXT = {
     Verdict.MISPLACED: _PORT,
     Verdict.UNFIT: f"vllm-mods check MOD --target TREE --explain; {_PORT}",
     Verdict.MISSING: _PORT,
-    Verdict.PARTIAL: "vllm-mods check MOD --target DIR  # its hint says how to reinstall vLLM",
+    Verdict.PARTIAL: "vllm-mods check MOD --target DIR  # its hint is the way out",
     Verdict.UNSUPPORTED: f"{_PORT}  # `vllm-mods matrix MOD` shows the releases that it covers",
     Verdict.UNREADABLE: "vllm-mods doctor --target TREE",
 }
