@@ -58,6 +58,7 @@ CASES: list[tuple[str, str, str]] = [
     ("evidence fast", *WHOSE_LOG),
     ("evidence fast --log x --container y", *WHOSE_LOG),
     ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la {here}"),
+    ("import gone --tree x", "gone cannot be read: No such file or directory", "ls -la {here}"),
     ("new x", NO_TREE, "vllm-mods new x --from-diff FILE --tree auto"),
     ("new x --tree site", "site: no such file or folder", NO_PLACE),
     ("new x --record", *RECORD),

@@ -62,7 +62,8 @@ def _lines(result: PortResult) -> Iterator[str]:
     job, new = outcome.job, None if result.enough else outcome.new
     target = job.target_version
     left = {} if work is None else {path: _errors(path, new) for path, _ in work.files}
-    yield f"{job.mod.name}: variant {job.variant.id}, written for vLLM {job.base_version}, ported to {target}"
+    did = "ported" if result.ok else "not ported" if work is None else "not yet ported"
+    yield f"{job.mod.name}: variant {job.variant.id}, written for vLLM {job.base_version}, {did} to {target}"
     for file in outcome.files:
         yield from _file(file)
     for move in outcome.followed:
