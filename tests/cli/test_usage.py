@@ -281,7 +281,7 @@ WAS_OF = "note: the previous mod.lock was of another mod:"
         ),
         (
             {"why": "was of another mod", "lost": ("0.19.0", "0.20.0")},
-            f"{WAS_OF} its entries for 0.19.0, 0.20.0 were removed\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock\n",
+            f"{WAS_OF} its entries for 0.19.0, 0.20.0 were removed\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock --library /lib\n",
         ),
     ],
 )
