@@ -53,7 +53,7 @@ def endings() -> Iterator[Explained]:
         follows = f"codes of errors: {', '.join(kinds)}" if kinds else ""
         yield Explained(str(number), "exit code", meaning, follows)
     for name, kind in _errors().items():
-        about = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
+        about = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("``", "`")
         yield Explained(name, "error", " ".join(about.split()), f"exit code {kind.exit_code}")
 
 
