@@ -69,14 +69,14 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
 
 
 def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
-    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name; "" for a patch that no port would help."""
+    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name; what explains the fault of one that no port would help."""
     place = mod_plan.mod.directory
     if not place:
-        codes = {found.code for found in mod_plan.findings}
-        if FindingCode.FILE_GONE in codes or mod_plan.verdict in {Verdict.UNFIT, Verdict.UNREADABLE}:
-            return ""
+        codes = [found.code for found in mod_plan.findings if found.level is Level.ERROR]
+        if mod_plan.verdict in {Verdict.UNFIT, Verdict.UNREADABLE}:
+            return f"vllm-mods explain {codes[0]}" if codes else ""
         # what stands in several places here does so in the release that it was made on, too
-        made_on = "pypi:VERSION" if codes & {*_UNTOLD, "unprovable"} else "auto"
+        made_on = "pypi:VERSION" if {*codes} & {*_UNTOLD, "unprovable"} else "auto"
         return mod_path.naming(mod_plan.mod.variants[0].patches[0].source, made_on)
     return mod_path.naming(place) if os.path.basename(os.path.dirname(place)) != "patches" else None
 
