@@ -89,6 +89,7 @@ def test_a_patch_that_no_port_helps_is_not_led_to_one(
     answer = call("check", "my.patch", "--target", site)
     assert answer.code == 1
     assert "--from-diff" not in answer.err
+    assert "hint: vllm-mods explain fi" in answer.err  # file-gone, fit-…
 
 
 def test_the_folder_of_a_mod_stands_for_it(call: Call, library: Path, site: Path) -> None:
