@@ -62,7 +62,9 @@ def test_a_bare_name_is_asked_of_every_engine(
     podman.chmod(0o755)
     with pytest.raises(UsageError, match="podman has no image") as asked:
         opening.open_base(name)
-    assert (asked.value.hint or "").startswith(f"podman pull {name}  # or write registry: in front of ")
+    assert (asked.value.hint or "").startswith(
+        f"podman pull {name}  # or write registry: in front of "
+    )
     del caught, asked
     gc.collect()
 

@@ -148,7 +148,12 @@ def test_a_port_that_clashes_says_how_far_it_needs_no_hand(origin: str, where: s
     outcome = NO_VARIANT._replace(files=(CLASHING,), steps=OUTCOME.steps, origin=origin)
     reply = port.ported(PortResult(outcome))
     step = f"  a port to 0.20.1 would need no edits; no variant for it was written{where}"
-    assert lines(reply) == [HEAD.replace("ported", "not ported"), *LEFT_TO_YOU, step, "nothing was written"]
+    assert lines(reply) == [
+        HEAD.replace("ported", "not ported"),
+        *LEFT_TO_YOU,
+        step,
+        "nothing was written",
+    ]
     assert (reply.ok, reply.data["clean"]) == (False, False)
     assert reply.data["files"][0]["problems"] == CLASHES
 

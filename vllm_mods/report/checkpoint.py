@@ -24,7 +24,9 @@ def fit_data(fit: ModelFit) -> dict[str, Any]:
 
 def fit_text(fit: ModelFit) -> str:
     """Say which mods are not for a model, or that all are."""
-    wrong = [f"  {mod.name} {mod.verb} meant for it: {mod.why}" for mod in fit.mods if not mod.meant]
+    wrong = [
+        f"  {mod.name} {mod.verb} meant for it: {mod.why}" for mod in fit.mods if not mod.meant
+    ]
     return "\n".join([f"model {_name(fit)}", *(wrong or ["  what the mods are meant for"])])
 
 
