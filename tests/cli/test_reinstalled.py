@@ -329,8 +329,11 @@ def test_a_template_without_edits_is_not_written_again(
     call: Call, site: Path, library: Path
 ) -> None:
     write_chat(library)
-    assert call("apply", "chat", "--target", site).code == 0
+    assert call("apply", "chat", "fast", "--target", site).code == 0
     assert "nothing to do" in call("revert", "--only-edits", "--target", site).out
+    (site / "vllm/loader.py").write_text("mine = 1\n")
+    put_back = call("revert", "--only-edits", "--target", site, "--json")
+    assert put_back.json["changed"] == ["vllm/loader.py"]
 
 
 @pytest.mark.slow

@@ -73,11 +73,9 @@ def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
     place = mod_plan.mod.directory
     if not place:
         codes = [found.code for found in mod_plan.findings if found.level is Level.ERROR]
-        if FindingCode.FILE_GONE in codes or mod_plan.verdict in {
-            Verdict.UNFIT,
-            Verdict.UNREADABLE,
-        }:
-            return f"vllm-mods explain {codes[0]}" if codes else ""
+        no_port = {Verdict.UNFIT, Verdict.UNREADABLE}
+        if FindingCode.FILE_GONE in codes or mod_plan.verdict in no_port:
+            return f"vllm-mods explain {codes[0]}"
         # what stands in several places here does so in the release that it was made on, too
         made_on = "pypi:VERSION" if {*codes} & {*_UNTOLD, "unprovable"} else "auto"
         return mod_path.naming(mod_plan.mod.variants[0].patches[0].source, made_on)

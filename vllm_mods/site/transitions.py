@@ -1,6 +1,5 @@
 """The transitions of a tree: forward by a plan, back to the untouched tree or to one with fewer mods."""
 
-import stat
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -92,12 +91,13 @@ def revert_transition(
         if change is None:
             restored.add(file.path)
             change = FileChange(file.path, current, None)
-        else:
-            info = look.file(file.path) if only_edits else None
-            change = change._replace(mode=file.mode) if only_edits else change
-            mode = stat.S_IMODE(info.st_mode) if info else file.mode
-            if change.after == current and change.mode in {None, mode}:
-                continue  # it is already as it is to be
+        elif only_edits:
+            change = change._replace(mode=file.mode)
+            is_as_left = (change.after, file.mode) == (current, look.mode(file.path))
+            if is_as_left and not file.path.endswith(".py"):  # what is compiled of a source goes
+                continue
+        elif change.after == current and change.mode in {None, file.mode}:
+            continue  # it is already as it is to be
         written.append(change._replace(before=current))
         if sha256(current) not in {file.before, file.after}:
             edited.append(file.path)
