@@ -149,9 +149,8 @@ def against_committed(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
 
 
 def _stale(mod: Mod, why: str) -> CellProblem:
-    return CellProblem(
-        FindingCode.STALE_LOCK, mod.name, None, f"{why} `{update_lock(mod)}` updates it"
-    )
+    message = f"{why} `{update_lock(mod)}` updates it"
+    return CellProblem(FindingCode.STALE_LOCK, mod.name, None, message)
 
 
 def _worse(committed: Lock, fresh: Lock, cells: Iterable[Cell]) -> Iterator[CellProblem]:

@@ -11,7 +11,6 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_path
 from vllm_mods.library.mod_folder import data_root
 
-_INDEX_LINE = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
 _UNTOLD = frozenset({"look-alike", "ambiguous"})
 _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
@@ -61,7 +60,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif mod_plan.verdict is Verdict.PARTIAL:
         advice = reinstalling(tree, plan.version)
     elif codes == {"both-ways"}:
-        advice = _INDEX_LINE
+        advice = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
     else:
         base = _base(mod_plan, plan) if codes & _UNTOLD else None
         advice = base or _port(mod_plan, plan)
