@@ -373,7 +373,8 @@ def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
     assert fitting.of_mod(mod(when=(no, yes)), of()) == ("mod", True, True, "", "")
     assert fitting.of_mod(mod(), of()) == ("mod", True, False, "", "")
     why = "config.json has nothing for a, and the mod needs something; or the model has no tensor named b"
-    assert fitting.of_mod(mod(when=(no, other)), of()) == ("mod", False, True, why, "")
+    some = of(a=("F32", [1]))
+    assert fitting.of_mod(mod(when=(no, other)), some) == ("mod", False, True, why, "")
     assert fitting.of_pairing(
         Pairing("pair", "s", "a/x", "image", "vllm serve"), [mod(when=(no,))], (), of()
     ) == ("pair", False, True, f"mod is not meant for it: {why.partition(';')[0]}")
@@ -383,6 +384,14 @@ def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
         f"pairing pair: its mods are not meant for its model org/x\n  one: {why.partition(';')[0]}"
     )
     assert caught.value.hint == "vllm-mods suggest '/a b'"
+
+
+def test_whether_a_mod_is_for_unknown_tensors_is_unknown() -> None:
+    needs = mod(when=(When(tensors=(("b", ()),)),), name="one")
+    fit = fitting.of_pairing(Pairing("pair", "s", "a/x", "image", "vllm serve"), [needs], (), of())
+    assert fit.why.startswith("one may not be meant for it: without safetensors files its tensors")
+    with pytest.raises(Refused, match="its mods may not be meant for its model org/x\n  one: with"):
+        fitting.demand([needs], of(), "pair", "/a b")
 
 
 def test_a_template_that_is_called_as_the_model_stands_before_others() -> None:

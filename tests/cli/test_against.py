@@ -183,7 +183,7 @@ needed a port before, too
   stale 1.0.0: conflict, then conflict
     vllm/a.py: hunk 1 of x.patch: line 1 is `A = 1`, but the patch has `A = 7` [text]
 
-1 mod got worse; 1 mod got better; 1 mod needed a port before, too; nothing changes for 1 mod; 1 mod not meant for git:.@v0.20.1.
+1 mod got worse; 1 mod got better; 1 mod needed a port before, too; nothing breaks for 1 mod; 1 mod not meant for git:.@v0.20.1.
 """
     )
     assert answer.code == 1
@@ -355,7 +355,7 @@ def test_a_mod_of_several_variants_and_what_it_requires(against: Call, mods: Pat
     with (folder / "mod.toml").open("a") as file:
         file.write('[[variant]]\nid = "b"\nvllm = ">=0.20.1"\npatches = ["later.patch"]\n')
     answer = against("v0.20.0..v0.20.1", "both")
-    assert (answer.code, answer.out.splitlines()[-1]) == (0, "Nothing changes for 2 mods.")
+    assert (answer.code, answer.out.splitlines()[-1]) == (0, "Nothing breaks for 2 mods.")
 
 
 @pytest.mark.slow

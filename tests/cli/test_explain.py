@@ -10,7 +10,7 @@ import pytest
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Verdict
 from vllm_mods.report.text import MEANING
-from vllm_mods.report.words import NEXT, code_groups, does, findings
+from vllm_mods.report.words import NEXT, code_groups, does, endings, findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +43,7 @@ def test_the_code_of_an_error_is_explained(call: Call, site: Path) -> None:
     error = call("apply", "fast", "--target", site, "--json").json["error"]
     told = call("explain", error["code"], "--json").json
     assert (told["word"], told["kind"], told["follows"]) == ("refused", "error", "exit code 3")
+    assert not [one for one in endings() if "``" in one.meaning]
 
 
 def test_of_another_word_the_nearest_is_named(call: Call) -> None:

@@ -44,6 +44,7 @@ def test_help_ends_in_examples(path: str, call: Call) -> None:
     assert answer.out.startswith(f"Usage: vllm-mods {path}".strip())
     assert answer.out.endswith("\n  ".join(("\n  Examples:", *examples(path))) + "\n")
     assert examples(path)
+    assert not re.search(r"^  \S+ .*\.\.\.$", answer.out, re.MULTILINE)
     if path:
         assert call("help", *path.split()).out == answer.out
 

@@ -212,7 +212,7 @@ def test_a_base_without_its_blobs(call: Caller, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("build", NAME), "pairing small has no lock"),
+        (("build", NAME), "does not exist\n\nhint: vllm-mods lock small\n"),
         (("build", "smal"), "did you mean `small`"),
         (("lock",), "Missing argument 'PAIRING'"),
         (("lock", NAME, "--check"), "pairing small has no lock"),

@@ -435,8 +435,8 @@ def test_a_changed_mod_says_which_releases_its_lock_has_lost_and_how_to_look_aga
         "was made from another state of limit: its entries for 0.19.0, 0.21.0 were removed"
         in part.err
     )
-    hint = "hint: vllm-mods matrix limit --vllm '>=0.19.0,<=0.21.0' --update-lock\n"
-    assert part.err.endswith(hint)
+    hint = "hint: vllm-mods matrix limit --vllm '>=0.19.0,<=0.21.0' --update-lock --library "
+    assert part.err.endswith(f"{hint}{library}\n")
     assert call("matrix", "limit", "--strict").code == 1
     call("matrix", "limit", "--vllm", ">=0.19.0,<=0.21.0", "--update-lock")
     assert call("matrix", "limit", "--strict").code == 0

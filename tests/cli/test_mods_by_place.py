@@ -54,6 +54,17 @@ def test_a_patch_that_does_not_fit_leads_to_a_mod_that_can_be_ported(
     assert "vllm-mods new my-fix --from-diff 'my fix.patch' --tree auto" in answer.err
 
 
+def test_a_patch_with_several_places_leads_to_the_release_that_it_was_made_on(
+    call: Call, site: Path, here: Path
+) -> None:
+    (site / "vllm/a.py").write_text("def f():\n    x = 1\n\n\ndef g():\n    x = 1\n")
+    (here / "x.patch").write_text(
+        "--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ -9 +9 @@\n-    x = 1\n+    x = 2\n"
+    )
+    answer = call("check", "x.patch", "--target", site)
+    assert "hint: vllm-mods new x --from-diff x.patch --tree pypi:VERSION" in answer.err
+
+
 def test_the_folder_of_a_mod_needs_no_dot_in_front(
     call: Call, library: Path, site: Path, here: Path
 ) -> None:
@@ -78,6 +89,7 @@ def test_a_patch_that_no_port_helps_is_not_led_to_one(
     answer = call("check", "my.patch", "--target", site)
     assert answer.code == 1
     assert "--from-diff" not in answer.err
+    assert "hint: vllm-mods explain fi" in answer.err  # file-gone, fit-…
 
 
 def test_the_folder_of_a_mod_stands_for_it(call: Call, library: Path, site: Path) -> None:

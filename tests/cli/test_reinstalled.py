@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import py_compile
 import sys
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,8 @@ def site(tmp_path: Path) -> Path:
 
 def hint(answer: Any) -> list[list[str]]:
     """Return the commands that an answer of `status` ends with, as arguments."""
-    return [one.split()[1:] for one in answer.json["hint"].split(" && ")]
+    commands, _, _ = answer.json["hint"].partition("  # drops the edits")
+    return [one.split()[1:] for one in commands.split(" && ")]
 
 
 def standing(answer: Any) -> dict[str, str]:
@@ -310,7 +312,28 @@ def test_only_edits_are_discarded_of_all_mods(call: Call, site: Path) -> None:
     (site / "vllm/loader.py").chmod(0o600)
     put_back = call("revert", "--only-edits", "--target", site, "--json")
     assert put_back.json["changed"] == ["vllm/loader.py"]
+    was = os.stat(site / "vllm/loader.py").st_mtime_ns
     assert "nothing to do" in call("revert", "--only-edits", "--target", site).out
+    assert os.stat(site / "vllm/loader.py").st_mtime_ns == was
+
+
+def write_chat(library: Path) -> None:
+    folder = write_mod(library, "chat", diff_of("vllm/a.py", "A = 1\n", "A = 7\n"))
+    text = (folder / "mod.toml").read_text()
+    (folder / "mod.toml").write_text(text + 'templates = [{ name = "t", file = "t.jinja" }]\n')
+    (library / "templates/t").mkdir(parents=True)
+    (library / "templates/t/template.jinja").write_text("{{ x }}")
+
+
+def test_a_template_without_edits_is_not_written_again(
+    call: Call, site: Path, library: Path
+) -> None:
+    write_chat(library)
+    assert call("apply", "chat", "fast", "--target", site).code == 0
+    assert "nothing to do" in call("revert", "--only-edits", "--target", site).out
+    (site / "vllm/loader.py").write_text("mine = 1\n")
+    put_back = call("revert", "--only-edits", "--target", site, "--json")
+    assert put_back.json["changed"] == ["vllm/loader.py"]
 
 
 @pytest.mark.slow
@@ -318,11 +341,7 @@ def test_a_template_in_a_workspace_survives(
     call: Call, site: Path, library: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     workspace = tmp_path_factory.mktemp("workspace")
-    folder = write_mod(library, "chat", diff_of("vllm/a.py", "A = 1\n", "A = 7\n"))
-    text = (folder / "mod.toml").read_text()
-    (folder / "mod.toml").write_text(text + 'templates = [{ name = "t", file = "t.jinja" }]\n')
-    (library / "templates/t").mkdir(parents=True)
-    (library / "templates/t/template.jinja").write_text("{{ x }}")
+    write_chat(library)
     for n, space in enumerate(([], ["--workspace", str(workspace)])):
         assert call("apply", "chat", "--target", site, *space).code == 0
         installing.install(site, LATER, f"0.20.{n}")

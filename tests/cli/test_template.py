@@ -357,3 +357,10 @@ def test_a_release_is_run_only_if_that_is_what_is_asked(call: Call, given: tuple
     answer = call("template", "check", "qwen3.5-enhanced", *given)
     assert answer.code == 2
     assert "--parsers --target" in answer.err
+
+
+def test_a_template_that_jinja_cannot_read_has_a_next_step(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "bad.jinja").write_text("{{ x }")
+    answer = call("template", "check", str(tmp_path / "bad.jinja"))
+    assert answer.code == 1
+    assert "hint: correct the template at the line that is named" in answer.err

@@ -58,6 +58,7 @@ CASES: list[tuple[str, str, str]] = [
     ("evidence fast", *WHOSE_LOG),
     ("evidence fast --log x --container y", *WHOSE_LOG),
     ("evidence fast --log none", "none cannot be read: No such file or directory", "ls -la {here}  # shows what is there"),
+    ("import gone --tree x", "gone cannot be read: No such file or directory", "ls -la {here}  # shows what is there"),
     ("new x", NO_TREE, "vllm-mods new x --from-diff FILE --tree auto"),
     ("new x --tree site", "site: no such file or folder", NO_PLACE),
     ("new x --record", *RECORD),
@@ -280,7 +281,7 @@ WAS_OF = "note: the previous mod.lock was of another mod:"
         ),
         (
             {"why": "was of another mod", "lost": ("0.19.0", "0.20.0")},
-            f"{WAS_OF} its entries for 0.19.0, 0.20.0 were removed\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock\n",
+            f"{WAS_OF} its entries for 0.19.0, 0.20.0 were removed\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock --library /lib\n",
         ),
     ],
 )

@@ -85,7 +85,10 @@ def test_what_is_no_lock_is_refused(data: str, problem: str, hint: str | None) -
         mod_lock.parse(data.encode(), "mod.lock")
     assert caught.value.problems[0].startswith(problem)
     full = caught.value.hint
-    assert full is hint or full == f"the file is generated: `vllm-mods matrix --update-lock` {hint}"
+    assert (
+        full is hint
+        or full == f"the file is generated: `vllm-mods matrix MOD --update-lock` {hint}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ CASES: dict[str, tuple[bytes, int, str | None]] = {
     "a line more": (HEAD + HUNK + b"+c\n", 6, BY_HAND),
     "a line more behind an empty one": (HEAD + HUNK + b"\n\n-c\n", 8, BY_HAND),
     "a line of no kind": (HEAD + b"@@ -1,2 +1,2 @@\n-a\n+b\nc\n", 6, BY_HAND),
-    "lines that are missing": (HEAD + b"@@ -1,2 +1 @@\n-a\n+b\n", 3, None),
+    "lines that are missing": (HEAD + b"@@ -1,2 +1 @@\n-a\n+b\n", 3, BY_HAND),
     "a line of the side that is whole": (HEAD + b"@@ -1 +1,2 @@\n-a\n-b\n+c\n", 5, None),
     "an old line behind the last": (
         HEAD + b"@@ -1,2 +1,2 @@\n-a\n" + NO_END + b"+b\n" + NO_END + b"-c\n+d\n",

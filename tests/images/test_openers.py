@@ -55,14 +55,16 @@ def test_a_bare_name_is_asked_of_every_engine(
     assert lines[1].startswith("  no docker engine responds at ")
     assert lines[2:] == [f"  {name}: podman is not installed here"]
     assert caught.value.hint == (
-        f"docker pull {name}  # or name it registry:{name}, which reads it from its registry"
+        f"docker pull {name}  # or write registry: in front of {name}, which reads it from its registry"
     )
     podman = tmp_path / "podman"
     podman.write_text("#!/bin/sh\necho Error: no such image >&2\nexit 125\n")
     podman.chmod(0o755)
     with pytest.raises(UsageError, match="podman has no image") as asked:
         opening.open_base(name)
-    assert (asked.value.hint or "").startswith(f"podman pull {name}  # or name it registry:")
+    assert (asked.value.hint or "").startswith(
+        f"podman pull {name}  # or write registry: in front of "
+    )
     del caught, asked
     gc.collect()
 

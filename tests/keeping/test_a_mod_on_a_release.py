@@ -290,7 +290,7 @@ def test_what_the_release_changed_too_is_left_to_a_person(folder: Path) -> None:
     assert kept.did == "left"
     assert kept.left == (
         "`Loader.load` of vllm/loader.py: the target changed the same lines",
-        "edit patches/mine/.port-0.21, then `vllm-mods port mine --continue --library .`",
+        "`git checkout vllm-mods/mine/0.21.0`, edit patches/mine/.port-0.21, then `vllm-mods port mine --continue --library .`",
     )
     assert "<<<<<<< " in (folder / ".port-0.21/files/vllm/loader.py").read_text()
     assert "0.21" not in ranges(folder)
@@ -319,7 +319,7 @@ def test_what_was_merged_and_would_not_work_is_left_with_what_is_wrong(folder: P
     assert (kept.did, kept.before) == ("left", "unsupported (variant a)")
     assert kept.left == (
         "vllm/loader.py:4: cannot import limit from vllm.other: the tree has no module vllm.other",
-        "edit patches/mine/.port-0.21, then `vllm-mods port mine --continue --library .`",
+        "`git checkout vllm-mods/mine/0.21.0`, edit patches/mine/.port-0.21, then `vllm-mods port mine --continue --library .`",
     )
 
 
@@ -368,6 +368,7 @@ def test_a_port_that_is_left_ends_the_row(repository: Path) -> None:
     (left,) = run_all(repository, texts, "0.20.0", "0.21.0")
     assert (left.did, left.branch) == ("left", "vllm-mods/mine/0.20.0")
     assert left.commit == git(repository, "rev-parse", left.branch)
+    assert left.left[-1] == "later releases wait for it: 0.21.0"
 
 
 def test_what_is_new_follows_the_newest_of_the_lock_by_version(

@@ -225,7 +225,7 @@ def keep(library: Path, *names: str, mod: str = "fast") -> list[KeptRelease]:
 @pytest.mark.slow
 def test_a_release_that_cannot_be_read_holds_up_the_newer_ones(library: Path) -> None:
     name = f"{branches.PREFIX}fast/0.19.0"
-    why = ("0.19.0 cannot be read",)
+    why = ("0.19.0 cannot be read", "later releases wait for it: 0.20.0")
     stuck = KeptRelease("fast", "0.19.0", "stuck", left=why, branch=name)
     assert keep(library, "0.20.0", "0.19.0") == [stuck]
 
@@ -249,8 +249,8 @@ def test_a_port_that_is_not_finished_holds_up_the_newer_ones(library: Path) -> N
         unfinished.write_text("X = 1\n")
         made = branches.commit(home, NAME, head, place, "left\n")
     (waiting,) = keep(library, "0.20.0", "0.21.0")
-    why = f"the port on {NAME} is not finished; later releases wait for it"
-    assert waiting == KeptRelease("fast", "0.20.0", "waits", left=(why,), branch=NAME, commit=made)
+    why = (f"the port on {NAME} is not finished", "later releases wait for it: 0.21.0")
+    assert waiting == KeptRelease("fast", "0.20.0", "waits", left=why, branch=NAME, commit=made)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from lowering import lower
 from memory_tree import MemoryTree
 
 from vllm_mods.base.digest import sha256
@@ -42,6 +43,15 @@ def manifest(
     """Return what the manifest of a mod of changes says."""
     composed = compose(wanted or Wanted("mine"), ModEffect(changes, **more), on or tree())
     return tomllib.loads(composed.files["mod.toml"].decode())
+
+
+def test_of_more_than_one_patch_can_hold_the_tree_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch, "HUNKS", 0)
+    with pytest.raises(Refused) as caught:
+        compose(Wanted("mine"), ModEffect((EDIT,)), tree())
+    assert caught.value.message == (
+        "what differs from memory cannot be one patch: it has more than 0 hunks"
+    )
 
 
 def test_a_mod_says_what_is_known_and_leaves_the_rest_to_a_person() -> None:

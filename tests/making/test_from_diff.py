@@ -18,6 +18,7 @@ FILES = {
     "vllm/x.py": OLD.encode(),
     "vllm/sub/x.py": OTHER.encode(),
     "vllm/sub/y.py": OTHER.encode(),
+    "vllm/t.py": b"def f():\n    a = 1\n\n\ndef g():\n    a = 1\n",
 }
 TREE = MemoryTree(FILES)
 ADDED = b"--- /dev/null\n+++ %b\n@@ -0,0 +1 @@\n+N = 1\n"
@@ -132,6 +133,11 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
             [b"--- vllm/x.py\n+++ vllm/x.py\n@@ -5,1 +5,1 @@\n-A4 = 4\n+A4 = 5\n"],
             "x.diff:1: vllm/x.py: its changes have no context lines, so the right place is uncertain",
             "--tree auto looks for the release that the diff was made on; or make the diff again with three lines of context: git diff -U3, or diff -u",
+        ),
+        (
+            [diff("vllm/t.py", "vllm/t.py", "    a = 1\n", "    a = 2\n")],
+            "x.diff:1: vllm/t.py: its changes have no context lines, so the right place is uncertain",
+            "--tree pypi:VERSION names the release that the diff was made on; or make the diff again with three lines of context: git diff -U3, or diff -u",
         ),
     ],
 )

@@ -110,6 +110,13 @@ def test_a_lock_of_another_state_of_the_mod_is_stale() -> None:
     assert codes(of, v0_19_0=GOOD) == [("stale-lock", None)]
 
 
+def test_the_command_that_updates_a_lock_names_the_mod_and_its_library() -> None:
+    of = MOD._replace(lock=None, directory="/my lib/patches/mod")
+    (problem,) = against_committed(of, [*computed(v0_19_0=GOOD)])
+    command = f"vllm-mods matrix {MOD.name} --update-lock --library '/my lib'"
+    assert problem.message.endswith(f"`{command}` updates it")
+
+
 # --- written again -----------------------------------------------------------------
 
 OTHER_STATE = GOOD._replace(

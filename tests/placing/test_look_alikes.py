@@ -350,6 +350,19 @@ def test_a_lock_names_a_statement_and_not_which_of_its_arguments_a_line_was_in()
     assert not one(mine, tree(f"import os\n\n{base[:start]}{base[end:]}")).verdict.ok
 
 
+def test_a_lock_does_not_prove_the_place_of_few_lines_in_an_argument_and_why_is_said() -> None:
+    base = "".join(
+        f"def {name}(job):\n    made = make(\n        job.image,\n        kind=job.kind,\n    )\n    return made\n\n\n"
+        for name in ("now", "later")
+    )
+    start = base.rindex("        kind")
+    patched = f"{base[:start]}{base[start:].replace('job.kind', '1', 1)}"
+    mine = locked(mod(variant(diff_of(PATH, base, patched, context=1))), base)
+    (why,) = one(mine, tree(f"import os\n\n{base}")).findings
+    assert why.code == "unprovable"
+    assert "only at line 13 is its text in `later.made =`, where it was written" in why.message
+
+
 def test_the_lock_of_another_patch_says_nothing() -> None:
     other = locked(written(CLASS, "load_w13", context=1), CLASS)
     mine = written(CLASS, "load_w2", context=1)._replace(lock=other.lock)

@@ -50,7 +50,7 @@ def test_what_is_in_a_definition_meets_its_namesake(
     ("base", "ours", "theirs", "problems"),
     [
         (F, changed(F), changed(F, 3), [("clash", "f", "the target changed the same lines")]),
-        (F + G, changed(F) + G, G, [("gone", "f", "the target no longer has it")]),
+        (F + G, changed(F) + G, G, [("gone", "f", "the target does not have it")]),
         (
             *(F, changed(F), F + F),
             [("ambiguous", "f", "the target has 2 with that name, the base has 1")],
@@ -67,7 +67,7 @@ def test_what_is_in_a_definition_meets_its_namesake(
             "class A:\n    def f(self):\n        return 1\n",
             "class A:\n    def f(self):\n        return 2\n",
             "class A:\n    pass\n",
-            [("gone", "A.f", "the target no longer has it")],
+            [("gone", "A.f", "the target does not have it")],
         ),
         (
             *("a\nb\nc\nd\n", "a\nlonger = 1\nb\nc\nd\n", "a\nb\nc\nlonger = 1\nd\n"),

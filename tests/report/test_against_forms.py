@@ -43,7 +43,7 @@ def test_nothing_ends_the_block_of_markdown() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_what_nothing_was_asked_of(form: str) -> None:
     assert FORMS[form](NOTHING).endswith("\n")
-    assert text(NOTHING) == "a to b\n\nNothing changes for 0 mods.\n"
+    assert text(NOTHING) == "a to b\n\nNothing breaks for 0 mods.\n"
     assert text(NOTHING._replace(unwanted=("x",))) == "a to b\n\n1 mod not meant for b.\n"
 
 

@@ -16,6 +16,7 @@ from vllm_mods.base.model import Finding, Verdict
 from vllm_mods.matrices.cell import CellProblem, MatrixResult
 from vllm_mods.report import html, junit, matrix_forms, matrix_grid, matrix_markdown
 from vllm_mods.report.matrix_forms import FORMS
+from vllm_mods.report.text import between
 
 if TYPE_CHECKING:
     from matrix_making import Make
@@ -43,6 +44,19 @@ def test_spans_name_stretches_and_trees_that_the_matrix_does_not_have() -> None:
     of = matrix_grid.grid(MatrixResult(tuple(cell("m", f"0.{n}.0") for n in range(5))))
     said = matrix_grid.spans(of, ("pypi:0.0.0", "pypi:0.1.0", "pypi:0.4.0", "wheel:x"))
     assert said == "0.0.0 to 0.1.0, 0.4.0, wheel:x"
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (("/c",), "/c"),
+        (("0.9.0", "0.9.0 build 1", "0.10.0"), "0.9.0 to 0.10.0"),
+        (("0.10.0", "0.9.0"), "0.10.0, 0.9.0"),
+        (("0.9.0", "/c", "/a"), "0.9.0, /c, /a"),
+    ],
+)
+def test_a_range_is_of_versions_in_their_order(labels: tuple[str, ...], said: str) -> None:
+    assert between(labels) == said
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -87,7 +101,7 @@ bad 1.0.0
   0.21.0  conflict       variant one
   0.22.0  unknown
 
-problems
+problems of ranges and locks
   bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]
 
 bad on 0.21.0: conflict
@@ -193,7 +207,7 @@ def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
 |  | 0.21.0 | ✗ **conflict** | variant one |
 |  | 0.22.0 | ? **unknown** |  |
 
-### Problems
+### Problems of ranges and locks
 
 * ``bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]``
 

@@ -148,7 +148,12 @@ def test_a_port_that_clashes_says_how_far_it_needs_no_hand(origin: str, where: s
     outcome = NO_VARIANT._replace(files=(CLASHING,), steps=OUTCOME.steps, origin=origin)
     reply = port.ported(PortResult(outcome))
     step = f"  a port to 0.20.1 would need no edits; no variant for it was written{where}"
-    assert lines(reply) == [HEAD, *LEFT_TO_YOU, step, "nothing was written"]
+    assert lines(reply) == [
+        HEAD.replace("ported", "not ported"),
+        *LEFT_TO_YOU,
+        step,
+        "nothing was written",
+    ]
     assert (reply.ok, reply.data["clean"]) == (False, False)
     assert reply.data["files"][0]["problems"] == CLASHES
 
@@ -174,7 +179,7 @@ def test_what_is_left_of_a_port_is_told_by_the_files_that_a_person_edits() -> No
     outcome = NO_VARIANT._replace(files=(CLASHING,), new=unfit)
     reply = port.ported(PortResult(outcome, unfinished=work))
     assert lines(reply) == [
-        HEAD,
+        HEAD.replace("ported", "not yet ported"),
         *LEFT_TO_YOU,
         "variant 0.21 (==0.21.*) unfit",
         "  hunk 1 lands at line 4, +2",

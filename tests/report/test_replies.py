@@ -431,7 +431,7 @@ def test_of_a_model_that_says_nothing_nothing_is_said() -> None:
         "  context      unknown",
         "  no safetensors in it, so its layers are unknown",
         "",
-        "mods         none is meant for it",
+        "mods         none is known to be meant for it",
         "pairings     none",
         "",
         "vLLM 0.19.1 (site)",

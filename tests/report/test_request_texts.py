@@ -44,7 +44,7 @@ def test_what_a_forge_would_act_on_has_a_mark_in_it(text: str, inert: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "edit patches/fix/.port-0.22, then `vllm-mods port fix --continue --library .`",
+        "`git checkout b`, edit patches/fix/.port-0.22, then `vllm-mods port fix --continue --library .`",
         "`Loader.load` of vllm/loader.py: the target changed the same lines",
         "a < b, a <= b, x[0] # note, mail: none",
     ],

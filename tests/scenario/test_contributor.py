@@ -50,7 +50,7 @@ def test_a_change_is_seen_to_break_a_mod_and_is_mended_either_way(
     assert "\n  fast 1.0.0: applies, then conflict\n" in broken.out
     assert "\n    vllm/loader.py:4, hunk 1 of x.patch\n" in broken.out
     assert f"\n      {git(clone, 'rev-parse', 'work')[:12]} " in broken.out
-    assert broken.out.endswith("\n1 mod got worse; nothing changes for 1 mod.\n")
+    assert broken.out.endswith("\n1 mod got worse; nothing breaks for 1 mod.\n")
     assert "main has commits that work has not" in broken.err
     annotation = matrix("--format", "github").out.splitlines()[0]
     assert annotation.startswith(
@@ -63,7 +63,7 @@ def test_a_change_is_seen_to_break_a_mod_and_is_mended_either_way(
     git(clone, "commit", "-qam", "Take it back")
     mended = matrix()
     fork = git(clone, "rev-parse", "v0.20.0")[:12]
-    nothing = f"git:.@{fork} to git:.@work\n\nNothing changes for 2 mods.\n"
+    nothing = f"git:.@{fork} to git:.@work\n\nNothing breaks for 2 mods.\n"
     assert (mended.code, mended.out) == (0, nothing)
 
     # or the change stays as it is, and the mod's author carries the mod over

@@ -78,8 +78,8 @@ def status(target: Folder, *names: str) -> Status:
     (True, [('fast', '1.0.0', 'in')])
     >>> _ = Path("site-packages/vllm/loader.py").write_text("import os")
     >>> there = vm.status("site-packages")
-    >>> there.ok, [there.standing(mod) for mod in there.mods], there.hint
-    (False, ['changed'], 'vllm-mods revert --only-edits --target site-packages')
+    >>> there.ok, [there.standing(mod) for mod in there.mods], there.hint.partition(" --target")[0]
+    (False, ['changed'], 'vllm-mods revert --only-edits')
     """
     names = tuple(name.rpartition("/")[2] for name in names)  # a tree does not record the library
     tree, state = open_tree(target, None, recovering=None)

@@ -1,6 +1,7 @@
 """From a pairing's name to the pairing on its base: the part that ``lock`` and ``build`` share."""
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
@@ -88,9 +89,11 @@ def read_lock(library: Library, path: str, name: str) -> ReadLock:
     """
     data = library.read(path)
     if data is None:
+        is_default = path == lock_path(library, name, None)
+        where = "" if is_default else f" --output {shlex.quote(os.path.relpath(path))}"
         raise UsageError(
             f"pairing {name} has no lock: {path} does not exist",
-            hint=f"vllm-mods lock {name} --output {os.path.relpath(path)}",
+            hint=f"vllm-mods lock {name}{where}",
         )
     lock = pairing_lock.parse(data, path)
     if lock.pairing != name.rpartition("/")[2]:

@@ -56,7 +56,7 @@ def plan(
     (``pypi:0.21.0``), or an opened ``Tree``. ``workspace`` is the folder that chat templates go to; with
     ``strict_version`` a variant is taken only on the vLLM versions that it states; ``only_supported``
     leaves out mods that have no variant for this tree. ``base`` is the vLLM that the mods were made for, as ``tree`` is
-    named: it tells look-alike places apart, and a three-way merge from there has to agree.
+    named: it helps to tell look-alike places apart, and a three-way merge from there has to agree.
 
     Returns a ``Plan``: a verdict and the findings for each mod, and the files that would change. A mod that does not
     fit is a verdict, not an error. Raises ``UsageError`` for mods that wait for each other in a circle or were not made

@@ -37,7 +37,7 @@ def next_command(
         from vllm_mods.trees.packages import reinstalling  # noqa: PLC0415
 
         return f"{reinstalling(tree, tree.version)}  # then apply again"
-    return f"vllm-mods revert --only-edits --target {place}"
+    return next_step.drop_edits(tree.spec)
 
 
 def left_out(plan: Plan, *, allowed: bool) -> list[str]:

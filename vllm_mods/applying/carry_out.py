@@ -14,7 +14,7 @@ from vllm_mods.applying.ground import Ground, Terms, check_mods, plan_on_ground
 from vllm_mods.applying.opening import check_finished, in_tree, open_tree, templates_of
 from vllm_mods.applying.outcomes import Applied, Reverted
 from vllm_mods.base.errors import Refused, UsageError, refusing
-from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.model import Mod, Plan, all_well
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.library import trust
@@ -171,8 +171,9 @@ def remove(
                 transition = plan_removal(tree, left, gone, discard_edits=discard)
             except OSError as error:
                 raise transaction.refusal(tree.root, error) from error
-            terms = Terms(source_date_epoch=source_date_epoch)
-            changed = _commit(tree, transition._replace(undone=undone.paths), terms, notes)
+            if not (only_edits and all_well(integrity.findings(state, undone.paths))):
+                terms = Terms(source_date_epoch=source_date_epoch)
+                changed = _commit(tree, transition._replace(undone=undone.paths), terms, notes)
         version = tree.version
     stay = tuple(entry for entry in state.mods if entry.name not in gone)
     return Reverted(tree.root, version, gone, stay, changed, tuple(notes))

@@ -13,7 +13,7 @@ from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.device import Device
 from vllm_mods.checkpoints.facts import ModelFacts, facts, value
 from vllm_mods.checkpoints.memory import MemoryNeed, memory_need
-from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
+from vllm_mods.checkpoints.model_fit import TENSORS_UNKNOWN, ModelFit, ModFit
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
@@ -65,7 +65,7 @@ def of_pairing(
 ) -> PairingFit:
     """Tell whether a pairing, whose ``mods`` are read, serves a checkpoint that has ``needed``, on a GPU if one is known."""
     fits = [of_mod(mod, checkpoint) for mod in mods]
-    wrong = [f"{fit.name} is not meant for it: {fit.why}" for fit in fits if not fit.meant]
+    wrong = [f"{fit.name} {fit.verb} meant for it: {fit.why}" for fit in fits if not fit.meant]
     names = {mod.name for mod in mods}
     wrong += [f"it lacks {fit.name}" for fit in needed if fit.fails and fit.name not in names]
     if not any(fit.stated for fit in fits):
@@ -112,8 +112,9 @@ def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str, where: str) -
     wrong = [fit for fit in (of_mod(mod, checkpoint) for mod in mods) if not fit.meant]
     if wrong:
         lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
+        may = "may not be" if "may not be" in {fit.verb for fit in wrong} else "are not"
         raise Refused(
-            f"pairing {name}: its mods are not meant for its model {checkpoint.name}{lines}",
+            f"pairing {name}: its mods {may} meant for its model {checkpoint.name}{lines}",
             hint=f"vllm-mods suggest {shlex.quote(where)}",
         )
 
@@ -130,6 +131,8 @@ def _against(when: When, checkpoint: Checkpoint) -> str:
             shown = f"{held!r:.80}" if held is not None else "nothing"
             meant = " or ".join(map(repr, allowed)) or "something"
             return f"config.json has {shown} for {key}, and the mod needs {meant}"
+    if when.tensors and not checkpoint.tensors:
+        return TENSORS_UNKNOWN
     for pattern, dtypes in when.tensors:
         match = re.compile(fnmatch.translate(pattern)).match
         if not any(

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+TENSORS_UNKNOWN = "without safetensors files its tensors are unknown; name a folder or an id on the Hub that has them"
+
 
 class ModFit(NamedTuple):
     """Whether a mod is for a checkpoint; ``why`` says what is not so where it is not.
@@ -15,6 +17,11 @@ class ModFit(NamedTuple):
     stated: bool
     why: str
     fails: str
+
+    @property
+    def verb(self) -> str:
+        """How a mod that is not for a checkpoint, or may not be, is (not) meant for it."""
+        return "may not be" if TENSORS_UNKNOWN in self.why else "is not"
 
 
 class ModelFit(NamedTuple):

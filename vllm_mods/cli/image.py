@@ -27,7 +27,7 @@ def command() -> None:
 @_chosen
 @options.json_output
 def inspect(**given: Any) -> Reply:
-    """Show what is in an image: vLLM, mods, lock, and files that were changed since."""
+    """Show an image's vLLM, mods and lock, and files changed since."""
     return report.inspect(image_inspect(**given))
 
 
@@ -37,7 +37,7 @@ def inspect(**given: Any) -> Reply:
 @_chosen
 @options.json_output
 def verify(lock: str | None, **given: Any) -> Reply:
-    """Check an image against its lock: layers, every setting, every file.
+    """Check every layer, setting and file of an image against its lock.
 
     Without --lock, use the lock inside the image. Of a multi-platform image, each platform's image is checked, and so is that
     none in the lock is missing. Exit code 1 if the image differs; the differences are printed.

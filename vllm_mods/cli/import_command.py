@@ -66,7 +66,8 @@ def command(
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, which --offline forbids", hint="give one")
     if not is_mod(path):
-        if any((terms.tree, terms.images, terms.summary, terms.license, terms.vllm, terms.others)):
+        of_mods = terms.tree, terms.images, terms.summary, terms.license, terms.vllm, terms.others
+        if any(of_mods) and os.path.exists(path):
             raise UsageError(
                 f"--tree, --image, --with, --summary, --license and --vllm are for mods, and {path} is not a mod",
                 hint="a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT",

@@ -13,6 +13,7 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
 from vllm_mods.matrices.locks import Updated
+from vllm_mods.planning.next_step import update_lock
 from vllm_mods.report import against as against_forms, bisect as report, matrix_forms, text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 from vllm_mods.report.reply import Reply
@@ -133,7 +134,7 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
         answers.note(f"the previous mod.lock {updated.why}: its entries{of} were removed")
     if updated.lost:
         wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
-        answers.hint(f"vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock")
+        answers.hint(update_lock(mod, f"--vllm '{wanted}'"))
 
 
 @click.command(name="bisect")

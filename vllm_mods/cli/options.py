@@ -216,7 +216,7 @@ plan_terms = all_of(
     option("--strict-version", "Use a variant only on the vLLM versions in its range."),
     option(
         "--base TREE",
-        "The vLLM that the mods were made for; it decides between places that look alike.",
+        "The vLLM that the mods were made for; it helps to decide between places that look alike.",
     ),
     workspace,
     library,

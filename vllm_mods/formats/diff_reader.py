@@ -323,6 +323,7 @@ class _DiffReader:
                 raise self.fail(
                     f"the patch ends in the middle of a hunk: {olds} old and {news} new lines are missing, or its @@ line states too many",
                     line=start + 1,
+                    hint=_BY_HAND,
                 )
             kind = line[:1].decode("latin-1") or " "
             # an editor that strips blanks at line ends turns the empty context line " " into ""

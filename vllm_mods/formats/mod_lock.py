@@ -109,7 +109,7 @@ def parse(data: bytes, where: str) -> Lock:
         raise ManifestError(
             where,
             (f"not a lock file: {error!r}",),
-            hint="the file is generated: `vllm-mods matrix --update-lock` writes it again",
+            hint="the file is generated: `vllm-mods matrix MOD --update-lock` writes it again",
         ) from error
 
 

@@ -123,5 +123,5 @@ def _open_local(name: str, cache: Cache) -> Base:
     pull = next((one for one in hints if one and one.endswith(f" pull {name}")), None)
     raise UsageError(
         f"{name}: no engine on this machine has this image{lines}",
-        hint=f"{pull or f'docker pull {name}'}  # or name it registry:{name}, which reads it from its registry",
+        hint=f"{pull or f'docker pull {name}'}  # or write registry: in front of {name}, which reads it from its registry",
     )

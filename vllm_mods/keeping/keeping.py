@@ -61,13 +61,16 @@ def run(
     at = branches.tip(home, "HEAD")
     if at is None:
         raise ManifestError(library, ("its repository has no commit yet",), hint="git commit")
-    for release in sorted(names, key=versions.sort_key):
+    wanted = sorted(names, key=versions.sort_key)
+    for n, release in enumerate(wanted, 1):
         branch = f"{branches.PREFIX}{mod}/{release}"
         kept = KeptRelease(mod, release, "stuck", branch=branch)
         kept = _keep_on_branch(home, at, kept, releases, message)
-        yield kept
         if kept.did in {"left", "stuck", "waits"}:
+            later = [f"later releases wait for it: {', '.join(wanted[n:])}"] * bool(wanted[n:])
+            yield kept._replace(left=(*kept.left, *later))
             break
+        yield kept
         at = kept.commit or at
 
 
@@ -126,7 +129,7 @@ def _leave(home: branches.LibraryHome, tip: str, kept: KeptRelease) -> KeptRelea
         if path.startswith(f"patches/{kept.mod}/")
     ]
     if any(map(port_writing.is_unfinished, folders)):
-        wait = f"the port on {kept.branch} is not finished; later releases wait for it"
+        wait = f"the port on {kept.branch} is not finished"
         return kept._replace(did="waits", left=(wait,), commit=tip)
     return kept._replace(did="there", commit=tip)
 
@@ -284,5 +287,6 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
     ]
     if outcome.new is not None:
         problems += [one.message for one in outcome.new.planned.findings if one.level == "error"]
-    finish = f"edit {place}, then `vllm-mods port {mod.name} --continue --library .`"
+    branch = f"{branches.PREFIX}{mod.name}/{kept.release}"
+    finish = f"`git checkout {branch}`, edit {place}, then `vllm-mods port {mod.name} --continue --library .`"
     return kept._replace(did="left", told=tuple(by_rule), left=(*problems, finish))

@@ -46,13 +46,13 @@ def _of_patch(path: str, place: str) -> Mod:
     )
 
 
-def naming(path: str) -> str:
-    """Return how a patch alone, or a folder, comes to be a mod that every command takes by its name."""
+def naming(path: str, made_on: str = "auto") -> str:
+    """Return how a patch alone, ``made_on`` a tree, or a folder, comes to be a mod that every command takes by its name."""
     place, name = os.path.split(os.path.normpath(path))
     library, patches = os.path.split(place)
     if not os.path.isdir(os.path.expanduser(path)):
         name = _name(path)
-        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree auto --library mods  # then name {name}, with --library mods, and not the file"
+        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree {made_on} --library mods  # makes a mod of it; then give {name} --library mods instead of the file"
     if patches == "patches":
         return f"vllm-mods apply {name} --library {shlex.quote(library or '.')}"
     return f"move it to LIBRARY/patches/{name}, then give {name} --library LIBRARY instead"

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.base.errors import DiffError, Refused, TreeError, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.fit.world import SummaryCache
@@ -187,10 +187,14 @@ def compose(
         planned = planner.plan_alone(mod, tree, cache=cache)
         return Composed(mod, files, planned, parts)
 
-    composed = compose_with(diff_writer.CONTEXTS[0])
-    for context in diff_writer.CONTEXTS[1:]:
-        if composed.planned.verdict == "misplaced":
-            composed = compose_with(context)
+    try:
+        composed = compose_with(diff_writer.CONTEXTS[0])
+        for context in diff_writer.CONTEXTS[1:]:
+            if composed.planned.verdict == "misplaced":
+                composed = compose_with(context)
+    except DiffError as error:  # its file is not written: nobody could look there
+        why = f"what differs from {tree.spec} cannot be one patch: {error.why}"
+        raise Refused(why, hint=error.hint) from error
     _check(composed, effect.changes)
     return composed
 

@@ -175,9 +175,11 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
     none = "its changes have no context lines"
     text = f"the text that it changes is in {named} of {tree.spec}, but not at the stated lines"
     why = text if has_context else none
+    twins = any(text.count(b"".join(one.old)) > 1 for one in hunks for text in texts.values())
+    on_which = "--tree pypi:VERSION names the release that the diff was made on"
     raise Refused(
         f"{at}: {why}, so the right place is uncertain",
-        hint=f"{_ON_WHICH}; or make the diff again with three lines of context: git diff -U3, or diff -u",
+        hint=f"{on_which if twins else _ON_WHICH}; or make the diff again with three lines of context: git diff -U3, or diff -u",
     )
 
 

@@ -13,8 +13,7 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedTree, WrittenFor
 from vllm_mods.matrices.cell import Cell, CellProblem
 from vllm_mods.planning import lock_entries
-
-_UPDATE = "`vllm-mods matrix --update-lock` writes it again"
+from vllm_mods.planning.next_step import update_lock
 
 
 def lock_from(mod: Mod, cells: Iterable[Cell], written: Iterable[WrittenFor] = ()) -> Lock:
@@ -146,11 +145,12 @@ def against_committed(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
     differing = {label for label, _ in (was.keys() | now.keys()) - agreed if label in seen}
     if differing:
         what = f"the current results of these releases ({', '.join(sorted(differing))})"
-        yield _stale(mod, f"mod.lock does not say {what}:")
+        yield _stale(mod, f"mod.lock lacks {what}:")
 
 
 def _stale(mod: Mod, why: str) -> CellProblem:
-    return CellProblem(FindingCode.STALE_LOCK, mod.name, None, f"{why} {_UPDATE}")
+    message = f"{why} `{update_lock(mod)}` updates it"
+    return CellProblem(FindingCode.STALE_LOCK, mod.name, None, message)
 
 
 def _worse(committed: Lock, fresh: Lock, cells: Iterable[Cell]) -> Iterator[CellProblem]:

@@ -302,6 +302,9 @@ class _Placing:
         if proven is None and len(left) == 1:
             where = "is only" if len(self.places[i]) == 1 else "could belong"
             message = f"its text {where} at line {left[0]}, not at its stated line, and the `@@` line names no function or class around it"
+            known = self.written.get(hunk.number)
+            if known is not None and where == "is only" and candidates.is_scant(hunk):
+                message = f"only at line {left[0]} is its text in {_quote(known)}, where it was written, but so few lines do not prove that it is the same text"
             only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
             against = self.doubt(hunk, only, stated=False) or (FindingCode.UNPROVABLE, message)
             return Lost(*against, written_in(hunk), left)

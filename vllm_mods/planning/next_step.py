@@ -11,7 +11,6 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_path
 from vllm_mods.library.mod_folder import data_root
 
-_INDEX_LINE = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
 _UNTOLD = frozenset({"look-alike", "ambiguous"})
 _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
@@ -37,7 +36,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     if "other-version" in codes:
         advice = f"vllm-mods revert {mod_plan.mod.name} --target {target}"
     elif "changed-since" in codes:
-        advice = f"vllm-mods revert --only-edits --target {target}  # drops the edits, not the mods"
+        advice = drop_edits(plan.spec)
     elif FindingCode.UNDECLARED in codes:
         advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
@@ -61,7 +60,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif mod_plan.verdict is Verdict.PARTIAL:
         advice = reinstalling(tree, plan.version)
     elif codes == {"both-ways"}:
-        advice = _INDEX_LINE
+        advice = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
     else:
         base = _base(mod_plan, plan) if codes & _UNTOLD else None
         advice = base or _port(mod_plan, plan)
@@ -69,13 +68,16 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
 
 
 def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
-    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name; "" for a patch that no port would help."""
+    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name; what explains the fault of one that no port would help."""
     place = mod_plan.mod.directory
     if not place:
-        gone = any(found.code == FindingCode.FILE_GONE for found in mod_plan.findings)
-        if gone or mod_plan.verdict in {Verdict.UNFIT, Verdict.UNREADABLE}:
-            return ""
-        return mod_path.naming(mod_plan.mod.variants[0].patches[0].source)
+        codes = [found.code for found in mod_plan.findings if found.level is Level.ERROR]
+        no_port = {Verdict.UNFIT, Verdict.UNREADABLE}
+        if FindingCode.FILE_GONE in codes or mod_plan.verdict in no_port:
+            return f"vllm-mods explain {codes[0]}"
+        # what stands in several places here does so in the release that it was made on, too
+        made_on = "pypi:VERSION" if {*codes} & {*_UNTOLD, "unprovable"} else "auto"
+        return mod_path.naming(mod_plan.mod.variants[0].patches[0].source, made_on)
     return mod_path.naming(place) if os.path.basename(os.path.dirname(place)) != "patches" else None
 
 
@@ -113,6 +115,16 @@ def _port(mod_plan: ModPlan, plan: Plan) -> str:
 
 def _command(name: str, mod_plan: ModPlan, *more: str) -> str:
     return " ".join((f"vllm-mods {name} {mod_plan.mod.name}{library_option(mod_plan.mod)}", *more))
+
+
+def drop_edits(spec: str) -> str:
+    """Return the command that makes the files of all mods again as these left them."""
+    return f"vllm-mods revert --only-edits --target {shlex.quote(spec)}  # drops the edits, not the mods"
+
+
+def update_lock(mod: Mod, *options: str) -> str:
+    """Return the command that writes a mod's lock."""
+    return " ".join(("vllm-mods matrix", mod.name, *options, "--update-lock")) + library_option(mod)
 
 
 def library_option(mod: Mod) -> str:

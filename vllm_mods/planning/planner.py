@@ -38,7 +38,7 @@ from vllm_mods.planning import (
     written,
 )
 from vllm_mods.planning.context import Origin, PlanContext, ask_for_packages
-from vllm_mods.planning.next_step import library_option
+from vllm_mods.planning.next_step import update_lock
 
 if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache
@@ -107,7 +107,7 @@ class _Planner(NamedTuple):
                 plan = outside.judge(plan, self.context.workspace)
             plan = requirements.judge(plan, self.context.tree)
             if mod.name in stale:
-                message = f"mod.lock was made from another state of {mod.name}, so it proves nothing: `vllm-mods matrix {mod.name} --update-lock{library_option(mod)}` writes it again"
+                message = f"mod.lock was made from another state of {mod.name}, so it proves nothing: `{update_lock(mod)}` writes it again"
                 plan = patching.add_notes(plan, patching.note(FindingCode.STALE_LOCK, message))
             if plan.verdict.writes:
                 self.context.view.lay(plan.changes)

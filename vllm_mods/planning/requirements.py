@@ -66,7 +66,7 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
         name = names.get(text, "")
         installed, pinned = present.installed.get(name), present.pins.get(name)
         version = installed or pinned
-        needed = f"the patched code imports `{text}`"
+        needed = f"the mod needs `{text}`"
         wrong = need and version and not need.specifier.contains(version, prereleases=True)
         if wrong and installed:
             yield Finding(

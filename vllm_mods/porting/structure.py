@@ -123,7 +123,7 @@ class _Merger:
                 count = sum(other.name == old.name for other in in_theirs.values())
                 before = sum(other.name == old.name for other in in_base.values())
                 if not count:
-                    self.problem(FindingCode.GONE, name, "the target no longer has it")
+                    self.problem(FindingCode.GONE, name, "the target does not have it")
                 elif count != before or theirs is None:
                     message = f"the target has {count} with that name, the base has {before}"
                     self.problem(FindingCode.AMBIGUOUS, name, message)

@@ -16,6 +16,7 @@ from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.library import mod_folder, reading
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.context import first_named
+from vllm_mods.planning.next_step import library_option, update_lock
 from vllm_mods.trees.release import Releases
 
 
@@ -78,7 +79,7 @@ def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Release
         why = "names no release for it" if locked else "is stale: the mod has changed since"
         raise UsageError(
             f"the release that variant `{variant.id}` of {mod.name} was written for is unknown: mod.lock {why if mod.lock else 'is missing'}",
-            hint=f"vllm-mods port {mod.name} --from TREE  # where it applies; `vllm-mods matrix {mod.name} --update-lock` records it",
+            hint=f"vllm-mods port {mod.name} --from TREE{library_option(mod)}  # where it applies; `{update_lock(mod)}` records it",
         )
     best = versions.nearest(version, known, 1)[0] if version is not None else known[-1]
     return releases.open(best)

@@ -63,7 +63,7 @@ def _summary(result: AgainstResult) -> str:
     counts = [(effects.count(effect), words) for effect, words in _WORDS.items()]
     parts = [f"{counted(number, 'mod')} {words}" for number, words in counts if number]
     if result.same or not (parts or result.unwanted):
-        parts.append(f"nothing changes for {counted(len(result.same), 'mod')}")
+        parts.append(f"nothing breaks for {counted(len(result.same), 'mod')}")
     if result.unwanted:
         parts.append(f"{counted(len(result.unwanted), 'mod')} not meant for {clean(result.head)}")
     whole = "; ".join(parts)

@@ -32,7 +32,7 @@ class Remark(NamedTuple):
 def of_check(result: CheckResult) -> Iterator[Remark]:
     """Yield the remarks on mods at their manifests: what was found in the tree is in no file of the repository."""
     fits = result.model.mods if result.model else ()
-    wrong = {fit.name: fit.why for fit in fits if not fit.meant}
+    wrong = {fit.name: fit for fit in fits if not fit.meant}
     for planned in result.plan.mods:
         mod, verdict = planned.mod, planned.verdict
         remarks = []
@@ -46,9 +46,9 @@ def of_check(result: CheckResult) -> Iterator[Remark]:
             level = Level.NOTE if verdict.ok else finding.level
             remarks.append((level, finding.code, message))
         if mod.name in wrong:
-            remarks.append(
-                (Level.ERROR, "model", f"the mod is not meant for this model: {wrong[mod.name]}")
-            )
+            fit = wrong[mod.name]
+            message = f"the mod {fit.verb} meant for this model: {fit.why}"
+            remarks.append((Level.ERROR, "model", message))
         for level, code, message in remarks:
             yield Remark(level, _file(mod), mod.title, code, message)
 

@@ -24,7 +24,9 @@ def fit_data(fit: ModelFit) -> dict[str, Any]:
 
 def fit_text(fit: ModelFit) -> str:
     """Say which mods are not for a model, or that all are."""
-    wrong = [f"  {mod.name} is not meant for it: {mod.why}" for mod in fit.mods if not mod.meant]
+    wrong = [
+        f"  {one.name} {one.verb} meant for it: {one.why}" for one in fit.mods if not one.meant
+    ]
     fine = "each mod is meant for it" + " or names no model" * any(not m.stated for m in fit.mods)
     return "\n".join([f"model {_name(fit)}", *(wrong or [f"  {fine}"])])
 
@@ -36,7 +38,8 @@ def suggested(result: Suggested, paint: text.Paint) -> Reply:
     lines = [_name(checkpoint), *_facts(facts)]
     if not checkpoint.tensors:
         lines.append("  no safetensors in it, so its layers are unknown")
-    lines += ["", "mods" if suggestion.mods else "mods         none is meant for it"]
+    none = "none is meant for it" if checkpoint.tensors else "none is known to be meant for it"
+    lines += ["", "mods" if suggestion.mods else f"mods         {none}"]
     for fit in suggestion.mods:
         lines.append(f"  {fit.name}")
         lines += [f"    without it vLLM fails: {fit.fails}"] * bool(fit.fails)

@@ -23,7 +23,7 @@ def text(result: MatrixResult, paint: Paint = str) -> str:
     blocks = [view.headline(of) + in_brackets * any(not one.meant for one in result.cells)]
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
     problems = _items(view.problem(of, one) for one in view.problems(result))
-    blocks += ["\n".join(("problems", *problems))] if problems else []
+    blocks += ["\n".join(("problems of ranges and locks", *problems))] if problems else []
     for run in view.wrong(of):
         head = f"{view.clean(run.mod)} on {run.trees}: {_painted(run.first, paint)}"
         reasons = _items(view.clean(str(finding)) for finding in run.first.findings)

@@ -16,7 +16,7 @@ def render(result: MatrixResult) -> str:
     of = view.grid(result)
     blocks = [f"**{view.summary(of)}** {_plain(view.headline(of))}.", _table(of)]
     problems = [f"* {_code(view.problem(of, one))}" for one in view.problems(result)]
-    blocks += ["### Problems", "\n".join(problems)] if problems else []
+    blocks += ["### Problems of ranges and locks", "\n".join(problems)] if problems else []
     wrong = view.wrong(of)
     blocks += ["### What does not apply"] if wrong else []
     for run in wrong:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from vllm_mods.api.port import PortResult
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.library import catalog
-from vllm_mods.planning.next_step import library_option
+from vllm_mods.planning.next_step import update_lock
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
 from vllm_mods.porting.variant import NewVariant
@@ -54,8 +54,7 @@ def _next_step(result: PortResult) -> str | None:
     if catalog.root_of(job.mod) not in job.roots:  # two mods have that name now
         words = ("vllm-mods", "check", job.mod.directory, "--target", job.target.spec)
         return f"{shlex.join(words)}  # the new one, by its path"
-    again = f"vllm-mods matrix {job.mod.name} --update-lock{library_option(job.mod)}"
-    return f"{again}  # on every release in its range"
+    return f"{update_lock(job.mod)}  # on every release in its range"
 
 
 def _lines(result: PortResult) -> Iterator[str]:
@@ -63,7 +62,8 @@ def _lines(result: PortResult) -> Iterator[str]:
     job, new = outcome.job, None if result.enough else outcome.new
     target = job.target_version
     left = {} if work is None else {path: _errors(path, new) for path, _ in work.files}
-    yield f"{job.mod.name}: variant {job.variant.id}, written for vLLM {job.base_version}, ported to {target}"
+    did = "ported" if result.ok else "not ported" if work is None else "not yet ported"
+    yield f"{job.mod.name}: variant {job.variant.id}, written for vLLM {job.base_version}, {did} to {target}"
     for file in outcome.files:
         yield from _file(file)
     for move in outcome.followed:

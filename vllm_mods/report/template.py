@@ -48,7 +48,9 @@ def checked(results: Sequence[TemplateChecked]) -> Reply:
     answer = {"ok": ok, "templates": list(map(_checked_data, results))}
     lines = [line for one in results for line in _checked_lines(one)]
     lines += [f"{one.template.name}: {verdict(one)}" for one in results]
-    return Reply(answer, "\n".join(lines), ok)
+    unread = any(one.code == "template-unreadable" for each in results for one in each.findings)
+    way = "correct the template at the line that is named, then check it again"
+    return Reply(answer, "\n".join(lines), ok, way if unread else None)
 
 
 def _checked_data(result: TemplateChecked) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 
+from vllm_mods.base import versions
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.formats.receipt import ReceiptMod
@@ -21,7 +22,7 @@ MEANING = {
     Verdict.MISPLACED: "the text matches elsewhere, or in several places",
     Verdict.UNFIT: "the patch matches, but the result would not work",
     Verdict.MISSING: "a file, class or function that it changes is not in this tree",
-    Verdict.PARTIAL: "only a part of it is applied",
+    Verdict.PARTIAL: "applied only in part, or changed since",
     Verdict.UNSUPPORTED: "no variant covers this tree",
     Verdict.UNREADABLE: "the tree cannot be read",
 }
@@ -193,8 +194,11 @@ def columns(rows: Iterable[tuple[str, ...]], indent: str = "") -> list[str]:
 
 
 def between(labels: Sequence[str]) -> str:
-    """Name neighbours by the first and the last."""
-    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
+    """Name versions in their order by the first and the last, others one by one."""
+    keys = [versions.sort_key(one.partition(" ")[0]) for one in labels if one[:1].isdigit()]
+    if len(keys) < max(2, len(labels)) or keys != sorted(keys):
+        return ", ".join(labels)
+    return f"{labels[0]} to {labels[-1]}"
 
 
 def label(tree: str, version: str) -> str:

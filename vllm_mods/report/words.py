@@ -20,7 +20,7 @@ NEXT = {
     Verdict.MISPLACED: _PORT,
     Verdict.UNFIT: f"vllm-mods check MOD --target TREE --explain; {_PORT}",
     Verdict.MISSING: _PORT,
-    Verdict.PARTIAL: "vllm-mods check MOD --target DIR  # its hint says how to reinstall vLLM",
+    Verdict.PARTIAL: "vllm-mods check MOD --target DIR  # its hint is the way out",
     Verdict.UNSUPPORTED: f"{_PORT}  # `vllm-mods matrix MOD` shows the releases that it covers",
     Verdict.UNREADABLE: "vllm-mods doctor --target TREE",
 }
@@ -53,7 +53,7 @@ def endings() -> Iterator[Explained]:
         follows = f"codes of errors: {', '.join(kinds)}" if kinds else ""
         yield Explained(str(number), "exit code", meaning, follows)
     for name, kind in _errors().items():
-        about = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
+        about = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("``", "`")
         yield Explained(name, "error", " ".join(about.split()), f"exit code {kind.exit_code}")
 
 

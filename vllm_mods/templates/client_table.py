@@ -127,12 +127,14 @@ def read(library: Library, template: Template) -> ClientTable:
 def notes(library: Library, template: Template, version: str | None) -> tuple[str, ...]:
     """Return what clients lose with a template of the library on a release, and from which on they do not.
 
-    Without a release, the second of each client. Nothing is said of what the table does not know.
+    Without a release, the second of each client. Of another release than those of the table just that is said.
     """
     table = read(library, template)
     asked = (template.name, template.data)
     rows = table.of(*asked) if version is None else table.at(*asked, version)
     said = []
+    if not rows and table.of(*asked):
+        said.append(f"which clients lose something was not measured on vLLM {version}")
     for row in {one.subject: one for one in rows if one.is_client}.values():
         since = table.works_from(row)
         on = f"works from vLLM {since} on" if since else "is not known to work on the newest vLLM"
