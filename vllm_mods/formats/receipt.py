@@ -25,7 +25,10 @@ MODS = f"{STATE}/mods"  # one file for each
 TEMPLATES = f"{STATE}/templates"
 TOOL = f"vllm-mods {__version__}"
 
-FILE, RECORD, BYTECODE, FOLDER = "file", "record", "bytecode", "folder"
+FILE = "file"
+RECORD = "record"
+BYTECODE = "bytecode"
+FOLDER = "folder"
 
 
 def _path(value: str) -> str | None:
