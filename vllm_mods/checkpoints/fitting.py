@@ -112,7 +112,7 @@ def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str, where: str) -
     wrong = [fit for fit in (of_mod(mod, checkpoint) for mod in mods) if not fit.meant]
     if wrong:
         lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
-        may = "may not be" if "may not be" in {fit.verb for fit in wrong} else "are not"
+        may = "may not be" if any(TENSORS_UNKNOWN in fit.why for fit in wrong) else "are not"
         raise Refused(
             f"pairing {name}: its mods {may} meant for its model {checkpoint.name}{lines}",
             hint=f"vllm-mods suggest {shlex.quote(where)}",

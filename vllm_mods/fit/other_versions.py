@@ -47,10 +47,9 @@ def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
             continue
         own = {(problem.path, line) for line in rows(node)}
         used = _mentions(world).get(("use", node.name), ())
-        is_asked = {one.guarded for one in used if (one.path, one.line) not in own} == {True}
-        if is_asked and all(
-            path in world.files for path, _ in files_mentioning(world, (node.name,))
-        ):
+        is_asked = {use.guarded for use in used if (use.path, use.line) not in own} == {True}
+        paths = (path for path, _ in files_mentioning(world, (node.name,)))
+        if is_asked and all(path in world.files for path in paths):
             return f"{node.name} is only used where the code asks what there is"
     return ""
 
@@ -61,7 +60,7 @@ def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
     makes = any(b"sys.modules" in (data or b"") for data in world.files.values())
     if problem.code is FindingCode.FIT_IMPORT and makes and ("text", problem.key[0]) in mentions:
         return "the code names this module in a string, and makes some"
-    loaded = [one.chosen for one in mentions.get(("text of module", stem), ())]
+    loaded = [text.chosen for text in mentions.get(("text of module", stem), ())]
     if not loaded or problem.path in world.texts or ("import of module", stem) in mentions:
         return ""
     imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in rows(n))
@@ -85,12 +84,12 @@ def _mentions(world: World) -> Mapping[tuple[str, str], list[_Mention]]:
         )
         for node in every(tree) if tree else ():
             line = getattr(node, "lineno", 0)
-            one = _Mention(path, line, line in chosen, line in guarded)
+            mention = _Mention(path, line, line in chosen, line in guarded)
             for how, name in _named(node):
-                mentions[how, name].append(one)
+                mentions[how, name].append(mention)
                 if how != "use":
                     last = name.removesuffix(".py").rpartition(".")[2]
-                    mentions[f"{how} of module", last].append(one)
+                    mentions[f"{how} of module", last].append(mention)
     return mentions
 
 
@@ -101,7 +100,7 @@ def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
         case ast.ImportFrom(module=module, names=names):
             yield from (("import", name) for name in (module or "", *(one.name for one in names)))
         case ast.Import(names=names):
-            yield from (("import", one.name) for one in names)
+            yield from (("import", alias.name) for alias in names)
         case ast.Constant(value=str(text)):
             yield "text", text
         case _:

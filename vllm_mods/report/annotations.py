@@ -45,8 +45,7 @@ def of_check(result: CheckResult) -> Iterator[Remark]:
             # An error decides a verdict; where that is well, none is left to be wrong.
             level = Level.NOTE if verdict.ok else finding.level
             remarks.append((level, finding.code, message))
-        if mod.name in wrong:
-            fit = wrong[mod.name]
+        if fit := wrong.get(mod.name):
             message = f"the mod {fit.verb} meant for this model: {fit.why}"
             remarks.append((Level.ERROR, "model", message))
         for level, code, message in remarks:

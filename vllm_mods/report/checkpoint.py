@@ -25,7 +25,7 @@ def fit_data(fit: ModelFit) -> dict[str, Any]:
 def fit_text(fit: ModelFit) -> str:
     """Say which mods are not for a model, or that all are."""
     wrong = [
-        f"  {one.name} {one.verb} meant for it: {one.why}" for one in fit.mods if not one.meant
+        f"  {mod.name} {mod.verb} meant for it: {mod.why}" for mod in fit.mods if not mod.meant
     ]
     fine = "each mod is meant for it" + " or names no model" * any(not m.stated for m in fit.mods)
     return "\n".join([f"model {_name(fit)}", *(wrong or [f"  {fine}"])])

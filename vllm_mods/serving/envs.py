@@ -47,7 +47,7 @@ def faults(sources: ModuleSources, serving: Serving) -> Iterator[ServeFault]:
             yield note(FindingCode.ENV_ELSEWHERE, name, message)
         else:
             # what all have in common is no likeness
-            plain = {one.removeprefix(_PREFIX): one for one in table}
+            plain = {known.removeprefix(_PREFIX): known for known in table}
             near = plain.get(values.nearest(name.removeprefix(_PREFIX), plain), "")
             meant = f"; did you mean {near}?" if near else ""
             message = f"vLLM {version} knows no such variable and ignores it{meant}"

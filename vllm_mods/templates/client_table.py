@@ -138,7 +138,8 @@ def notes(library: Library, template: Template, version: str | None) -> tuple[st
     for row in {one.subject: one for one in rows if one.is_client}.values():
         since = table.works_from(row)
         on = f"works from vLLM {since} on" if since else "is not known to work on the newest vLLM"
-        title = getattr(table.clients.get(row.subject), "title", row.subject)
+        client = table.clients.get(row.subject)
+        title = client.title if client else row.subject
         if version is None:
             said.append(f"{title} {on}")
         elif what := _LOSSES.get(row.verdict):

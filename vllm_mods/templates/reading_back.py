@@ -242,8 +242,9 @@ def _loss_findings(
 
 def way_name(way: str) -> str:
     """Return one of ``WAYS`` in words."""
-    names = "not streamed", "streamed token by token", "streamed 3 tokens at a time"
-    return dict(zip(WAYS, names, strict=False)).get(way, "streamed in one chunk")
+    chunks = "token by token", "3 tokens at a time", "in one chunk"
+    streamed = dict(zip(WAYS[1:], chunks, strict=True))
+    return f"streamed {streamed[way]}" if way in streamed else "not streamed"
 
 
 def _difference(
