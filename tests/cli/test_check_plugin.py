@@ -119,7 +119,12 @@ def test_what_cannot_be_checked_is_an_error(
 @pytest.mark.parametrize(
     ("plugin", "target", "made_for", "first"),
     [
-        ("kvcached==0.1.5", "0.20.2", "0.19.0", "GPUModelRunner._reshape_kv_cache_tensors becomes"),
+        (
+            "kvcached==0.1.5",
+            "0.20.2",
+            "0.19.0",
+            "GPUModelRunner._reshape_kv_cache_tensors is replaced",
+        ),
         ("kvcached==0.1.5", "0.19.0", "0.19.0", None),
         ("vllm-spyre==2.0.0rc9", "0.19.0", "0.18.1", "cannot import get_cross_encoder_act_fn"),
         ("lmcache==0.5.0", "0.20.1", "0.22.1", "cannot import KVCacheSpecKind"),
