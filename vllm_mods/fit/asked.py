@@ -21,9 +21,11 @@ TYPE = r"`((?:[^`]|`[^`]*`(?=\W*`))*)`"
 MEMBER = re.compile(rf"(?:Object of type|Class|Module) {TYPE} has no (?:attribute|member) `(\w+)`")
 FUNCTION = re.compile(r"(?:bound method |def )")
 COROUTINE = "CoroutineType["
+MADE = (COROUTINE, "_GeneratorContextManager[", "_AsyncGeneratorContextManager[")
 IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
 _CLASS = re.compile(r"(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:\[.*\])?(?:'>|\])?")
 _SUPER = re.compile(r"<super: <class '(\w+)'>")
+_NAMING = {"unresolved-reference", "missing-attribute", "missing-module-member"}
 SELF = re.compile(r"(?:type\[)?Self@(\w+)\]?")
 # ``X | Y``, ``X & Y``, ``~None`` and what may be anything
 _VAGUE = re.compile(r"[|&~]|\b(?:Unknown|Any|Never|Protocol|TypeVar|Top)\b|^(?:object|type|None)$")
@@ -156,8 +158,8 @@ class Asked:
     def is_tolerant(self) -> bool:
         """Tell whether the code says itself that it may be wrong, or is for type checkers only, as annotations are but for their names."""
         scopes = [site.scope for site in self.sites]
-        is_name = self.diagnostic.rule == "unresolved-reference" and self.around[:1]
-        runs = is_name and isinstance(is_name[0], ast.Name)
+        named = self.diagnostic.rule in _NAMING and self.around[:1]
+        runs = named and isinstance(named[0], ast.Name | ast.Attribute)
         return any(one.tolerant or one.typing_only or (one.stating and not runs) for one in scopes)
 
 

@@ -78,7 +78,8 @@ def _argument(asked: Asked) -> bool | None:
     diagnostic = asked.diagnostic
     call = asked.call()
     if diagnostic.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
-        return None
+        # what is no parameter may be an option, and these are in small letters
+        return any(one.isupper() for one in _QUOTED.findall(diagnostic.text)) or None
     world = asked.world
     called = _CALLED.search(diagnostic.text)
     owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
@@ -110,10 +111,14 @@ def _call(asked: Asked) -> bool:
     """Let pass what may call another function than the one that ty tells of."""
     if _UNION_CALL in asked.diagnostic.more:
         return False
-    called = _CALLED.search(asked.diagnostic.text)
-    if called is None:
+    called, call = _CALLED.search(asked.diagnostic.text), asked.call()
+    place = dotted(call.func) if call else None
+    if called is None and place is None:
         return True
-    owner, _, name = called[1].rpartition(".")
+    # where ty does not name what is called it may be a layer, of a class below
+    owner, _, name = (
+        called[1].rpartition(".") if called else ("", "", str(place).rpartition(".")[2])
+    )
     world = asked.world
     if owner:
         classes = classes_named(world, owner.rpartition(".")[2])
@@ -125,7 +130,7 @@ def _call(asked: Asked) -> bool:
             )
             for one in classes
         )
-    defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
+    defined = re.compile(rb"^[ \t]*(?:(?:async\s+)?def|class)\s+%b\b" % name.encode(), re.M)
     return hasattr(builtins, name) or is_mentioned(world, name, defined)
 
 
@@ -263,6 +268,12 @@ def _index(asked: Asked) -> bool | None:
     return ("for tuple" in text and "`tuple[()]`" not in text) or None
 
 
+def _key(asked: Asked) -> bool | None:
+    """Let be what is stored: only a key that is read has to be there."""
+    reads = [one for one in asked.around if isinstance(one, ast.Subscript)][:1]
+    return any(isinstance(one.ctx, ast.Load) for one in reads) or None
+
+
 def _truth(asked: Asked) -> bool | None:
     never_meant = ("Did you mean to call", "bound method", COROUTINE)
     return any(part in asked.diagnostic.text for part in never_meant) or None
@@ -341,10 +352,12 @@ RULES: Mapping[str, Rule] = {
             "invalid-base unsupported-base invalid-raise invalid-exception-caught",
             Rule(_C.FIT_KIND, _kind, _kind),
         ),
-        # Python refuses the class.
+        # Who made a dictionary may know more of it than its type.
+        ("invalid-typed-dict-key", Rule(_C.FIT_STRING, _key, _no)),
+        # Python refuses the class, or the question.
         (
             (
-                "inconsistent-mro duplicate-base conflicting-metaclass cyclic-class-definition "
+                "isinstance-against-protocol isinstance-against-typed-dict inconsistent-mro duplicate-base conflicting-metaclass cyclic-class-definition "
                 "instance-layout-conflict invalid-dataclass-field-order "
                 "invalid-frozen-dataclass-subclass"
             ),

@@ -43,6 +43,8 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[
     scope = site.scope
     module, name = absolute(path, alias.level, alias.module), alias.name
     answer, why = _exists(world, module, name)
+    if answer and name and not scope.typing_only and _is_stated_only(world, module, name):
+        answer, why = False, f"{world.locate(module).module} binds {name} for type checkers only"
     if answer is False and scope.instead_of:
         first = {
             _exists(world, absolute(path, wanted.level, wanted.module), wanted.name)[0]
@@ -64,6 +66,18 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[
     token = (name or module).rpartition(".")[2]
     message, key = f"cannot import {what}: {why}{_moved_to(world, name)}", (module, name or "")
     yield Problem(FindingCode.FIT_IMPORT, path, alias.line, scope.name, message, key, token)
+
+
+def _is_stated_only(world: World, module: str, name: str) -> bool:
+    """Tell whether only type checkers find a name in a module, by no way that it makes names."""
+    path = world.locate(module).module
+    where = world.module(path) if path else None
+    return (
+        where is not None
+        and name in where.stated
+        and not (where.lazy or where.dynamic)
+        and world.locate(f"{module}.{name}").exists is False
+    )
 
 
 def _moved_to(world: World, name: str | None) -> str:

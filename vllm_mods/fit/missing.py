@@ -3,7 +3,7 @@
 import ast
 import re
 
-from vllm_mods.fit.asked import COROUTINE, FUNCTION, SELF, Asked
+from vllm_mods.fit.asked import FUNCTION, MADE, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Lineage, Symbol, words
@@ -14,6 +14,7 @@ _SCALARS = re.compile(r"(?:str|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
 # What is stated to be a number may be a tensor of one, which nobody can call, enter or wait for either.
 NUMBERS = words("int float bool")
 _NOT_OF_TENSORS = words("__call__ __enter__ __await__")
+_IN_CLASS = re.compile(r"<super: |(?:type\[)?Self@")
 _TYPE_VARIABLE = re.compile(r"(?:type\[)?\w+@\w+\]?")
 _INTERFACES = words(
     "Iterable Iterator Sequence MutableSequence Mapping MutableMapping Set MutableSet Collection Container Callable "
@@ -28,7 +29,7 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
     """
     if kind in NUMBERS:
         return special in _NOT_OF_TENSORS
-    if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
+    if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(MADE):
         return True
     classes = asked.classes(kind)
     world = asked.world
@@ -101,8 +102,7 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         return None
     if asked.diagnostic.text.startswith("Module"):
         return _module_lacks(asked, owner, name)
-    kinds = owner.split(" | ")
-    lines = [lineage(asked.world, one) for kind in kinds for one in asked.classes(kind)]
+    lines = _looked_in(asked, owner)
     if any(name in attributes(asked.world, line) for line in lines):
         return None  # set in a function inside a method, where ty does not look
     # the standard library's interfaces are protocols as well
@@ -112,15 +112,24 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         or any("Protocol" in line.bases for line in lines)
     ):
         return False
-    if SELF.fullmatch(owner) is not None:  # a mixin has what those have that it is mixed into
-        return is_plain(asked, owner, name) and not any(
-            _is_mixin(asked.world, one) for one in lines
+    if _IN_CLASS.match(owner):  # a mixin has what those have that it is mixed into
+        return is_plain(asked, owner, name) and all(
+            line.classes and not _is_mixin(asked.world, line) for line in lines
         )
     if _TYPE_VARIABLE.fullmatch(owner):  # any class may be meant
         return False
     if not any(line.torch for line in lines):
         return True
-    return False if len(kinds) > 1 else is_missing(asked)
+    return False if " | " in owner else is_missing(asked)
+
+
+def _looked_in(asked: Asked, owner: str) -> list[Lineage]:
+    """Return the classes that a member is looked for in: of ``super()`` those above."""
+    lines = [
+        lineage(asked.world, one) for kind in owner.split(" | ") for one in asked.classes(kind)
+    ]
+    first = int(owner.startswith("<super"))
+    return [line._replace(classes=line.classes[first:]) for line in lines]
 
 
 def _is_mixin(world: World, line: Lineage) -> bool:

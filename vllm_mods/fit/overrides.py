@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.bodies import only_raises
+from vllm_mods.fit.bodies import arities, definition, only_raises
 from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.search import class_at, classes_in, definers, subclasses
+from vllm_mods.fit.search import class_at, classes_in, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import (
     DefNode,
@@ -32,6 +32,7 @@ from vllm_mods.fit.world import World
 _OWN = words("__init__ __new__ __init_subclass__ __post_init__ __class_getitem__")
 _WORD = re.compile(r"\w+")
 _ANYTHING = words("Unknown Any object Never")
+_USES = ast.Attribute | ast.Subscript | ast.BinOp | ast.Compare | ast.For | ast.Tuple
 # Names that builtin types and tensors have as well: a receiver of unknown type may be one.
 _COMMON = TORCH_MODULE.union(*(dir(kind) for kind in (dict, list, str, set, tuple, bytes)))
 
@@ -43,6 +44,35 @@ class Override(NamedTuple):
     method: Function
     base: Symbol
     overridden: Function
+
+
+class Taker(NamedTuple):
+    """A function as it takes calls, and its code."""
+
+    function: Function
+    node: DefNode | ast.Lambda | None
+
+    @property
+    def lengths(self) -> frozenset[int | None]:
+        """How many values it gives, ``None`` for what can't be told."""
+        if isinstance(self.node, ast.Lambda):
+            body = self.node.body
+            return frozenset((len(body.elts) if isinstance(body, ast.Tuple) else None,))
+        return arities(self.node) or frozenset((None,))
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What of it a call of a method may meet."""
+        return unbound(self.function), self.function.asynchronous, self.lengths
+
+    @property
+    def gives_no_coroutine(self) -> bool:
+        """Whether all that it returns is something that nobody can wait for."""
+        returned = [n.value for n in every(self.node or ast.Pass()) if isinstance(n, ast.Return)]
+        plain = ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Set | ast.JoinedStr | None
+        return isinstance(self.node, ast.FunctionDef) and all(
+            isinstance(value, plain) for value in returned
+        )
 
 
 def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator[Override]:
@@ -71,16 +101,20 @@ def override_problems(
     """
     mine, theirs = override.method, override.overridden
     if is_property(mine) or is_property(theirs):
+        yield from _other_kind(world, override, (path, line))
         return
     if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
         return
-    if unbound(mine) == unbound(theirs) or only_raises(world, override.owner.path, mine):
+    new, old = (
+        Taker(one, definition(world, owner.path, one))
+        for one, owner in ((mine, override.owner), (theirs, override.base))
+    )
+    if new.form == old.form or only_raises(world, override.owner.path, mine):
         return
     refused = {
         call: why
         for call in calls_of(world, mine.name)
-        if (why := refusal(unbound(mine), shape_of(call.node))) is not None
-        and refusal(unbound(theirs), shape_of(call.node)) is None
+        if (why := broken(call, old, new, bound=True))
     }
     opaque = opaque_decorator(mine) or opaque_decorator(theirs)
     if refused and opaque is not None:
@@ -102,6 +136,44 @@ def override_problems(
             f"{unclear} calls of {mine.name} may reach it, but the type of the receiver is unknown"
         )
         yield Doubt(path, "override", why)
+
+
+def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool) -> str:
+    """Say what of a call that suited what was there does not suit what is put in, ``""`` if it does."""
+    shape = shape_of(call.node)
+    before, after = (
+        unbound(one.function) if bound or "classmethod" in one.function.marks else one.function.parameters
+        for one in (old, new)
+    )  # fmt: skip
+    if (why := refusal(after, shape)) and refusal(before, shape) is None:
+        return why
+    use = call.use
+    if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
+        return "waits for what is no coroutine"
+    if new.function.asynchronous and not old.function.asynchronous:
+        return "uses the coroutine as its result" if isinstance(use, _USES) else ""
+    if not isinstance(use, ast.Tuple) or any(isinstance(one, ast.Starred) for one in use.elts):
+        return ""
+    many, lengths = len(use.elts), new.lengths
+    if None in lengths or many in lengths:
+        return ""
+    gives = " or ".join(str(length) for length in sorted(lengths, key=str))
+    return f"unpacks {many} values where it gives {gives}"
+
+
+def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Iterator[Problem]:
+    """Say that a property overrides a method, or a method a property, which somebody uses as what it was."""
+    mine, theirs = override.method, override.overridden
+    was = is_property(theirs)
+    if was is is_property(mine) or opaque_decorator(mine if was else theirs):
+        return
+    used = rb"\.%b\b(?!\s*[(=])" if was else rb"\.%b\("
+    if is_mentioned(world, mine.name, re.compile(used % mine.name.encode())):
+        found = _problem(override, place, "", "")
+        kind, other = ("a method", "a property") if was else ("a property", "a method")
+        text = f"{found.scope} is {kind}, but {override.base.cls.name}.{mine.name} {other}, and the tree uses it as one"
+        level = Level.ERROR if _only_family(world, override) else Level.NOTE
+        yield found._replace(message=text, level=level)
 
 
 def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -> bool:
@@ -240,4 +312,4 @@ def changed_methods(
 
 
 def _signature(functions: tuple[Function, ...]) -> tuple[object, ...]:
-    return tuple((f.parameters, f.decorators) for f in functions)
+    return tuple((f.parameters, f.decorators, f.asynchronous) for f in functions)
