@@ -872,6 +872,7 @@ class Below(Base):
         ("async def run(self): ...", "def run(self): return later()", "await self.run()", ""),
         ("async def run(self): ...", "def run(self): return 1", "self.run()", ""),
         ("def run(self): ...", "async def run(self): ...", "self.run().x", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 uses the coroutine as its result"),
+        ("def run(self) -> AsyncIterator: ...", "async def run(self): yield 1", "self.run().aclose()", ""),
         ("def run(self): return 1, 2, 3", "def run(self): return 1, 2", "a, b, c = self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 unpacks 3 values where it gives 2"),
         ("def run(self): return 1, 2", "def run(self): return 1, 2, 3", "a, *b = self.run()", ""),
         ("def run(self): return 1, 2", "def run(self): return other()", "a, b = self.run()", ""),

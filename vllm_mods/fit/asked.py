@@ -10,7 +10,7 @@ from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import nearest
 from vllm_mods.fit.search import class_at, classes_named, meant_in
-from vllm_mods.fit.shapes import Class, Symbol
+from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, dotted
 from vllm_mods.fit.walk import CodeSite, receiver, walk
 from vllm_mods.fit.world import World
@@ -103,6 +103,10 @@ class Asked:
 
     def called_classes(self) -> tuple[Symbol, ...]:
         """Return the classes of the tree that the call makes one of."""
+        return tuple(one for one in self.called() if isinstance(one.binding, Class))
+
+    def called(self) -> tuple[Symbol, ...]:
+        """Return the functions and classes of the tree that the call names."""
         call = self.call()
         name = None if call is None else dotted(call.func)
         if name is None:
@@ -110,7 +114,7 @@ class Asked:
         scope = next((site.scope for site in self.sites if site.node is call), None)
         world, path = self.world, self.diagnostic.path
         symbols = meant_in(world, path, scope, name) if scope else world.resolve(path, name).symbols
-        return tuple(one for one in symbols if isinstance(one.binding, Class))
+        return tuple(one for one in symbols if isinstance(one.binding, Class | Function))
 
     def classes(self, kind: str) -> tuple[Symbol, ...]:
         """Return the classes of the tree that a type may name; none for a type of another kind."""

@@ -111,14 +111,11 @@ def _call(asked: Asked) -> bool:
     """Let pass what may call another function than the one that ty tells of."""
     if _UNION_CALL in asked.diagnostic.more:
         return False
-    called, call = _CALLED.search(asked.diagnostic.text), asked.call()
-    place = dotted(call.func) if call else None
-    if called is None and place is None:
-        return True
-    # where ty does not name what is called it may be a layer, of a class below
-    owner, _, name = (
-        called[1].rpartition(".") if called else ("", "", str(place).rpartition(".")[2])
-    )
+    called = _CALLED.search(asked.diagnostic.text)
+    if called is None:  # what is no function by its name may be a layer, of a class below
+        call = asked.call()
+        return call is None or dotted(call.func) is None or bool(asked.called())
+    owner, _, name = called[1].rpartition(".")
     world = asked.world
     if owner:
         classes = classes_named(world, owner.rpartition(".")[2])
@@ -130,7 +127,7 @@ def _call(asked: Asked) -> bool:
             )
             for one in classes
         )
-    defined = re.compile(rb"^[ \t]*(?:(?:async\s+)?def|class)\s+%b\b" % name.encode(), re.M)
+    defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
     return hasattr(builtins, name) or is_mentioned(world, name, defined)
 
 

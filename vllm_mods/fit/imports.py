@@ -42,9 +42,7 @@ def import_problems(
 def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
     scope = site.scope
     module, name = absolute(path, alias.level, alias.module), alias.name
-    answer, why = _exists(world, module, name)
-    if answer and name and not scope.typing_only and _is_stated_only(world, module, name):
-        answer, why = False, f"{world.locate(module).module} binds {name} for type checkers only"
+    answer, why = _exists(world, module, name, typing_only=scope.typing_only)
     if answer is False and scope.instead_of:
         first = {
             _exists(world, absolute(path, wanted.level, wanted.module), wanted.name)[0]
@@ -68,18 +66,6 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[
     yield Problem(FindingCode.FIT_IMPORT, path, alias.line, scope.name, message, key, token)
 
 
-def _is_stated_only(world: World, module: str, name: str) -> bool:
-    """Tell whether only type checkers find a name in a module, by no way that it makes names."""
-    path = world.locate(module).module
-    where = world.module(path) if path else None
-    return (
-        where is not None
-        and name in where.stated
-        and not (where.lazy or where.dynamic)
-        and world.locate(f"{module}.{name}").exists is False
-    )
-
-
 def _moved_to(world: World, name: str | None) -> str:
     """Name the one module of the tree that defines a name, for the end of a message."""
     if name is None or name == "*":
@@ -93,7 +79,9 @@ def _moved_to(world: World, name: str | None) -> str:
     return f"; {name} is defined only in {module}"
 
 
-def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
+def _exists(  # noqa: PLR0911 - an answer per place
+    world: World, module: str, name: str | None, *, typing_only: bool = False
+) -> tuple[bool | None, str]:
     """Tell whether a module, and a name in it, exist; the reason for anything but yes."""
     if not module:
         return None, "a relative import leaves the tree"
@@ -110,7 +98,11 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     path = where.module
     if name is None or name == "*" or path is None or defines_plainly(world, path, name):
         return True, ""
-    answer = world.lookup(path, name)
+    answer, found = world.lookup(path, name), world.module(path)
+    bound = found.names.get(name) if found and not (found.lazy or found.dynamic) else None
+    only_stated = bound and all(getattr(one, "typing_only", False) for one in bound)
+    if only_stated and not typing_only and world.locate(f"{module}.{name}").exists is False:
+        return False, f"{path} binds {name} for type checkers only"
     return answer.exists, answer.why or f"{path} does not define {name}"
 
 

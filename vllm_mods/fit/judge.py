@@ -26,7 +26,7 @@ from vllm_mods.fit.replacements import owner_name, replacement_problems
 from vllm_mods.fit.results import result_misuses
 from vllm_mods.fit.run_time import run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
-from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.shapes import Class, Import, Value
 from vllm_mods.fit.signatures import every, imports_of
 from vllm_mods.fit.strings import string_misuses
 from vllm_mods.fit.syntax import syntax_problems
@@ -242,7 +242,11 @@ def _look(
 def _names(world: World, path: str, tree: ast.Module) -> Iterator[Problem]:
     """Judge the names of a module that are bound for type checkers only, where each scope reads them first."""
     module = world.module(path)
-    typing = module.stated if module else frozenset()
+    typing = {
+        name
+        for name, bindings in (module.names.items() if module else ())
+        if all(isinstance(one, Import | Value) and one.typing_only for one in bindings)
+    }
     for node, scope in walk(tree, lines_with(world.glance(path) or b"", typing)):
         if not isinstance(node, ast.Name) or node.id not in typing or scope.typing_only:
             continue

@@ -112,9 +112,11 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         or any("Protocol" in line.bases for line in lines)
     ):
         return False
+    if not all(line.classes for line in lines):
+        return None  # ``super()`` in a mixin
     if _IN_CLASS.match(owner):  # a mixin has what those have that it is mixed into
-        return is_plain(asked, owner, name) and all(
-            line.classes and not _is_mixin(asked.world, line) for line in lines
+        return is_plain(asked, owner, name) and not any(
+            _is_mixin(asked.world, line) for line in lines
         )
     if _TYPE_VARIABLE.fullmatch(owner):  # any class may be meant
         return False

@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from itertools import chain
 
 from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
@@ -83,20 +82,17 @@ def _schema(world: World, path: str, node: ast.Call) -> Misuses:
         return
     function = definition(world, symbols[0].path, symbols[0].binding)
     if function is not None and not function.decorator_list:
-        why = next(chain(_unfit_parameters(function), _unknown_parameters(function, node)), None)
+        why = next(_unfit_parameters(function, node), None)
         if why is not None:
             yield Misuse(f"torch registers no operator of {symbols[0].where}: {why}", function.name)
 
 
-def _unknown_parameters(function: DefNode, node: ast.Call) -> Iterator[str]:
-    known = {one.arg for one in every(function.args) if isinstance(one, ast.arg)}
-    changed = (inner for k in node.keywords if k.arg == "mutates_args" for inner in every(k.value))
-    named = (str(one.value) for one in changed if isinstance(one, ast.Constant))
-    yield from (f"it has no parameter {name} to change" for name in named if name not in known)
-
-
-def _unfit_parameters(function: DefNode) -> Iterator[str]:
+def _unfit_parameters(function: DefNode, call: ast.Call) -> Iterator[str]:
     arguments = function.args
+    known = {one.arg for one in every(arguments) if isinstance(one, ast.arg)}
+    changed = (inner for k in call.keywords if k.arg == "mutates_args" for inner in every(k.value))
+    names = (str(one.value) for one in changed if isinstance(one, ast.Constant))
+    yield from (f"it has no parameter {name} to change" for name in names if name not in known)
     if function.returns is None:
         yield "its return type is not annotated"
     if arguments.vararg or arguments.kwarg:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.bodies import arities, definition, only_raises
+from vllm_mods.fit.bodies import arities, definition, is_generator, only_raises
 from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Doubt, Problem
@@ -64,6 +64,12 @@ class Taker(NamedTuple):
     def form(self) -> tuple[object, ...]:
         """What of it a call of a method may meet."""
         return unbound(self.function), self.function.asynchronous, self.lengths
+
+    @property
+    def gives_coroutine(self) -> bool:
+        """Whether what it gives has to be waited for."""
+        node = self.node
+        return isinstance(node, ast.AsyncFunctionDef) and not is_generator(node)
 
     @property
     def gives_no_coroutine(self) -> bool:
@@ -150,7 +156,7 @@ def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool) -> str:
     use = call.use
     if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
         return "waits for what is no coroutine"
-    if new.function.asynchronous and not old.function.asynchronous:
+    if new.gives_coroutine and not old.function.asynchronous:
         return "uses the coroutine as its result" if isinstance(use, _USES) else ""
     if not isinstance(use, ast.Tuple) or any(isinstance(one, ast.Starred) for one in use.elts):
         return ""

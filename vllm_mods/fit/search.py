@@ -66,8 +66,10 @@ def meant_in(world: World, path: str, scope: CodeScope, name: str) -> tuple[Symb
     if bound is None:
         return world.resolve(path, name).symbols
     imports = (one for one in bound if isinstance(one, Import))
-    symbols = (symbol for one in imports for symbol in world.imported(path, one).symbols)
-    return world.below(tuple(symbols), rest)
+    symbols = [symbol for one in imports for symbol in world.imported(path, one).symbols]
+    for part in rest:
+        symbols = [inner for one in symbols for inner in world.member(one, part).symbols]
+    return tuple(symbols)
 
 
 # --- classes

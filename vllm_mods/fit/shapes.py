@@ -102,15 +102,6 @@ class Module:
     lazy: bool
     dynamic: bool
 
-    @property
-    def stated(self) -> frozenset[str]:
-        """The names that are bound for type checkers only."""
-        return frozenset(
-            name
-            for name, bindings in self.names.items()
-            if all(isinstance(one, Import | Value) and one.typing_only for one in bindings)
-        )
-
 
 # --- what a name may mean in a tree
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from hashlib import sha256
@@ -244,19 +244,13 @@ class World:
         """Find what a dotted name means at the module level of ``path``."""
         head, *rest = dotted.split(".")
         answer = self.lookup(path, head, depth)
-        symbols = self.below(answer.symbols, rest, depth)
-        if rest and not symbols:
-            return Lookup(exists=None, why=f"{dotted} is not plain")
-        return answer._replace(symbols=symbols)
-
-    def below(
-        self, symbols: tuple[Symbol, ...], names: Iterable[str], depth: int = 0
-    ) -> tuple[Symbol, ...]:
-        """Return what is reached from some symbols by one name after the other."""
-        for name in names:
-            members = (self.member(one, name, depth + 1).symbols for one in symbols)
+        for part in rest:
+            members = (self.member(one, part, depth + 1).symbols for one in answer.symbols)
             symbols = tuple(one for each in members for one in each)
-        return symbols
+            if not symbols:
+                return Lookup(exists=None, why=f"{dotted} is not plain")
+            answer = Lookup(exists=answer.exists, symbols=symbols)
+        return answer
 
     def member(self, of: Symbol, name: str, depth: int = 0) -> Lookup:
         """Find an attribute of a module, or a class or method in a class."""
