@@ -418,7 +418,6 @@ def _imports(text: str) -> list[str]:
         ("def f():\n    import vllm.lazy\n    vllm.lazy.Named, vllm.lazy.Other", ["3 f: vllm.lazy.Other is used, but vllm/lazy.py does not define Other"]),
         ("from vllm.stated import A", ["1 : cannot import A from vllm.stated: vllm/stated.py binds A for type checkers only; A is defined only in vllm.a"]),
         ("from vllm.stated import B, C\nfrom vllm.stated_lazily import A", []),
-        ("if TYPE_CHECKING:\n    from vllm.stated import A", []),
         ("from vllm import lazy\nif TYPE_CHECKING:\n    lazy.Other", []),
         ("from vllm import lazy\ntry:\n    lazy.Other\nexcept AttributeError:\n    pass", []),
         ("from vllm import a\na.Other", []),
@@ -868,7 +867,7 @@ class Below(Base):
 @pytest.mark.parametrize(
     ("base", "below", "use", "why"),
     [
-        ("async def run(self): ...", "def run(self): return 1", "await self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 waits for what is no coroutine"),
+        ("async def run(self): ...", "def run(self): return 1", "await self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 awaits the result, which is not a coroutine"),
         ("async def run(self): ...", "def run(self): return later()", "await self.run()", ""),
         ("async def run(self): ...", "def run(self): return 1", "self.run()", ""),
         ("def run(self): ...", "async def run(self): ...", "self.run().x", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 uses the coroutine as its result"),
@@ -876,8 +875,8 @@ class Below(Base):
         ("def run(self): return 1, 2, 3", "def run(self): return 1, 2", "a, b, c = self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 unpacks 3 values where it gives 2"),
         ("def run(self): return 1, 2", "def run(self): return 1, 2, 3", "a, *b = self.run()", ""),
         ("def run(self): return 1, 2", "def run(self): return other()", "a, b = self.run()", ""),
-        ("@property\n    def run(self): ...", "def run(self): ...", "self.run + 1", "Below.run is a method, but Base.run a property, and the tree uses it as one"),
-        ("def run(self): ...", "@property\n    def run(self): ...", "self.run()", "Below.run is a property, but Base.run a method, and the tree uses it as one"),
+        ("@property\n    def run(self): ...", "def run(self): ...", "self.run + 1", "Below.run(self) overrides Base.run(self), but that is a property, and used as one"),
+        ("def run(self): ...", "@property\n    def run(self): ...", "self.run()", "Below.run(self) overrides Base.run(self), but that is a method, and used as one"),
         ("def run(self): ...", "@property\n    def run(self): ...", "pass", ""),
         ("def run(self): ...", "@made_property\n    def run(self): ...", "self.run()", ""),
     ],

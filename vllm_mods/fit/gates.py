@@ -113,8 +113,7 @@ def _call(asked: Asked) -> bool:
         return False
     called = _CALLED.search(asked.diagnostic.text)
     if called is None:  # what is no function by its name may be a layer, of a class below
-        call = asked.call()
-        return call is None or dotted(call.func) is None or bool(asked.called())
+        return bool(asked.called()) or dotted(getattr(asked.call(), "func", None)) is None
     owner, _, name = called[1].rpartition(".")
     world = asked.world
     if owner:

@@ -42,7 +42,7 @@ def import_problems(
 def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
     scope = site.scope
     module, name = absolute(path, alias.level, alias.module), alias.name
-    answer, why = _exists(world, module, name, typing_only=scope.typing_only)
+    answer, why = _exists(world, module, name)
     if answer is False and scope.instead_of:
         first = {
             _exists(world, absolute(path, wanted.level, wanted.module), wanted.name)[0]
@@ -79,9 +79,7 @@ def _moved_to(world: World, name: str | None) -> str:
     return f"; {name} is defined only in {module}"
 
 
-def _exists(  # noqa: PLR0911 - an answer per place
-    world: World, module: str, name: str | None, *, typing_only: bool = False
-) -> tuple[bool | None, str]:
+def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:  # noqa: PLR0911
     """Tell whether a module, and a name in it, exist; the reason for anything but yes."""
     if not module:
         return None, "a relative import leaves the tree"
@@ -101,7 +99,7 @@ def _exists(  # noqa: PLR0911 - an answer per place
     answer, found = world.lookup(path, name), world.module(path)
     bound = found.names.get(name) if found and not (found.lazy or found.dynamic) else None
     only_stated = bound and all(getattr(one, "typing_only", False) for one in bound)
-    if only_stated and not typing_only and world.locate(f"{module}.{name}").exists is False:
+    if only_stated and world.locate(f"{module}.{name}").exists is False:
         return False, f"{path} binds {name} for type checkers only"
     return answer.exists, answer.why or f"{path} does not define {name}"
 

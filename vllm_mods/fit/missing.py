@@ -3,7 +3,7 @@
 import ast
 import re
 
-from vllm_mods.fit.asked import FUNCTION, MADE, Asked
+from vllm_mods.fit.asked import FUNCTION, MADE, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Lineage, Symbol, words
@@ -14,7 +14,6 @@ _SCALARS = re.compile(r"(?:str|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
 # What is stated to be a number may be a tensor of one, which nobody can call, enter or wait for either.
 NUMBERS = words("int float bool")
 _NOT_OF_TENSORS = words("__call__ __enter__ __await__")
-_IN_CLASS = re.compile(r"<super: |(?:type\[)?Self@")
 _TYPE_VARIABLE = re.compile(r"(?:type\[)?\w+@\w+\]?")
 _INTERFACES = words(
     "Iterable Iterator Sequence MutableSequence Mapping MutableMapping Set MutableSet Collection Container Callable "
@@ -102,7 +101,10 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         return None
     if asked.diagnostic.text.startswith("Module"):
         return _module_lacks(asked, owner, name)
-    lines = _looked_in(asked, owner)
+    above = int(owner.startswith("<super"))
+    kinds = owner.split(" | ")
+    lines = [lineage(asked.world, one) for kind in kinds for one in asked.classes(kind)]
+    lines = [line._replace(classes=line.classes[above:]) for line in lines]
     if any(name in attributes(asked.world, line) for line in lines):
         return None  # set in a function inside a method, where ty does not look
     # the standard library's interfaces are protocols as well
@@ -114,7 +116,7 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         return False
     if not all(line.classes for line in lines):
         return None  # ``super()`` in a mixin
-    if _IN_CLASS.match(owner):  # a mixin has what those have that it is mixed into
+    if above or SELF.fullmatch(owner):  # a mixin has what those have that it is mixed into
         return is_plain(asked, owner, name) and not any(
             _is_mixin(asked.world, line) for line in lines
         )
@@ -122,16 +124,7 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         return False
     if not any(line.torch for line in lines):
         return True
-    return False if " | " in owner else is_missing(asked)
-
-
-def _looked_in(asked: Asked, owner: str) -> list[Lineage]:
-    """Return the classes that a member is looked for in: of ``super()`` those above."""
-    lines = [
-        lineage(asked.world, one) for kind in owner.split(" | ") for one in asked.classes(kind)
-    ]
-    first = int(owner.startswith("<super"))
-    return [line._replace(classes=line.classes[first:]) for line in lines]
+    return False if len(kinds) > 1 else is_missing(asked)
 
 
 def _is_mixin(world: World, line: Lineage) -> bool:

@@ -66,12 +66,6 @@ class Taker(NamedTuple):
         return unbound(self.function), self.function.asynchronous, self.lengths
 
     @property
-    def gives_coroutine(self) -> bool:
-        """Whether what it gives has to be waited for."""
-        node = self.node
-        return isinstance(node, ast.AsyncFunctionDef) and not is_generator(node)
-
-    @property
     def gives_no_coroutine(self) -> bool:
         """Whether all that it returns is something that nobody can wait for."""
         returned = [n.value for n in every(self.node or ast.Pass()) if isinstance(n, ast.Return)]
@@ -111,60 +105,54 @@ def override_problems(
         return
     if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
         return
-    new, old = (
-        Taker(one, definition(world, owner.path, one))
-        for one, owner in ((mine, override.owner), (theirs, override.base))
-    )
+    new = Taker(mine, definition(world, override.owner.path, mine))
+    old = Taker(theirs, definition(world, override.base.path, theirs))
     if new.form == old.form or only_raises(world, override.owner.path, mine):
         return
-    refused = {
-        call: why
-        for call in calls_of(world, mine.name)
-        if (why := broken(call, old, new, bound=True))
-    }
+    refused = {c: why for c in calls_of(world, mine.name) if (why := broken(c, old, new))}
     opaque = opaque_decorator(mine) or opaque_decorator(theirs)
     if refused and opaque is not None:
         yield Doubt(path, "override", f"the method is decorated with {opaque}")
         return
     kinds = receiver_types(world, tuple(refused))
-    unclear = 0
+    vague = 0
     for call, why in refused.items():
         reached = reaches(world, call, override, kinds.get(call, ""))
         if reached:
-            problem = _problem(override, (path, line), f"{call.path}:{call.node.lineno}", why)
+            problem = _problem(override, (path, line), why)
             if _is_called_its_own_way(world, override, call):
                 problem = problem._replace(level=Level.NOTE)
             yield problem
             return
-        unclear += reached is None
-    if unclear:
-        why = (
-            f"{unclear} calls of {mine.name} may reach it, but the type of the receiver is unknown"
-        )
+        vague += reached is None
+    if vague:
+        why = f"{vague} calls of {mine.name} may reach it, but the type of the receiver is unknown"
         yield Doubt(path, "override", why)
 
 
-def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool) -> str:
+def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> str:
     """Say what of a call that suited what was there does not suit what is put in, ``""`` if it does."""
     shape = shape_of(call.node)
     before, after = (
         unbound(one.function) if bound or "classmethod" in one.function.marks else one.function.parameters
         for one in (old, new)
     )  # fmt: skip
+    where = f"the call in {call.path}:{call.node.lineno}"
     if (why := refusal(after, shape)) and refusal(before, shape) is None:
-        return why
-    use = call.use
+        return f"{where} {why}"
+    use, node = call.use, new.node
     if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
-        return "waits for what is no coroutine"
-    if new.gives_coroutine and not old.function.asynchronous:
-        return "uses the coroutine as its result" if isinstance(use, _USES) else ""
+        return f"{where} awaits the result, which is not a coroutine"
+    slow = isinstance(node, ast.AsyncFunctionDef) and not is_generator(node)
+    if slow and not old.function.asynchronous:
+        return f"{where} uses the coroutine as its result" if isinstance(use, _USES) else ""
     if not isinstance(use, ast.Tuple) or any(isinstance(one, ast.Starred) for one in use.elts):
         return ""
     many, lengths = len(use.elts), new.lengths
     if None in lengths or many in lengths:
         return ""
     gives = " or ".join(str(length) for length in sorted(lengths, key=str))
-    return f"unpacks {many} values where it gives {gives}"
+    return f"{where} unpacks {many} values where it gives {gives}"
 
 
 def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Iterator[Problem]:
@@ -175,11 +163,9 @@ def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Ite
         return
     used = rb"\.%b\b(?!\s*[(=])" if was else rb"\.%b\("
     if is_mentioned(world, mine.name, re.compile(used % mine.name.encode())):
-        found = _problem(override, place, "", "")
-        kind, other = ("a method", "a property") if was else ("a property", "a method")
-        text = f"{found.scope} is {kind}, but {override.base.cls.name}.{mine.name} {other}, and the tree uses it as one"
-        level = Level.ERROR if _only_family(world, override) else Level.NOTE
-        yield found._replace(message=text, level=level)
+        kind = "a property" if was else "a method"
+        problem = _problem(override, place, f"that is {kind}, and used as one")
+        yield problem if _only_family(world, override) else problem._replace(level=Level.NOTE)
 
 
 def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -> bool:
@@ -202,11 +188,11 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     )
 
 
-def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:
+def _problem(override: Override, place: tuple[str, int], why: str) -> Problem:
     owner, base = override.owner.cls, override.base.cls
     mine = override.method
     scope = f"{owner.name}.{mine.name}"
-    message = f"{scope}{mine.text()} overrides {base.name}.{mine.name}{override.overridden.text()}, but the call in {caller} {why}"
+    message = f"{scope}{mine.text()} overrides {base.name}.{mine.name}{override.overridden.text()}, but {why}"
     if override.owner.path != place[0]:
         message = f"{override.owner.path}:{mine.line}: {message}"
     key = (override.owner.path, owner.name, mine.name)

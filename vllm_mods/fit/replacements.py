@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.bodies import definition
-from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
+from vllm_mods.fit.calls import calls_of, receiver_types
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.overrides import Override, Taker, broken, reaches
 from vllm_mods.fit.problems import Problem
@@ -47,10 +47,8 @@ def replacement_problems(
     why = _why(world, replaced, write.name, owners[0], new)
     if not why:
         return
-    place, name = (
-        (write.path, write.node.lineno, write.scope.name),
-        f"{owner_name(owners[0])}.{write.name}",
-    )
+    place = write.path, write.node.lineno, write.scope.name
+    name = f"{owner_name(owners[0])}.{write.name}"
     text = f"{name} becomes {new.function.name}{new.function.text()} while the code runs, {why}"
     yield Problem(FindingCode.FIT_OVERRIDE, *place, text, (name,), write.name)
 
@@ -76,13 +74,9 @@ def taker_of(  # noqa: PLR0911 - an answer per kind of value
         case ast.Call(func=ast.Name(id=name)):
             maker = _defined(scope, name)
             last = maker.body[-1] if maker else None
-            if (
-                maker is None
-                or not isinstance(last, ast.Return)
-                or not isinstance(last.value, ast.Name)
-            ):
-                return None
-            return taker_of(world, path, CodeScope(maker, name, scope), last.value)
+            if maker and isinstance(last, ast.Return) and isinstance(last.value, ast.Name):
+                return taker_of(world, path, CodeScope(maker, name, scope), last.value)
+            return None
         case ast.Name(id=name) if node := _defined(scope, name):
             function = function_of(node)
             kept = tuple(one for one in function.decorators if not one.endswith("wraps"))
@@ -168,7 +162,7 @@ def _why(  # noqa: PLR0911 - an answer per kind of what was there
     for call, (on_instance, on_class) in candidates.items():
         why = on_class if _OF_CLASS.match(kinds.get(call, "")) else on_instance
         if why and reaches(world, call, override, kinds.get(call, "")):
-            return _called(call, why)
+            return f"and {why}"
     return ""
 
 
@@ -181,12 +175,8 @@ def _of_calls(
         if module is None or "." in text or call.path == module:
             is_meant = meant_in(world, call.path, call.scope, text) == (meant,)
             if is_meant and (why := broken(call, *pair, bound=module is None)):
-                return _called(call, why)
+                return f"and {why}"
     return ""
-
-
-def _called(call: MethodCall, why: str) -> str:
-    return f"and the call in {call.path}:{call.node.lineno} {why}"
 
 
 def _misspelt(world: World, name: str, owner: Symbol) -> str:
