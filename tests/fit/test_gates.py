@@ -154,6 +154,9 @@ def test_a_kernel_is_started_with_more_than_it_takes() -> None:
     assert levels("once(§1, x=2)", "unknown-argument", text) == "error error"
     # vllm/model_executor/models/moss_audio.py of 0.24.0: a layer of a class below
     assert levels("self.once(§1, x=2)", "unknown-argument", text) == "note error"
+    # vllm/models/deepseek_v4/xpu/model.py of 0.27.0: self.experts is set to one of two layers
+    union = "info: Attempted to call union type `A | B`"
+    assert levels("self.once(§1, x=2)", "unknown-argument", text, union) == "note note"
     assert levels("made()(§1, x=2)", "unknown-argument", text) == "error error"
 
 

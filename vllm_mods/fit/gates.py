@@ -87,7 +87,8 @@ def _argument(asked: Asked) -> bool | None:
     # a base outside may take what the class itself does not
     open_ = any(line.unknown and line.owner("__init__") is None for line in lines)
     named = classes_named(world, owner) if owner else ()
-    if owner == "object" or open_ or not all(_is_stated(world, one) for one in named):
+    one_of_several = called is None and _UNION_CALL in diagnostic.more  # as attributes of a layer
+    if owner == "object" or open_ or one_of_several or not all(_is_stated(world, o) for o in named):
         return False
     for line in lines:
         if "BaseModel" in line.bases:
