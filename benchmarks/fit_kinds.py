@@ -389,6 +389,9 @@ def _calls(file: File, node: ast.Call, code: Code) -> Iterator[Mutant]:
             )
     if name == "isinstance" and isinstance(node.args[1], ast.Name):
         yield from _function(file, node, node.args[1], "class became a function: isinstance", code)
+        yield from _unmarked(file, node, node.args[1].id, code)
+    yield from _above(file, node, code)
+    yield from _layers(file, node, code)
     found = code.sole(name)
     if found is None or isinstance(node.func, ast.Name) and name not in file.imported:
         return
@@ -499,6 +502,59 @@ def _function(file: File, node: ast.AST, used: ast.Name, kind: str, code: Code) 
     except SyntaxError:
         return
     yield file.mutant(kind, node, used.id, file.text.data, **{path: new})
+
+
+def _unmarked(file: File, node: ast.Call, name: str, code: Code) -> Iterator[Mutant]:
+    """Take the mark off a protocol that makes ``isinstance`` work."""
+    found = code.cls(name)
+    mark = _decorated(found, "runtime_checkable") if found is not None else None
+    path = code.where[name][0][0] if mark is not None else file.path
+    if mark is not None and path != file.path:
+        text = _Text(code.files[path])
+        new = text.put(text.at(mark.lineno, 0), text.at(mark.lineno + 1, 0), b"")
+        kind = "protocol not checkable at run time"
+        yield file.mutant(kind, node, name, file.text.data, **{path: new})
+
+
+def _above(file: File, node: ast.Call, code: Code) -> Iterator[Mutant]:
+    """Rename what ``super().method()`` calls in the one class above that has it."""
+    mine = file.scope(node, ast.ClassDef)
+    match node.func:
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name) if isinstance(
+            mine, ast.ClassDef
+        ) and not name.startswith("__"):
+            line = code.bases(mine) or []
+            found = [n for one in line[1:] for n in one.body if getattr(n, "name", "") == name]
+            places = [path for path, one in code.where.get(name, ()) if one in found]
+            if len(found) == 1 and places and places[0] != file.path:
+                text = _Text(code.files[places[0]])
+                start = text.data.index(name.encode(), text.at(found[0].lineno, 0))
+                new = text.put(start + len(name), start + len(name), b"_x")
+                kind = "method gone above super()"
+                yield file.mutant(kind, node, f"super().{name}", file.text.data, **{places[0]: new})
+        case _:
+            pass
+
+
+def _layers(file: File, node: ast.Call, code: Code) -> Iterator[Mutant]:
+    """Let the ``forward`` of a layer that the class makes once ask for more."""
+    mine, func = file.scope(node, ast.ClassDef), ast.unparse(node.func)
+    if mine is None or not re.fullmatch(r"self\.\w+", func):
+        return
+    made = [n.value for n in ast.walk(mine)
+            if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == func]  # fmt: skip
+    name = last_name(made[0].func) if len(made) == 1 and isinstance(made[0], ast.Call) else ""
+    found = code.cls(name)
+    forward = next((n for n in getattr(found, "body", ()) if getattr(n, "name", "") == "forward"), None)  # fmt: skip
+    path = code.where[name][0][0] if forward is not None else file.path
+    if path == file.path or not isinstance(forward, FunctionNode) or forward.decorator_list:
+        return
+    args = forward.args
+    if len(args.args) > 1 and not (args.vararg or args.kwonlyargs or args.kwarg or args.defaults):
+        text = _Text(code.files[path])
+        end = text.span(args.args[-1])[1]
+        new = text.put(end, end, b", *, brand_new")
+        yield file.mutant("layer asks for more", node, func, file.text.data, **{path: new})
 
 
 def _made(file: File, node: ast.Call, made: ast.ClassDef, code: Code) -> Iterator[Mutant]:
@@ -788,7 +844,27 @@ def _statements(file: File, node: FunctionNode, code: Code) -> Iterator[Mutant]:
         break
 
 
+def _stated(file: File, code: Code) -> Iterator[Mutant]:
+    """Let a class move on, and its old module name it for type checkers only."""
+    for node in (
+        n for n in file.tree.body if isinstance(n, ast.ImportFrom) and n.lineno in file.added
+    ):
+        name = node.names[0].name
+        found = code.cls(name)
+        path = code.where[name][0][0] if found is not None else file.path
+        if node.level or path != f"{(node.module or '').replace('.', '/')}.py" or path == file.path:
+            continue
+        new = (
+            b"if TYPE_CHECKING:\n    from vllm.moved_on import %b\n\n\nclass _Older" % name.encode()
+        )
+        text = re.sub(rb"(?m)^class %b\b" % name.encode(), new, code.files[path], count=1)
+        if found is not None and not found.decorator_list and text != code.files[path]:
+            kind = "import moved under TYPE_CHECKING"
+            yield file.mutant(kind, node, name, file.text.data, **{path: text})
+
+
 def _whole(file: File, code: Code) -> Iterator[Mutant]:
+    yield from _stated(file, code)
     dotted = file.path.removesuffix(".py").replace("/", ".")
     first = next(
         (

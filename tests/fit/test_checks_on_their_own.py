@@ -198,6 +198,8 @@ def test_the_models_of_the_registry(table: str, message: str) -> None:
         ("torch.ops.vllm.work", []),
         ("torch.ops.other.ad", []),
         ("def f(x: list[int], y: Other = 1) -> None: ...\ndirect_register_custom_op('f', f)", []),
+        ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['x'])", []),
+        ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['y'])", ["torch registers no operator of vllm/use.py:1: it has no parameter y to change"]),
         ("@made\ndef f(x): ...\ndirect_register_custom_op('f', f)", []),
         ("direct_register_custom_op('f', gone)", []),
         ("direct_register_custom_op('f')", []),
@@ -374,6 +376,8 @@ IMPORTS = {
     "vllm/a.py": "A = 1\n",
     "vllm/lazy.py": "def __getattr__(name):\n    if name == 'Named':\n        return 1\n    raise AttributeError\n",
     "vllm/only.py": "class Moved: ...\n",
+    "vllm/stated.py": "if TYPE_CHECKING:\n    from .a import A\n    from .a import B, C\nelse:\n    B = C = object\n",
+    "vllm/stated_lazily.py": "if TYPE_CHECKING:\n    from .a import A\n\n\ndef __getattr__(name): ...\n",
     "beside/__init__.py": "x = 1\n",
     "beside/made.py": "def __getattr__(name): ...\n",
     "beside/pack/deep.py": "",
@@ -411,6 +415,9 @@ def _imports(text: str) -> list[str]:
         ("from vllm import lazy\nlazy.Other", ["2 : lazy.Other is used, but vllm/lazy.py does not define Other"]),
         ("from vllm import lazy\nlazy.Nmed", ["2 : lazy.Nmed is used, but vllm/lazy.py does not define Nmed"]),
         ("from vllm import lazy\nlazy.Other = 1", []),
+        ("def f():\n    import vllm.lazy\n    vllm.lazy.Named, vllm.lazy.Other", ["3 f: vllm.lazy.Other is used, but vllm/lazy.py does not define Other"]),
+        ("from vllm.stated import A", ["1 : cannot import A from vllm.stated: vllm/stated.py binds A for type checkers only; A is defined only in vllm.a"]),
+        ("from vllm.stated import B, C\nfrom vllm.stated_lazily import A", []),
         ("from vllm import lazy\nif TYPE_CHECKING:\n    lazy.Other", []),
         ("from vllm import lazy\ntry:\n    lazy.Other\nexcept AttributeError:\n    pass", []),
         ("from vllm import a\na.Other", []),
@@ -840,8 +847,47 @@ def test_a_receiver_of_unknown_type_may_be_one_of_another_family(kind: str) -> N
 def test_an_override_whose_decorator_may_change_its_signature_is_a_doubt() -> None:
     assert _calls("Base", decorator="@made", call=RUN) == ["? the method is decorated with made"]
     assert _calls("Base", decorator="@made", call="x.run(1)") == []
-    for decorator in ("@property", "@staticmethod", "@classmethod"):
+    for decorator in ("@staticmethod", "@classmethod"):
         assert _calls("Base", decorator=decorator, call=RUN) == []
+
+
+HOOKED = """
+class Base:
+    {base}
+
+    async def use(self):
+        {use}
+
+
+class Below(Base):
+    {below}
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "below", "use", "why"),
+    [
+        ("async def run(self): ...", "def run(self): return 1", "await self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 awaits the result, which is not a coroutine"),
+        ("async def run(self): ...", "def run(self): return later()", "await self.run()", ""),
+        ("async def run(self): ...", "def run(self): return 1", "self.run()", ""),
+        ("def run(self): ...", "async def run(self): ...", "self.run().x", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 uses the coroutine as its result"),
+        ("def run(self) -> AsyncIterator: ...", "async def run(self): yield 1", "self.run().aclose()", ""),
+        ("def run(self): return 1, 2, 3", "def run(self): return 1, 2", "a, b, c = self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 unpacks 3 values where it gives 2"),
+        ("def run(self): return 1, 2", "def run(self): return 1, 2, 3", "a, *b = self.run()", ""),
+        ("def run(self): return 1, 2", "def run(self): return other()", "a, b = self.run()", ""),
+        ("@property\n    def run(self): ...", "def run(self): ...", "self.run + 1", "Below.run(self) overrides Base.run(self), but that is a property, and used as one"),
+        ("def run(self): ...", "@property\n    def run(self): ...", "self.run()", "Below.run(self) overrides Base.run(self), but that is a method, and used as one"),
+        ("def run(self): ...", "@property\n    def run(self): ...", "pass", ""),
+        ("def run(self): ...", "@made_property\n    def run(self): ...", "self.run()", ""),
+    ],
+)  # fmt: skip
+def test_an_override_is_what_it_overrides(base: str, below: str, use: str, why: str) -> None:
+    text = HOOKED.format(base=base, below=below, use=use).lstrip("\n")
+    world = world_of({"vllm/a.py": text}, {"vllm/a.py": text})
+    (owner,) = classes_named(world, "Below")
+    (override,) = overrides_of(world, owner, frozenset(("run",)))
+    said = override_problems(world, override, "vllm/a.py", 8)
+    assert [one.message for one in said if isinstance(one, Problem)] == ([why] if why else [])
 
 
 def test_a_class_of_another_package_that_is_called_its_own_way_there_makes_a_note() -> None:

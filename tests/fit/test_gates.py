@@ -135,7 +135,8 @@ def levels(code: str, rule: str, text: str, more: str = "") -> str:
         (f"{_MANY} function `gone`: expected 1, got 2", "note error"),
         (f"{_MANY} constructor `Plain.__init__`: expected 1, got 2", "error error"),
         ("Argument `a` does not match any known parameter of `object.__init__`", "note note"),
-        ("Something else", "error error"),
+        # of a layer one below may be meant, whose class ty does not say
+        ("Something else", "note error"),
     ],
 )
 def test_calls_whose_arguments_do_not_fit(text: str, expected: str) -> None:
@@ -148,7 +149,15 @@ def test_calls_whose_arguments_do_not_fit(text: str, expected: str) -> None:
 def test_a_kernel_is_started_with_more_than_it_takes() -> None:
     text = "Argument `x` does not match any known parameter"
     assert levels("f[1](§1, x=2)", "unknown-argument", text) == "nothing nothing"
-    assert levels("f(§1, x=2)", "unknown-argument", text) == "error error"
+    assert levels("f[1](§1, X=2)", "unknown-argument", text.replace("x", "X")) == "error error"
+    assert levels("f(§1, x=2)", "unknown-argument", text) == "note error"
+    assert levels("once(§1, x=2)", "unknown-argument", text) == "error error"
+    # vllm/model_executor/models/moss_audio.py of 0.24.0: a layer of a class below
+    assert levels("self.once(§1, x=2)", "unknown-argument", text) == "note error"
+    # vllm/models/deepseek_v4/xpu/model.py of 0.27.0: self.experts is set to one of two layers
+    union = "info: Attempted to call union type `A | B`"
+    assert levels("self.once(§1, x=2)", "unknown-argument", text, union) == "note note"
+    assert levels("made()(§1, x=2)", "unknown-argument", text) == "error error"
 
 
 @pytest.mark.parametrize(
@@ -227,6 +236,7 @@ def test_what_a_builtin_is_asked_about() -> None:
         ("def once(a)", "cached", "note error"),
         ("bound method Plain.take(a)", "gone", "error error"),
         ("CoroutineType[Any, Any, int]", "gone", "error error"),
+        ("_GeneratorContextManager[int, None, None]", "gone", "error error"),
         ("list[int]", "gone", "note error"),
         ("Iterable[int]", "gone", "note note"),
         ("T@f", "gone", "note note"),
@@ -253,6 +263,24 @@ def test_members_of_the_object_itself(body: str, expected: str) -> None:
     name = body.rpartition(".")[2]
     text = f"Object of type `Self@use` has no attribute `{name}`"
     assert levels(code, "missing-attribute", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("bases", "body", "expected"),
+    [
+        ("Plain", "super().gone()", "error error"),
+        ("Plain", "super().take(1)", "nothing nothing"),
+        ("Outer", "super().gone()", "note note"),
+        ("object", "super().gone()", "nothing nothing"),  # a mixin
+    ],
+)
+def test_members_of_what_is_above_a_class(bases: str, body: str, expected: str) -> None:
+    name = body.split(".")[1].partition("(")[0]
+    code = f"class Mine({bases}):\n    def {name}(self):\n        §{body}"
+    text = f"Object of type `<super: <class 'Mine'>, Self@{name}>` has no attribute `{name}`"
+    assert levels(code, "missing-attribute", text) == expected
+    below = "\n\n\nclass Under(Mine, Other): ..."
+    assert levels(code + below, "missing-attribute", text) != "error error"
 
 
 @pytest.mark.parametrize(
@@ -300,6 +328,8 @@ def test_what_is_missing_of_what(
         ("invalid-base", "Invalid class base with type `def once(a)`", "error error"),
         ("invalid-raise", "Cannot raise object of type `Foreign`", "note note"),
         ("duplicate-base", "Duplicate base class `A`", "error error"),
+        ("isinstance-against-protocol", "Class `P` cannot be used", "error error"),
+        ("invalid-typed-dict-key", 'Unknown key "b" for TypedDict `T`', "nothing nothing"),
         ("no-matching-overload", "No overload of function `f` matches arguments", "note note"),
         ("invalid-assignment", "Property `x` defined in `A` is read-only", "error error"),
         ("invalid-assignment", "Cannot assign to read-only property `x`", "error error"),
@@ -318,6 +348,12 @@ def test_what_is_missing_of_what(
 )  # fmt: skip
 def test_what_a_program_breaks_on(rule: str, text: str, expected: str) -> None:
     assert levels("§x = y", rule, text) == expected
+
+
+def test_a_key_that_a_dictionary_is_not_stated_to_have_is_only_read_in_vain() -> None:
+    text = 'Unknown key "b" for TypedDict `T`'
+    assert levels("x[§'b']", "invalid-typed-dict-key", text) == "note error"
+    assert levels("x[§'b'] = 1", "invalid-typed-dict-key", text) == "nothing nothing"
 
 
 def test_a_coroutine_that_an_override_may_not_give_is_a_note() -> None:
@@ -458,6 +494,7 @@ def test_every_rule_has_a_code_of_the_fit() -> None:
         FindingCode.FIT_ATTRIBUTE,
         FindingCode.FIT_IMPORT,
         FindingCode.FIT_KIND,
+        FindingCode.FIT_STRING,
         FindingCode.FIT_UNDEFINED_NAME,
     }
 

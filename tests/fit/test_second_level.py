@@ -89,6 +89,12 @@ FILES = {
     "vllm/parts.py": """
         import contextlib
         from abc import ABC, abstractmethod
+        from typing import TYPE_CHECKING, Protocol, TypedDict
+
+        from torch import nn
+
+        if TYPE_CHECKING:
+            from vllm.config import ModelConfig
 
 
         class Flash(ABC):
@@ -113,6 +119,26 @@ FILES = {
 
         async def fetch():
             return 1
+
+
+        class Sized(Protocol):
+            size: int
+
+
+        class Sizes(TypedDict):
+            first: int
+
+
+        class Mlp(nn.Module):
+            def forward(self, x): ...
+
+
+        class Wide(Mlp):
+            def forward(self, x, y=None): ...
+
+
+        class Bare(nn.Module):
+            pass
 
 
         def register(op_name, op_func): ...
@@ -219,6 +245,16 @@ NOES = [
     ("count(3, label=3)", "fit-call", "Expected `str`, found `Literal[3]`"),
     ("Mine().run_at('a')", "fit-call", "bound method `Mine.run_at` is incorrect"),
     ("Usage(cost=2)", "fit-call", "required parameter `total`"),
+    (
+        "from vllm.parts import ModelConfig",
+        "fit-import",
+        "binds ModelConfig for type checkers only",
+    ),
+    ("from vllm.parts import Sized\nisinstance(c, (Sized, int))", "fit-kind", "class `Sized`"),
+    ("from vllm.parts import Sizes\nisinstance(c, Sizes)", "fit-kind", "class `Sizes`"),
+    ("import vllm.parts as p\ndef f(x: p.Gone): ...", "fit-import", "has no member `Gone`"),
+    ("from vllm.parts import Mlp\nMlp()(c, m)", "fit-call", "expected 1, got 2"),
+    ("entered().size", "fit-attribute", "`_GeneratorContextManager["),
 ]
 # What is likely wrong and need not be: (statements of `use`, code of the one note, its words)
 NOTES = [
@@ -248,6 +284,8 @@ NOTES = [
         "attention backend 'FLASH_x'",
     ),
     ("print(c.late.quant_method in ('fp8', 'fp9'))", "fit-string", "quantization method 'fp9'"),
+    ("from vllm.parts import Sizes\nd: Sizes = m\nprint(d['x'])", "fit-string", 'unknown key "x"'),
+    ("from vllm.parts import Mlp\nlayer: Mlp = m\nlayer(c, y=m)", "fit-call", "argument `y`"),
 ]
 YESES = [
     "from vllm.config import Made, Stated\nMade('a'), Stated('a'), Stated(name='a')",
@@ -293,6 +331,10 @@ YESES = [
     "count(True), count(3, 'a'), count(*[c]), count(c), count(3, None)",
     "Mine().run_at(3)",
     "Usage(cost=2, total=3)",
+    "from vllm.parts import Bare, Mlp, Wide\nMlp()(c), Mlp()(x=c), Wide()(c, y=m), Bare()(c, 2, d=3)",
+    "import torch\ntorch.nn.Linear(1, 2)(c, c), torch.nn.Module()(c, 2)",
+    "from vllm.parts import Sizes\nd: Sizes = m\nd['x'] = 1\nSizes(first=1, second=2)",
+    "import vllm.parts as p\ndef f(x: 'p.Gone'):\n    y: p.Gone = 1",
 ]
 # Nothing is said of these, not even a note.
 SILENT = [

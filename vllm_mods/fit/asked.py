@@ -10,7 +10,7 @@ from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import nearest
 from vllm_mods.fit.search import class_at, classes_named, meant_in
-from vllm_mods.fit.shapes import Class, Symbol
+from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, dotted
 from vllm_mods.fit.walk import CodeSite, receiver, walk
 from vllm_mods.fit.world import World
@@ -21,9 +21,11 @@ TYPE = r"`((?:[^`]|`[^`]*`(?=\W*`))*)`"
 MEMBER = re.compile(rf"(?:Object of type|Class|Module) {TYPE} has no (?:attribute|member) `(\w+)`")
 FUNCTION = re.compile(r"(?:bound method |def )")
 COROUTINE = "CoroutineType["
+MADE = (COROUTINE, "_GeneratorContextManager[", "_AsyncGeneratorContextManager[")
 IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
 _CLASS = re.compile(r"(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:\[.*\])?(?:'>|\])?")
 _SUPER = re.compile(r"<super: <class '(\w+)'>")
+_NAMING = {"unresolved-reference", "missing-attribute", "missing-module-member"}
 SELF = re.compile(r"(?:type\[)?Self@(\w+)\]?")
 # ``X | Y``, ``X & Y``, ``~None`` and what may be anything
 _VAGUE = re.compile(r"[|&~]|\b(?:Unknown|Any|Never|Protocol|TypeVar|Top)\b|^(?:object|type|None)$")
@@ -101,6 +103,10 @@ class Asked:
 
     def called_classes(self) -> tuple[Symbol, ...]:
         """Return the classes of the tree that the call makes one of."""
+        return tuple(one for one in self.called() if isinstance(one.binding, Class))
+
+    def called(self) -> tuple[Symbol, ...]:
+        """Return the functions and classes of the tree that the call names."""
         call = self.call()
         name = None if call is None else dotted(call.func)
         if name is None:
@@ -108,7 +114,7 @@ class Asked:
         scope = next((site.scope for site in self.sites if site.node is call), None)
         world, path = self.world, self.diagnostic.path
         symbols = meant_in(world, path, scope, name) if scope else world.resolve(path, name).symbols
-        return tuple(one for one in symbols if isinstance(one.binding, Class))
+        return tuple(one for one in symbols if isinstance(one.binding, Class | Function))
 
     def classes(self, kind: str) -> tuple[Symbol, ...]:
         """Return the classes of the tree that a type may name; none for a type of another kind."""
@@ -156,8 +162,8 @@ class Asked:
     def is_tolerant(self) -> bool:
         """Tell whether the code says itself that it may be wrong, or is for type checkers only, as annotations are but for their names."""
         scopes = [site.scope for site in self.sites]
-        is_name = self.diagnostic.rule == "unresolved-reference" and self.around[:1]
-        runs = is_name and isinstance(is_name[0], ast.Name)
+        named = self.diagnostic.rule in _NAMING and self.around[:1]
+        runs = named and isinstance(named[0], ast.Name | ast.Attribute)
         return any(one.tolerant or one.typing_only or (one.stating and not runs) for one in scopes)
 
 

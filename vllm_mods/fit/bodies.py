@@ -12,10 +12,13 @@ from vllm_mods.formats import syntax_tree
 
 def definition(world: World, path: str, function: Function) -> DefNode | None:
     """Return the statement that a summary was made of."""
-    tree = syntax_tree.module(world.read(path) or b"") or ast.Module([], [])
-    nodes = (node for node in every(tree) if isinstance(node, DefNode))
-    place = function.line, function.name
-    return next((node for node in nodes if (node.lineno, node.name) == place), None)
+    return _functions(world.read(path) or b"").get((function.line, function.name))
+
+
+@lru_cache(maxsize=256)
+def _functions(data: bytes) -> dict[tuple[int, str], DefNode]:
+    nodes = every(syntax_tree.module(data) or ast.Module([], []))
+    return {(node.lineno, node.name): node for node in nodes if isinstance(node, DefNode)}
 
 
 def scope_at(data: bytes, line: int) -> str:

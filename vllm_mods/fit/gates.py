@@ -78,7 +78,8 @@ def _argument(asked: Asked) -> bool | None:
     diagnostic = asked.diagnostic
     call = asked.call()
     if diagnostic.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
-        return None
+        # what is no parameter may be an option, and these are in small letters
+        return any(one.isupper() for one in _QUOTED.findall(diagnostic.text)) or None
     world = asked.world
     called = _CALLED.search(diagnostic.text)
     owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
@@ -86,7 +87,8 @@ def _argument(asked: Asked) -> bool | None:
     # a base outside may take what the class itself does not
     open_ = any(line.unknown and line.owner("__init__") is None for line in lines)
     named = classes_named(world, owner) if owner else ()
-    if owner == "object" or open_ or not all(_is_stated(world, one) for one in named):
+    one_of_several = called is None and _UNION_CALL in diagnostic.more  # as attributes of a layer
+    if owner == "object" or open_ or one_of_several or not all(_is_stated(world, o) for o in named):
         return False
     for line in lines:
         if "BaseModel" in line.bases:
@@ -111,8 +113,8 @@ def _call(asked: Asked) -> bool:
     if _UNION_CALL in asked.diagnostic.more:
         return False
     called = _CALLED.search(asked.diagnostic.text)
-    if called is None:
-        return True
+    if called is None:  # what is no function by its name may be a layer, of a class below
+        return bool(asked.called()) or dotted(getattr(asked.call(), "func", None)) is None
     owner, _, name = called[1].rpartition(".")
     world = asked.world
     if owner:
@@ -263,6 +265,12 @@ def _index(asked: Asked) -> bool | None:
     return ("for tuple" in text and "`tuple[()]`" not in text) or None
 
 
+def _key(asked: Asked) -> bool | None:
+    """Let be what is stored: only a key that is read has to be there."""
+    reads = [one for one in asked.around if isinstance(one, ast.Subscript)][:1]
+    return any(isinstance(one.ctx, ast.Load) for one in reads) or None
+
+
 def _truth(asked: Asked) -> bool | None:
     never_meant = ("Did you mean to call", "bound method", COROUTINE)
     return any(part in asked.diagnostic.text for part in never_meant) or None
@@ -341,10 +349,12 @@ RULES: Mapping[str, Rule] = {
             "invalid-base unsupported-base invalid-raise invalid-exception-caught",
             Rule(_C.FIT_KIND, _kind, _kind),
         ),
-        # Python refuses the class.
+        # Who made a dictionary may know more of it than its type.
+        ("invalid-typed-dict-key", Rule(_C.FIT_STRING, _key, _no)),
+        # Python refuses the class, or the question.
         (
             (
-                "inconsistent-mro duplicate-base conflicting-metaclass cyclic-class-definition "
+                "isinstance-against-protocol isinstance-against-typed-dict inconsistent-mro duplicate-base conflicting-metaclass cyclic-class-definition "
                 "instance-layout-conflict invalid-dataclass-field-order "
                 "invalid-frozen-dataclass-subclass"
             ),

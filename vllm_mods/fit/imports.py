@@ -79,7 +79,7 @@ def _moved_to(world: World, name: str | None) -> str:
     return f"; {name} is defined only in {module}"
 
 
-def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
+def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:  # noqa: PLR0911
     """Tell whether a module, and a name in it, exist; the reason for anything but yes."""
     if not module:
         return None, "a relative import leaves the tree"
@@ -96,7 +96,11 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     path = where.module
     if name is None or name == "*" or path is None or defines_plainly(world, path, name):
         return True, ""
-    answer = world.lookup(path, name)
+    answer, found = world.lookup(path, name), world.module(path)
+    bound = found.names.get(name) if found and not (found.lazy or found.dynamic) else None
+    only_stated = bound and all(getattr(one, "typing_only", False) for one in bound)
+    if only_stated and world.locate(f"{module}.{name}").exists is False:
+        return False, f"{path} binds {name} for type checkers only"
     return answer.exists, answer.why or f"{path} does not define {name}"
 
 

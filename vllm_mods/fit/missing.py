@@ -3,7 +3,7 @@
 import ast
 import re
 
-from vllm_mods.fit.asked import COROUTINE, FUNCTION, SELF, Asked
+from vllm_mods.fit.asked import FUNCTION, MADE, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Lineage, Symbol, words
@@ -28,7 +28,7 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
     """
     if kind in NUMBERS:
         return special in _NOT_OF_TENSORS
-    if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
+    if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(MADE):
         return True
     classes = asked.classes(kind)
     world = asked.world
@@ -101,8 +101,10 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         return None
     if asked.diagnostic.text.startswith("Module"):
         return _module_lacks(asked, owner, name)
+    above = int(owner.startswith("<super"))
     kinds = owner.split(" | ")
     lines = [lineage(asked.world, one) for kind in kinds for one in asked.classes(kind)]
+    lines = [line._replace(classes=line.classes[above:]) for line in lines]
     if any(name in attributes(asked.world, line) for line in lines):
         return None  # set in a function inside a method, where ty does not look
     # the standard library's interfaces are protocols as well
@@ -112,9 +114,11 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         or any("Protocol" in line.bases for line in lines)
     ):
         return False
-    if SELF.fullmatch(owner) is not None:  # a mixin has what those have that it is mixed into
+    if not all(line.classes for line in lines):
+        return None  # ``super()`` in a mixin
+    if above or SELF.fullmatch(owner):  # a mixin has what those have that it is mixed into
         return is_plain(asked, owner, name) and not any(
-            _is_mixin(asked.world, one) for one in lines
+            _is_mixin(asked.world, line) for line in lines
         )
     if _TYPE_VARIABLE.fullmatch(owner):  # any class may be meant
         return False

@@ -8,7 +8,7 @@ from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import files_mentioning, is_mentioned
 from vllm_mods.fit.shapes import Function, words
-from vllm_mods.fit.signatures import DefNode, dotted, refusal, shape_of
+from vllm_mods.fit.signatures import DefNode, dotted, every, refusal, shape_of
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, remembered
 
@@ -82,13 +82,17 @@ def _schema(world: World, path: str, node: ast.Call) -> Misuses:
         return
     function = definition(world, symbols[0].path, symbols[0].binding)
     if function is not None and not function.decorator_list:
-        why = next(_unfit_parameters(function), None)
+        why = next(_unfit_parameters(function, node), None)
         if why is not None:
             yield Misuse(f"torch registers no operator of {symbols[0].where}: {why}", function.name)
 
 
-def _unfit_parameters(function: DefNode) -> Iterator[str]:
+def _unfit_parameters(function: DefNode, call: ast.Call) -> Iterator[str]:
     arguments = function.args
+    known = {one.arg for one in every(arguments) if isinstance(one, ast.arg)}
+    changed = (inner for k in call.keywords if k.arg == "mutates_args" for inner in every(k.value))
+    names = (str(one.value) for one in changed if isinstance(one, ast.Constant))
+    yield from (f"it has no parameter {name} to change" for name in names if name not in known)
     if function.returns is None:
         yield "its return type is not annotated"
     if arguments.vararg or arguments.kwarg:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.bodies import only_raises
+from vllm_mods.fit.bodies import arities, definition, is_generator, only_raises
 from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.search import class_at, classes_in, definers, subclasses
+from vllm_mods.fit.search import class_at, classes_in, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import (
     DefNode,
@@ -32,6 +32,7 @@ from vllm_mods.fit.world import World
 _OWN = words("__init__ __new__ __init_subclass__ __post_init__ __class_getitem__")
 _WORD = re.compile(r"\w+")
 _ANYTHING = words("Unknown Any object Never")
+_USES = ast.Attribute | ast.Subscript | ast.BinOp | ast.Compare | ast.For | ast.Tuple
 # Names that builtin types and tensors have as well: a receiver of unknown type may be one.
 _COMMON = TORCH_MODULE.union(*(dir(kind) for kind in (dict, list, str, set, tuple, bytes)))
 
@@ -43,6 +44,35 @@ class Override(NamedTuple):
     method: Function
     base: Symbol
     overridden: Function
+
+
+class Taker(NamedTuple):
+    """A function as it takes calls, and its code."""
+
+    function: Function
+    node: DefNode | ast.Lambda | None
+
+    @property
+    def lengths(self) -> frozenset[int | None]:
+        """How many values it gives, ``None`` for what can't be told."""
+        if isinstance(self.node, ast.Lambda):
+            body = self.node.body
+            return frozenset((len(body.elts) if isinstance(body, ast.Tuple) else None,))
+        return arities(self.node) or frozenset((None,))
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What of it a call of a method may meet."""
+        return unbound(self.function), self.function.asynchronous, self.lengths
+
+    @property
+    def gives_no_coroutine(self) -> bool:
+        """Whether all that it returns is something that nobody can wait for."""
+        returned = [n.value for n in every(self.node or ast.Pass()) if isinstance(n, ast.Return)]
+        plain = ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Set | ast.JoinedStr | None
+        return isinstance(self.node, ast.FunctionDef) and all(
+            isinstance(value, plain) for value in returned
+        )
 
 
 def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator[Override]:
@@ -71,37 +101,71 @@ def override_problems(
     """
     mine, theirs = override.method, override.overridden
     if is_property(mine) or is_property(theirs):
+        yield from _other_kind(world, override, (path, line))
         return
     if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
         return
-    if unbound(mine) == unbound(theirs) or only_raises(world, override.owner.path, mine):
+    new = Taker(mine, definition(world, override.owner.path, mine))
+    old = Taker(theirs, definition(world, override.base.path, theirs))
+    if new.form == old.form or only_raises(world, override.owner.path, mine):
         return
-    refused = {
-        call: why
-        for call in calls_of(world, mine.name)
-        if (why := refusal(unbound(mine), shape_of(call.node))) is not None
-        and refusal(unbound(theirs), shape_of(call.node)) is None
-    }
+    refused = {c: why for c in calls_of(world, mine.name) if (why := broken(c, old, new))}
     opaque = opaque_decorator(mine) or opaque_decorator(theirs)
     if refused and opaque is not None:
         yield Doubt(path, "override", f"the method is decorated with {opaque}")
         return
     kinds = receiver_types(world, tuple(refused))
-    unclear = 0
+    vague = 0
     for call, why in refused.items():
         reached = reaches(world, call, override, kinds.get(call, ""))
         if reached:
-            problem = _problem(override, (path, line), f"{call.path}:{call.node.lineno}", why)
+            problem = _problem(override, (path, line), why)
             if _is_called_its_own_way(world, override, call):
                 problem = problem._replace(level=Level.NOTE)
             yield problem
             return
-        unclear += reached is None
-    if unclear:
-        why = (
-            f"{unclear} calls of {mine.name} may reach it, but the type of the receiver is unknown"
-        )
+        vague += reached is None
+    if vague:
+        why = f"{vague} calls of {mine.name} may reach it, but the type of the receiver is unknown"
         yield Doubt(path, "override", why)
+
+
+def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> str:
+    """Say what of a call that suited what was there does not suit what is put in, ``""`` if it does."""
+    shape = shape_of(call.node)
+    before, after = (
+        unbound(one.function) if bound or "classmethod" in one.function.marks else one.function.parameters
+        for one in (old, new)
+    )  # fmt: skip
+    where = f"the call in {call.path}:{call.node.lineno}"
+    if (why := refusal(after, shape)) and refusal(before, shape) is None:
+        return f"{where} {why}"
+    use, node = call.use, new.node
+    if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
+        return f"{where} awaits the result, which is not a coroutine"
+    slow = isinstance(node, ast.AsyncFunctionDef) and not is_generator(node)
+    if slow and not old.function.asynchronous:
+        return f"{where} uses the coroutine as its result" if isinstance(use, _USES) else ""
+    if not isinstance(use, ast.Tuple) or any(isinstance(one, ast.Starred) for one in use.elts):
+        return ""
+    many, lengths = len(use.elts), new.lengths
+    if None in lengths or many in lengths:
+        return ""
+    gives = " or ".join(str(length) for length in sorted(lengths, key=str))
+    return f"{where} unpacks {many} values where it gives {gives}"
+
+
+def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Iterator[Problem]:
+    """Say that a property overrides a method, or a method a property, which somebody uses as what it was."""
+    mine, theirs = override.method, override.overridden
+    was = is_property(theirs)
+    if was is is_property(mine) or opaque_decorator(mine if was else theirs):
+        return
+    used = rb"\.%b\b(?!\s*[(=])" if was else rb"\.%b\("
+    if is_mentioned(world, mine.name, re.compile(used % mine.name.encode())):
+        kind = "a property" if was else "a method"
+        problem = _problem(override, place, f"that is {kind}, and used as one")
+        yield problem if _only_family(world, override) else problem._replace(level=Level.NOTE)
 
 
 def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -> bool:
@@ -124,11 +188,11 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     )
 
 
-def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:
+def _problem(override: Override, place: tuple[str, int], why: str) -> Problem:
     owner, base = override.owner.cls, override.base.cls
     mine = override.method
     scope = f"{owner.name}.{mine.name}"
-    message = f"{scope}{mine.text()} overrides {base.name}.{mine.name}{override.overridden.text()}, but the call in {caller} {why}"
+    message = f"{scope}{mine.text()} overrides {base.name}.{mine.name}{override.overridden.text()}, but {why}"
     if override.owner.path != place[0]:
         message = f"{override.owner.path}:{mine.line}: {message}"
     key = (override.owner.path, owner.name, mine.name)
@@ -240,4 +304,4 @@ def changed_methods(
 
 
 def _signature(functions: tuple[Function, ...]) -> tuple[object, ...]:
-    return tuple((f.parameters, f.decorators) for f in functions)
+    return tuple((f.parameters, f.decorators, f.asynchronous) for f in functions)

@@ -4,13 +4,12 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.fit.bodies import arities, definition
-from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
+from vllm_mods.fit.bodies import definition
+from vllm_mods.fit.calls import calls_of, receiver_types
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.overrides import Override, reaches
+from vllm_mods.fit.overrides import Override, Taker, broken, reaches
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.run_time import Write
 from vllm_mods.fit.search import files_mentioning, is_mentioned, meant_in
@@ -18,14 +17,11 @@ from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import (
     DefNode,
     dotted,
-    every,
     function_of,
     implementations,
     is_property,
     opaque_decorator,
     parameters_of,
-    refusal,
-    shape_of,
     statements,
     unbound,
 )
@@ -33,31 +29,6 @@ from vllm_mods.fit.walk import CodeScope, local_names
 from vllm_mods.fit.world import World
 
 _OF_CLASS = re.compile(r"<class '|type\[")
-_USES = ast.Attribute | ast.Subscript | ast.BinOp | ast.Compare | ast.For | ast.Tuple
-
-
-class _Taker(NamedTuple):
-    """A function as it takes calls, and its code."""
-
-    function: Function
-    node: DefNode | ast.Lambda | None
-
-    @property
-    def lengths(self) -> frozenset[int | None]:
-        """How many values it gives, ``None`` for what can't be told."""
-        if isinstance(self.node, ast.Lambda):
-            body = self.node.body
-            return frozenset((len(body.elts) if isinstance(body, ast.Tuple) else None,))
-        return arities(self.node) or frozenset((None,))
-
-    @property
-    def gives_no_coroutine(self) -> bool:
-        """Whether all that it returns is something that nobody can wait for."""
-        returned = [n.value for n in every(self.node or ast.Pass()) if isinstance(n, ast.Return)]
-        plain = ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Set | ast.JoinedStr | None
-        return isinstance(self.node, ast.FunctionDef) and all(
-            isinstance(value, plain) for value in returned
-        )
 
 
 def replacement_problems(
@@ -76,10 +47,8 @@ def replacement_problems(
     why = _why(world, replaced, write.name, owners[0], new)
     if not why:
         return
-    place, name = (
-        (write.path, write.node.lineno, write.scope.name),
-        f"{owner_name(owners[0])}.{write.name}",
-    )
+    place = write.path, write.node.lineno, write.scope.name
+    name = f"{owner_name(owners[0])}.{write.name}"
     text = f"{name} becomes {new.function.name}{new.function.text()} while the code runs, {why}"
     yield Problem(FindingCode.FIT_OVERRIDE, *place, text, (name,), write.name)
 
@@ -94,30 +63,26 @@ def owner_name(owner: Symbol) -> str:
 
 def taker_of(  # noqa: PLR0911 - an answer per kind of value
     world: World, path: str, scope: CodeScope, value: ast.expr
-) -> _Taker | None:
+) -> Taker | None:
     """Return what a value is, where it is one plain function."""
     match value:
         case ast.Lambda():
-            return _Taker(Function("lambda", value.lineno, parameters_of(value.args), (), False), value)  # fmt: skip
+            return Taker(Function("lambda", value.lineno, parameters_of(value.args), (), False), value)  # fmt: skip
         case ast.Call(func=ast.Name(id="staticmethod" | "classmethod" | "property" as kind), args=[inner]):  # fmt: skip
             taker = taker_of(world, path, scope, inner)
             return taker and taker._replace(function=taker.function._replace(decorators=(kind,)))
         case ast.Call(func=ast.Name(id=name)):
             maker = _defined(scope, name)
             last = maker.body[-1] if maker else None
-            if (
-                maker is None
-                or not isinstance(last, ast.Return)
-                or not isinstance(last.value, ast.Name)
-            ):
-                return None
-            return taker_of(world, path, CodeScope(maker, name, scope), last.value)
+            if maker and isinstance(last, ast.Return) and isinstance(last.value, ast.Name):
+                return taker_of(world, path, CodeScope(maker, name, scope), last.value)
+            return None
         case ast.Name(id=name) if node := _defined(scope, name):
             function = function_of(node)
             kept = tuple(one for one in function.decorators if not one.endswith("wraps"))
             function = function._replace(decorators=kept)
             known = is_property(function) or opaque_decorator(function) is None
-            return _Taker(function, node) if known else None
+            return Taker(function, node) if known else None
         case ast.Name(id=name):
             return _plain(world, meant_in(world, path, scope, name))
         case ast.Attribute(value=of, attr=name) if whose := dotted(of):
@@ -143,7 +108,7 @@ def _defined(scope: CodeScope, name: str) -> DefNode | None:
     return None
 
 
-def plain_function(world: World, owner: Symbol, name: str) -> _Taker | None:
+def plain_function(world: World, owner: Symbol, name: str) -> Taker | None:
     """Return what a class or module has under a name, where it is one plain function."""
     if isinstance(owner.binding, Class):
         above, functions = lineage(world, owner).owner(name) or (owner, ())
@@ -151,17 +116,17 @@ def plain_function(world: World, owner: Symbol, name: str) -> _Taker | None:
     return _plain(world, world.lookup(owner.module, name).symbols) if owner.module else None
 
 
-def _plain(world: World, symbols: Sequence[Symbol]) -> _Taker | None:
+def _plain(world: World, symbols: Sequence[Symbol]) -> Taker | None:
     match symbols:
         case [Symbol(path=path, binding=Function() as function)]:
             if is_property(function) or opaque_decorator(function) is None:
-                return _Taker(function, definition(world, path, function))
+                return Taker(function, definition(world, path, function))
         case [Symbol(binding=Class()) as cls] if maker := plain_function(world, cls, "__init__"):
             # called as a function without ``self``
             function = maker.function._replace(
                 name=cls.cls.name, parameters=unbound(maker.function), decorators=("staticmethod",)
             )
-            return _Taker(function, None)
+            return Taker(function, None)
     return None
 
 
@@ -169,7 +134,7 @@ def _plain(world: World, symbols: Sequence[Symbol]) -> _Taker | None:
 
 
 def _why(  # noqa: PLR0911 - an answer per kind of what was there
-    world: World, replaced: Collection[tuple[str, str]], name: str, owner: Symbol, new: _Taker
+    world: World, replaced: Collection[tuple[str, str]], name: str, owner: Symbol, new: Taker
 ) -> str:
     """Say what is wrong with what takes another's place, ``""`` if nothing is known to be."""
     old, cls = plain_function(world, owner, name), isinstance(owner.binding, Class)
@@ -190,53 +155,28 @@ def _why(  # noqa: PLR0911 - an answer per kind of what was there
         call: whys
         for call in calls_of(world, name)
         if tuple(call.scope.name.split(".")[-2:]) not in replaced
-        and any(whys := [_broken(call, old, new, bound=bound) for bound in (True, False)])
+        and any(whys := [broken(call, old, new, bound=bound) for bound in (True, False)])
     }
     kinds = receiver_types(world, tuple(candidates))
     override = Override(owner, new.function, owner, old.function)
     for call, (on_instance, on_class) in candidates.items():
         why = on_class if _OF_CLASS.match(kinds.get(call, "")) else on_instance
         if why and reaches(world, call, override, kinds.get(call, "")):
-            return why
+            return f"and {why}"
     return ""
 
 
 def _of_calls(
-    world: World, name: str, meant: Symbol, pair: tuple[_Taker, _Taker], module: str | None = None
+    world: World, name: str, meant: Symbol, pair: tuple[Taker, Taker], module: str | None = None
 ) -> str:
     """Judge the calls of a name: of a function or class of a module, those through it or in it, since others have imported the old one."""
     for call in calls_of(world, name, rb"\b"):
         text = dotted(call.node.func) or ""
         if module is None or "." in text or call.path == module:
             is_meant = meant_in(world, call.path, call.scope, text) == (meant,)
-            if is_meant and (why := _broken(call, *pair, bound=module is None)):
-                return why
+            if is_meant and (why := broken(call, *pair, bound=module is None)):
+                return f"and {why}"
     return ""
-
-
-def _broken(call: MethodCall, old: _Taker, new: _Taker, *, bound: bool) -> str:
-    """Say why a call that suited what was there does not suit what is put in, ``""`` if it does."""
-    shape = shape_of(call.node)
-    before, after = (
-        unbound(one.function) if bound or "classmethod" in one.function.marks else one.function.parameters
-        for one in (old, new)
-    )  # fmt: skip
-    where = f"{call.path}:{call.node.lineno}"
-    if (why := refusal(after, shape)) and refusal(before, shape) is None:
-        return f"and {where} calls it: the call {why}"
-    use = call.use
-    if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
-        return f"and {where} awaits the result, which is not a coroutine"
-    if new.function.asynchronous and not old.function.asynchronous:
-        taken = isinstance(use, _USES)
-        return f"and {where} uses the coroutine as its result" if taken else ""
-    if not isinstance(use, ast.Tuple) or any(isinstance(one, ast.Starred) for one in use.elts):
-        return ""
-    many, lengths = len(use.elts), new.lengths
-    if None in lengths or many in lengths:
-        return ""
-    gives = " or ".join(str(length) for length in sorted(lengths, key=str))
-    return f"and {where} unpacks {many} values where it gives {gives}"
 
 
 def _misspelt(world: World, name: str, owner: Symbol) -> str:

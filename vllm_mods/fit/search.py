@@ -61,12 +61,15 @@ def defines_plainly(world: World, path: str, name: str) -> bool:
 
 def meant_in(world: World, path: str, scope: CodeScope, name: str) -> tuple[Symbol, ...]:
     """Return what a dotted name may mean in a scope of a file; of local names, only imports are known."""
-    head = name.partition(".")[0]
+    head, *rest = name.split(".")
     bound = next((b for one in scope.in_function() if (b := local_names(one.node).get(head))), None)
     if bound is None:
         return world.resolve(path, name).symbols
-    imports = (one for one in bound if isinstance(one, Import) and head == name)
-    return tuple(symbol for one in imports for symbol in world.imported(path, one).symbols)
+    imports = (one for one in bound if isinstance(one, Import))
+    symbols = [symbol for one in imports for symbol in world.imported(path, one).symbols]
+    for part in rest:
+        symbols = [inner for one in symbols for inner in world.member(one, part).symbols]
+    return tuple(symbols)
 
 
 # --- classes

@@ -1,9 +1,17 @@
-from typing import Any
+from typing import Any, Callable, ParamSpec, Protocol, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R", covariant=True)
+
+class _Layer(Protocol[_P, _R]):
+    @property
+    def forward(self) -> Callable[_P, _R]: ...
 
 class Module:
     training: bool
     def __init__(self, *args: Any, **options: Any) -> None: ...
-    def __call__(self, *args: Any, **options: Any) -> Any: ...
+    @property
+    def __call__(self: _Layer[_P, _R]) -> Callable[_P, _R]: ...
     def __setattr__(self, name: str, value: Any) -> None: ...
     def __delattr__(self, name: str) -> None: ...
     T_destination: Any
