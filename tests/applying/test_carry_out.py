@@ -155,7 +155,7 @@ def test_mods_go_out_by_name_or_all_of_them(
     before = snapshot(site)
     put_in(site, mods("low", "alone", "limit"))
     entries = read_state(str(site)).mods
-    done = carry_out.remove(site, ["mine/alone"], source_date_epoch=7)
+    done = carry_out.revert(site, "mine/alone", source_date_epoch=7)
     assert done == Reverted(
         str(site), "0.19.1", ("alone",), (entries[0], entries[2]), done.changed, ()
     )
@@ -163,12 +163,12 @@ def test_mods_go_out_by_name_or_all_of_them(
     assert B not in done.changed
     assert (site / "vllm/a.py").read_bytes() == FILES["vllm/a.py"]
     assert names(site) == ["low", "limit"]
-    done = carry_out.remove(site, [])
+    done = carry_out.revert(site)
     assert (done.reverted, done.mods) == (("low", "limit"), ())
     assert snapshot(site) == before
-    assert carry_out.remove(site, []) == Reverted(str(site), "0.19.1", (), (), (), ())
+    assert carry_out.revert(site) == Reverted(str(site), "0.19.1", (), (), (), ())
     with pytest.raises(UsageError, match=f"^low is not applied to {site}; applied: ") as caught:
-        carry_out.remove(site, ["low"])
+        carry_out.revert(site, "low")
     assert caught.value.hint == f"vllm-mods status --target {site}"
 
 
@@ -179,11 +179,11 @@ def test_what_others_need_does_not_go_out_without_them(
     put_in(site, mods("low", "high", "alone", "on-top"))
     before = snapshot(site)
     with pytest.raises(Refused) as caught:
-        carry_out.remove(site, ["low"])
+        carry_out.revert(site, "low")
     assert caught.value.message == f"nothing was changed in {site}: high needs low"
     assert caught.value.hint == f"vllm-mods revert low high alone on-top --target {site}"
     with pytest.raises(Refused) as caught:
-        carry_out.remove(site, ["alone"])
+        carry_out.revert(site, "alone")
     head, line, *_ = caught.value.message.splitlines()
     assert (
         head
@@ -193,7 +193,7 @@ def test_what_others_need_does_not_go_out_without_them(
     assert caught.value.hint == f"vllm-mods revert alone on-top --target {site}"
     assert caught.value.plan is not None
     assert snapshot(site) == before
-    assert carry_out.remove(site, ["low", "high"]).reverted == ("low", "high")
+    assert carry_out.revert(site, "low", "high").reverted == ("low", "high")
 
 
 @pytest.mark.slow
@@ -204,12 +204,12 @@ def test_edits_go_only_where_that_is_asked_for(
     (site / B).write_bytes(b"mine\n")
     for gone in ([], ["low"]):
         with pytest.raises(Refused, match="changed after the mods were applied:"):
-            carry_out.remove(site, gone)
-    carry_out.remove(site, ["low"], discard_edits=True)
+            carry_out.revert(site, *gone)
+    carry_out.revert(site, "low", discard_edits=True)
     assert (site / B).read_bytes() == FILES[B]
     assert names(site) == ["alone"]
     (site / "vllm/a.py").write_bytes(b"mine\n")
-    carry_out.remove(site, [], discard_edits=True)
+    carry_out.revert(site, discard_edits=True)
     assert (site / "vllm/a.py").read_bytes() == FILES["vllm/a.py"]
 
 
@@ -228,12 +228,12 @@ def test_a_mod_that_stays_is_put_where_it_was_proven_to_belong(
         put_in(site, both)
     put_in(site, both, base=FolderTree(str(tmp_path / "base"), spec="base"))
     changed = long.read_bytes()
-    carry_out.remove(site, ["alone"])
+    carry_out.revert(site, "alone")
     assert (names(site), long.read_bytes()) == (["long"], changed)
     long.write_bytes(b"mine\n")
-    carry_out.remove(site, [], only_edits=True)
+    carry_out.revert(site, only_edits=True)
     assert (names(site), long.read_bytes()) == (["long"], changed)
-    carry_out.remove(site, [])
+    carry_out.revert(site)
     assert long.read_text() == moved
 
 
@@ -243,7 +243,7 @@ def test_a_mod_that_was_not_kept_cannot_be_planned_anew(
     put_in(site, mods("low", "alone"))
     (site / ".vllm-mods/mods/low.json").unlink()
     with pytest.raises(Refused) as caught:
-        carry_out.remove(site, ["alone"])
+        carry_out.revert(site, "alone")
     assert caught.value.message == (
         f"{site}: .vllm-mods/mods/low.json is gone, and low, which stays applied, needs it; "
         "nothing was changed"
@@ -312,7 +312,7 @@ def test_what_an_installer_undid_is_put_in_again(
     assert (done.settled, entry_names(done)) == (False, ([], [], []))
     assert (site / B).read_bytes() == b"B = 2\n"
     installing.install(site, FILES)
-    done_ = carry_out.remove(site, ["low"])
+    done_ = carry_out.revert(site, "low")
     assert done_.reverted == ("low", "alone")
     assert (site / B).read_bytes() == FILES[B]
     assert names(site) == []
@@ -398,13 +398,13 @@ def test_no_mod_is_put_on_what_was_edited_since(
 def test_only_a_folder_of_this_machine_is_changed(site: Path) -> None:
     for spec in ("pypi:0.19.1", "image:x", "git:/a@b", "wheel:x.whl", "sdist:x"):
         with pytest.raises(UsageError, match=f"^{spec} is not an installed vLLM") as caught:
-            carry_out.remove(spec, [])
+            carry_out.revert(spec)
         assert (
             caught.value.hint == "--target FOLDER  # one that contains vllm/, such as site-packages"
         )
     there = site.parent / "pypi:x"
     site.rename(there)
-    assert carry_out.remove(there, []).target == str(there)
+    assert carry_out.revert(there).target == str(there)
 
 
 def test_the_workspace_of_a_tree_stays_its_workspace(site: Path, tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_the_workspace_of_a_tree_stays_its_workspace(site: Path, tmp_path: Path)
     assert caught.value.hint == (
         f"--workspace {tmp_path}/space, or `vllm-mods revert --target {site}` first"
     )
-    assert carry_out.remove(site, []).changed
+    assert carry_out.revert(site).changed
     assert not (tmp_path / "space/t.jinja").exists()
 
 

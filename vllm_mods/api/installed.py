@@ -1,13 +1,13 @@
-"""Mods put into an installed vLLM, whether they are still in as they were left, and taken out again."""
+"""Mods put into an installed vLLM, and whether they are still in as they were left."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from vllm_mods.api.plan import as_tree
 from vllm_mods.applying import ground
 from vllm_mods.applying.advice import next_command
-from vllm_mods.applying.carry_out import carry_out, remove
+from vllm_mods.applying.carry_out import carry_out
 from vllm_mods.applying.opening import in_tree, open_tree
-from vllm_mods.applying.outcomes import Applied, Reverted, Status, Verified, of_mods
+from vllm_mods.applying.outcomes import Applied, Status, Verified, of_mods
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Mod, Plan, all_well
 from vllm_mods.base.tree import Folder, Tree
@@ -134,37 +134,3 @@ def node_of(target: Folder) -> tuple[Receipt | None, Mapping[str, str]]:
     requirements = (one.python for one in ground.variants_in(tree, state.receipt))
     versions = packages.required(tree, (text for texts in requirements for text in texts))
     return state.receipt, versions
-
-
-def revert(
-    target: Folder,
-    *names: str,
-    discard_edits: bool = False,
-    only_edits: bool = False,
-    source_date_epoch: int | None = None,
-) -> Reverted:
-    """Take mods out again, by name, or all of them, as if they had never been in; the others stay.
-
-    With all of them out, every byte, mode and time is as before the first ``apply``. What an earlier run left half done
-    is undone first. With ``discard_edits`` also where a file was edited since; with ``only_edits`` all mods stay, and
-    every file of theirs is again as they left it. ``target`` and ``source_date_epoch`` are those of ``apply``.
-
-    Returns ``Reverted``. Raises ``UsageError`` for a mod that is not in, ``Refused`` with nothing changed (a file was
-    edited since, a mod that stays needs one that goes), ``NotRestored`` if a failure could not be undone.
-
-    >>> vm.apply(vm.Library("library").mods("fast", "limit"), "site-packages").plan.ok
-    True
-    >>> vm.revert("site-packages", "fast").reverted
-    ('fast',)
-    >>> [mod.name for mod in vm.status("site-packages").mods]
-    ['limit']
-    >>> vm.revert("site-packages").mods
-    ()
-    """
-    return remove(
-        target,
-        names,
-        discard_edits=discard_edits,
-        only_edits=only_edits,
-        source_date_epoch=source_date_epoch,
-    )

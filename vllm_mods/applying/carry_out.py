@@ -142,15 +142,31 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
     )
 
 
-def remove(
+def revert(
     target: Folder,
-    names: Sequence[str],
-    *,
+    *names: str,
     discard_edits: bool = False,
     only_edits: bool = False,
     source_date_epoch: int | None = None,
 ) -> Reverted:
-    """Take mods out of a tree, all of them without ``names``. Raises as ``revert`` does."""
+    """Take mods out again, by name, or all of them, as if they had never been in; the others stay.
+
+    With all of them out, every byte, mode and time is as before the first ``apply``. What an earlier run left half done
+    is undone first. With ``discard_edits`` also where a file was edited since; with ``only_edits`` all mods stay, and
+    every file of theirs is again as they left it. ``target`` and ``source_date_epoch`` are those of ``apply``.
+
+    Returns ``Reverted``. Raises ``UsageError`` for a mod that is not in, ``Refused`` with nothing changed (a file was
+    edited since, a mod that stays needs one that goes), ``NotRestored`` if a failure could not be undone.
+
+    >>> vm.apply(vm.Library("library").mods("fast", "limit"), "site-packages").plan.ok
+    True
+    >>> vm.revert("site-packages", "fast").reverted
+    ('fast',)
+    >>> [mod.name for mod in vm.status("site-packages").mods]
+    ['limit']
+    >>> vm.revert("site-packages").mods
+    ()
+    """
     if names and only_edits:
         raise UsageError("--only-edits is for all mods; name none", hint="leave out the names")
     notes: list[str] = []

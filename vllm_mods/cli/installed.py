@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.installed import node_of, revert, status, verify
+from vllm_mods.api.installed import node_of, status, verify
 from vllm_mods.api.sync import fetch, sync
+from vllm_mods.applying.carry_out import revert
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.apply import announce
 from vllm_mods.cli.options import option
