@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import weakref
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import docker.errors
@@ -22,7 +22,7 @@ from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.images import oci
 from vllm_mods.images.container_files import Container, asking, reason_of
-from vllm_mods.images.layout import LayoutFolder
+from vllm_mods.images.layout import open_blob
 from vllm_mods.images.model import Descriptor, Opened
 
 LABEL = "vllm-mods.reading"
@@ -125,7 +125,7 @@ class EngineImage(Opened):
         top = Descriptor("", stated.get("digest") or self._inspected["Id"], -1)
         self.manifest_digest = top.digest
         for place in (f"{root}/containerd/daemon", "/var/lib/containerd"):
-            store = LayoutFolder(f"{place}/io.containerd.content.v1.content")
+            store = partial(open_blob, f"{place}/io.containerd.content.v1.content")
             try:
                 data, picked = oci.pick(store, top, self.reference)
                 config, layers, self.config = oci.read_manifest(store, data, self.reference)

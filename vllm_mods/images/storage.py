@@ -17,7 +17,7 @@ import stat
 import weakref
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, reading
@@ -37,10 +37,13 @@ class StoredImage(model.Opened):
             raise UsageError(f"{reference}: podman is not installed here", hint=hint)
         self.reference = reference
         self._identity, folder = _find(name, reference)
-        documents = _Documents(folder)
-        self.manifest = documents.read("manifest")
+        self.manifest = _read_document(folder, "manifest")
         self.manifest_digest = model.digest_of(self.manifest)
-        config, self.layers, self.config = oci.read_manifest(documents, self.manifest, reference)
+
+        def open_blob(blob: model.Descriptor) -> io.BytesIO:
+            return io.BytesIO(_read_document(folder, blob.digest))
+
+        config, self.layers, self.config = oci.read_manifest(open_blob, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
         self._give_back: weakref.finalize[Any, Any] | None = None
@@ -127,20 +130,13 @@ class _MountedFiles(model.Readable):
         )
 
 
-class _Documents(NamedTuple):
-    """The documents that the storage keeps of an image beside its layers, in a folder, by key ("big data")."""
-
-    folder: str
-
-    def open(self, blob: model.Descriptor) -> io.BytesIO:
-        return io.BytesIO(self.read(blob.digest))
-
-    def read(self, key: str) -> bytes:
-        is_plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
-        name = key if is_plain else "=" + base64.b64encode(key.encode()).decode()
-        path = f"{self.folder}/{name}"
-        with reading(path, hint=_AGAIN), open(path, "rb") as file:
-            return limits.bounded(file, limits.DOCUMENT, path)
+def _read_document(folder: str, key: str) -> bytes:
+    """Read one of the documents that the storage keeps of an image beside its layers, by its key ("big data")."""
+    is_plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
+    name = key if is_plain else "=" + base64.b64encode(key.encode()).decode()
+    path = f"{folder}/{name}"
+    with reading(path, hint=_AGAIN), open(path, "rb") as file:
+        return limits.bounded(file, limits.DOCUMENT, path)
 
 
 def _find(name: str, reference: str) -> tuple[str, str]:
