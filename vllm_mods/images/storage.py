@@ -7,6 +7,7 @@ read, which in a rootless storage takes a user namespace: ``podman unshare vllm-
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
@@ -76,12 +77,10 @@ class _MountedFiles(model.Readable):
         entry = self.entry(path)
         if entry is None or entry.kind != model.FILE:
             return None
-        try:
+        with self._reading(path):
             descriptor = os.open(self._place(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
                 return limits.bounded(file, limits.UNPACKED_FILE, path)
-        except OSError as error:
-            raise self._cannot(path, error) from error
 
     def paths(self, under: str) -> Iterator[model.ImageEntry]:
         if not self._is_folder(under):
@@ -98,14 +97,13 @@ class _MountedFiles(model.Readable):
 
     def _entry(self, path: str) -> model.ImageEntry | None:
         place = self._place(path)
-        try:
-            info = os.lstat(place)
+        with self._reading(path):
+            try:
+                info = os.lstat(place)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
             kind = _KINDS.get(stat.S_IFMT(info.st_mode), model.OTHER)
             target = os.readlink(place) if kind == model.LINK else ""
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise self._cannot(path, error) from error
         return model.ImageEntry(
             path=path,
             kind=kind,
@@ -118,16 +116,15 @@ class _MountedFiles(model.Readable):
         )
 
     def _unread(self, error: OSError) -> None:
-        raise self._cannot(os.path.relpath(error.filename, self._root), error) from error
+        with self._reading(os.path.relpath(error.filename, self._root)):
+            raise error
 
     def _place(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
-    def _cannot(self, path: str, error: OSError) -> TreeError:
-        return TreeError(
-            f"{self._what}: /{path}: {error.strerror}",
-            hint="run the command as root or in `podman unshare`",
-        )
+    def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
+        hint = "run the command as root or in `podman unshare`"
+        return reading(path, f"{self._what}: /{path}", hint=hint)
 
 
 def _read_document(folder: str, key: str) -> bytes:
