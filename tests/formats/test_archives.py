@@ -126,7 +126,7 @@ def test_how_long_a_header_is(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "SAFETENSORS_HEADER", 10)
     ten = (10).to_bytes(8, "little")
     assert safetensors.header_length(ten, 18, "x") == 10
-    for data, size in ((ten, 17), (ten[:7], 18), (b"", 0)):
+    for data, size in ((ten, 17), (ten[:7], 18), (bytes(8), 18), (b"", 0)):
         with pytest.raises(TreeError) as caught:
             safetensors.header_length(data, size, "x")
         assert caught.value.message == "x: cut off, or not a safetensors file"

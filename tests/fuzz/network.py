@@ -109,7 +109,7 @@ def _registry(data: bytes, _folder: str) -> None:
     client = Client(names.parse(f"127.0.0.1:{server.port}/a/b:latest"), {"HOME": "/nonexistent"})
     with client._session:
         found = client.manifest("x")
-        oci.document_of(client, found, "x")
+        oci.document_of(client.open, found, "x")
 
 
 _OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"

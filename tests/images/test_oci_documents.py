@@ -188,10 +188,10 @@ def test_the_manifest_below_indexes_is_picked(kind: str, top: str) -> None:
     data = b'{"config": {}, "layers": []}'
     place = manifest = store.put(data, kind)
     for _ in range(5):
-        assert oci.pick(store, place, "oci:x") == (data, manifest)
+        assert oci.pick(store.open, place, "oci:x") == (data, manifest)
         place = store.put(above(place), top)
     with pytest.raises(TreeError) as caught:
-        oci.pick(store, place, "oci:x")
+        oci.pick(store.open, place, "oci:x")
     message = "oci:x: the indexes are nested too deeply"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
 
@@ -203,7 +203,7 @@ def test_one_choice_holds_for_an_index_in_an_index() -> None:
         entry(A, "linux/amd64"), entry(manifest.digest, "linux/s390x", size=manifest.size)
     )
     top = store.put(above(store.put(inner, INDEX)), INDEX)
-    assert oci.pick(store, top, "oci:x", Choice("linux/s390x"))[1] == manifest
+    assert oci.pick(store.open, top, "oci:x", Choice("linux/s390x"))[1] == manifest
 
 
 @pytest.mark.parametrize("kind", [INDEX, f"{DOCKER}.list.v2+json", MANIFEST, f"{DOCKER}.v2+json"])
@@ -212,7 +212,7 @@ def test_a_document_that_is_described_as_what_it_is_not(kind: str) -> None:
     is_index = "index" in kind or "list" in kind
     blob = store.put({"config": {}} if is_index else listed(entry(A)), kind)
     with pytest.raises(TreeError) as caught:
-        oci.pick(store, blob, "oci:x")
+        oci.pick(store.open, blob, "oci:x")
     message = f"oci:x: it is described as {kind} but is not one"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
@@ -228,7 +228,7 @@ def test_a_document_that_is_described_as_what_it_is_not(kind: str) -> None:
 def test_an_index_that_is_a_manifest_too(more: dict[str, Any], words: str) -> None:
     store = Store()
     with pytest.raises(TreeError) as caught:
-        oci.pick(store, store.put({**listed(entry(A)), **more}), "oci:x")
+        oci.pick(store.open, store.put({**listed(entry(A)), **more}), "oci:x")
     message = f"oci:x: its manifest is also an index: it has manifests and {words}"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
@@ -239,7 +239,7 @@ def test_a_manifest_names_its_configuration_and_layers() -> None:
     layer = Descriptor(LAYER, A, 7)
     raw = [{"mediaType": b.media_type, "digest": b.digest, "size": b.size} for b in (config, layer)]
     manifest = json.dumps({"config": raw[0], "layers": raw[1:]}).encode()
-    assert oci.read_manifest(store, manifest, "oci:x") == (config, (layer,), b"{}")
+    assert oci.read_manifest(store.open, manifest, "oci:x") == (config, (layer,), b"{}")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_manifest_names_its_configuration_and_layers() -> None:
 )
 def test_a_manifest_that_names_none(manifest: bytes) -> None:
     with pytest.raises(TreeError) as caught:
-        oci.read_manifest(Store(), manifest, "oci:x")
+        oci.read_manifest(Store().open, manifest, "oci:x")
     why = f"its manifest {digest(manifest)} does not name a configuration and layers"
     hint = "an image's manifest is of schema 2 or OCI: build the image again"
     assert (caught.value.message, caught.value.hint) == (f"oci:x: {why}", hint)
@@ -268,7 +268,7 @@ def test_a_manifest_that_names_none(manifest: bytes) -> None:
 )
 def test_a_manifest_that_is_no_object(manifest: bytes, why: str) -> None:
     with pytest.raises(TreeError) as caught:
-        oci.read_manifest(Store(), manifest, "oci:x")
+        oci.read_manifest(Store().open, manifest, "oci:x")
     assert caught.value.message.startswith(f"oci:x: {why}")
     assert caught.value.hint == AGAIN
 
@@ -283,15 +283,15 @@ def test_a_document_has_the_size_and_the_digest_that_are_stated(
 ) -> None:
     store = Store()
     blob = store.put(b"12345")
-    assert oci.document_of(store, blob, "it") == b"12345"
-    assert oci.document_of(store, blob._replace(size=-1), "it") == b"12345"
+    assert oci.document_of(store.open, blob, "it") == b"12345"
+    assert oci.document_of(store.open, blob._replace(size=-1), "it") == b"12345"
     for size in (0, 4, 6):
         with pytest.raises(TreeError, match=f"^it: it should have {size} bytes, and has "):
-            oci.document_of(store, blob._replace(size=size), "it")
+            oci.document_of(store.open, blob._replace(size=size), "it")
     lower(monkeypatch, "DOCUMENT", 5)
-    assert oci.document_of(store, blob, "it") == b"12345"
+    assert oci.document_of(store.open, blob, "it") == b"12345"
     with pytest.raises(TreeError) as caught:
-        oci.document_of(store, blob._replace(size=6), "it")
+        oci.document_of(store.open, blob._replace(size=6), "it")
     message = "it: 6 bytes, which is too long"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
 
@@ -302,7 +302,7 @@ def test_an_image_whose_documents_disagree_on_its_layers() -> None:
     raw = {"mediaType": CONFIG, "digest": config.digest, "size": config.size}
     top = store.put({"config": raw, "layers": []}, MANIFEST)
     with pytest.raises(TreeError) as caught:
-        OciImage(store, top, "registry", Opening("oci:x", Cache("/nowhere")))
+        OciImage(store.open, top, "registry", Opening("oci:x", Cache("/nowhere")))
     why = "the manifest names 0 layers and the configuration 2"
     assert (caught.value.message, caught.value.hint) == (f"oci:x: {why}", AGAIN)
 

@@ -217,7 +217,7 @@ def is_unconnected(error: BaseException) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Return the innermost reason: requests wraps urllib3, which wraps the system's words.
+    """Return the innermost reason: docker wraps requests, which wraps urllib3, which wraps the system's words.
 
     The outer texts repeat the URL, and with it what must not be shown.
     """
@@ -226,10 +226,11 @@ def reason(error: BaseException) -> str:
         deeper = getattr(inner, "reason", None)
         if not isinstance(deeper, BaseException):
             deeper = next((one for one in inner.args if isinstance(one, BaseException)), None)
+        cause = inner.__cause__
+        if deeper is None and isinstance(cause, OSError) and not isinstance(inner, OSError):
+            deeper = cause
         if deeper is None:
             break
         inner = deeper
-    if isinstance(inner.__cause__, OSError):
-        inner = inner.__cause__
     text = str(inner.args[-1] if isinstance(inner, OSError) and inner.args else inner)
     return text.rpartition(">: ")[2] or type(inner).__name__

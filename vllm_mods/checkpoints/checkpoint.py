@@ -39,11 +39,8 @@ class ModelFiles(Protocol):
     def read(self, name: str, most: limits.Limit) -> bytes:
         """Return a whole file. Raises ``TreeError`` if it is larger than ``most``."""
 
-    def start(self, name: str, length: int) -> tuple[int, bytes]:
-        """Return the size of a file, and its first bytes."""
-
-    def part(self, name: str, start: int, end: int) -> bytes:
-        """Return the bytes of a file from one place up to another."""
+    def span(self, name: str, start: int, end: int) -> tuple[int, bytes]:
+        """Return the size of a file, and its bytes from one place up to another."""
 
 
 def read(files: ModelFiles) -> Checkpoint:
@@ -72,9 +69,9 @@ def read(files: ModelFiles) -> Checkpoint:
     tensors: dict[str, safetensors.Tensor] = {}
     for name in shards[: limits.SHARDS]:
         where = f"{files.name}: {name}"
-        size, first = files.start(name, safetensors.LENGTH)
+        size, first = files.span(name, 0, safetensors.LENGTH)
         end = safetensors.LENGTH + safetensors.header_length(first, size, where)
-        data = files.part(name, safetensors.LENGTH, end)
+        _, data = files.span(name, safetensors.LENGTH, end)
         tensors |= safetensors.header(data, size - end, where)
         if len(tensors) > limits.TENSORS:
             raise TreeError(f"{where}: with it there are more than {limits.TENSORS}")

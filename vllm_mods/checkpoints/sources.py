@@ -7,8 +7,8 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError, reading
@@ -127,25 +127,17 @@ class _ModelFolder:
             )
 
     def read(self, name: str, most: Limit) -> bytes:
-        size, _ = self.start(name, 0)
+        size, data = self.span(name, 0, most + 1)
         if size > most:
             raise _too_large(f"{self.name}/{name}", size, most)
-        return self.part(name, 0, size)
+        return data
 
-    def start(self, name: str, length: int) -> tuple[int, bytes]:
-        with self._open(name) as file:
-            return os.fstat(file.fileno()).st_size, file.read(length)
-
-    def part(self, name: str, start: int, end: int) -> bytes:
-        with self._open(name) as file:
-            file.seek(start)
-            return file.read(end - start)
-
-    @contextlib.contextmanager
-    def _open(self, name: str) -> Iterator[BinaryIO]:
+    def span(self, name: str, start: int, end: int) -> tuple[int, bytes]:
         path = os.path.join(self.name, name)
         with reading(path), open(path, "rb", opener=_open) as file:
-            yield file
+            size = os.fstat(file.fileno()).st_size
+            file.seek(start)
+            return size, file.read(end - start)
 
 
 def _open(path: str, flags: int) -> int:
@@ -201,29 +193,18 @@ class _HubModel:
             size = len(data)
         else:
             size = first.total
-            data = self._span(url, 0, size) if size <= most else b""
+            data = self.span(name, 0, size)[1] if size <= most else b""
         if size > most:
             raise _too_large(url, size, most)
         return data
 
-    def start(self, name: str, length: int) -> tuple[int, bytes]:
+    def span(self, name: str, start: int, end: int) -> tuple[int, bytes]:
         url = self._url(name)
-        first = self._http.span(url, 0, length)
-        if first is None:
-            raise TreeError(
-                f"{url}: it has fewer than {length} bytes, or the server does not support byte ranges",
-                hint=_FOLDER,
-            )
-        return first.total, first.data
-
-    def part(self, name: str, start: int, end: int) -> bytes:
-        return self._span(self._url(name), start, end) if end > start else b""
-
-    def _span(self, url: str, start: int, end: int) -> bytes:
         part = self._http.span(url, start, end)
         if part is None:
-            raise TreeError(f"{url}: the server stopped supporting byte ranges", hint="try again")
-        return part.data
+            why = f"it has fewer than {end} bytes, or the server does not support byte ranges"
+            raise TreeError(f"{url}: {why}", hint=_FOLDER)
+        return part.total, part.data
 
     def _url(self, name: str) -> str:
         return f"{self._hub}/{self.name}/resolve/{self.commit}/{quote(name)}"

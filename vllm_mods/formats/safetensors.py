@@ -22,7 +22,7 @@ class Tensor(NamedTuple):
 def header_length(data: bytes, size: int, where: str) -> int:
     """Return how many bytes of a file of ``size`` its header takes, behind the first ``LENGTH``."""
     length = int.from_bytes(data, "little")
-    if len(data) != LENGTH or length > size - LENGTH:
+    if len(data) != LENGTH or not 0 < length <= size - LENGTH:
         raise TreeError(f"{where}: cut off, or not a safetensors file", hint=_AGAIN)
     if length > limits.SAFETENSORS_HEADER:
         raise TreeError(

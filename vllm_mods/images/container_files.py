@@ -17,6 +17,7 @@ from docker.api.client import APIClient
 
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.sessions import reason
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import streams
@@ -271,7 +272,7 @@ def asking(what: str) -> Iterator[None]:
         raise TreeError(f"{what}: the engine refused: {words}", hint=AGAIN) from error
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
         raise TreeError(
-            f"{what}: the engine stopped in the middle: {reason_of(error)}", hint=AGAIN
+            f"{what}: the engine stopped in the middle: {reason(error)}", hint=AGAIN
         ) from error
 
 
@@ -280,14 +281,6 @@ def _said(response: requests.Response) -> str:
         return str(response.json()["message"])
     except (ValueError, LookupError, TypeError):
         return response.reason or ""
-
-
-def reason_of(error: BaseException) -> str:
-    """Return what the system said first of an error."""
-    inner = error
-    while inner.__cause__ or inner.__context__:
-        inner = inner.__cause__ or inner.__context__  # type: ignore[assignment]
-    return inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
 
 
 AGAIN = "try again; `docker version` tells whether the engine is well"

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import weakref
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import docker.errors
@@ -20,9 +20,10 @@ from docker.utils import kwargs_from_env
 from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
+from vllm_mods.base.sessions import reason
 from vllm_mods.images import oci
-from vllm_mods.images.container_files import Container, asking, reason_of
-from vllm_mods.images.layout import LayoutFolder
+from vllm_mods.images.container_files import Container, asking
+from vllm_mods.images.layout import open_blob
 from vllm_mods.images.model import Descriptor, Opened
 
 LABEL = "vllm-mods.reading"
@@ -43,7 +44,7 @@ def connect() -> APIClient:
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
         place = where.get("base_url") or "its default socket"
         raise TreeError(
-            f"no docker engine responds at {place}: {reason_of(error)}", hint="docker version"
+            f"no docker engine responds at {place}: {reason(error)}", hint="docker version"
         ) from error
 
 
@@ -125,7 +126,7 @@ class EngineImage(Opened):
         top = Descriptor("", stated.get("digest") or self._inspected["Id"], -1)
         self.manifest_digest = top.digest
         for place in (f"{root}/containerd/daemon", "/var/lib/containerd"):
-            store = LayoutFolder(f"{place}/io.containerd.content.v1.content")
+            store = partial(open_blob, f"{place}/io.containerd.content.v1.content")
             try:
                 data, picked = oci.pick(store, top, self.reference)
                 config, layers, self.config = oci.read_manifest(store, data, self.reference)
@@ -168,6 +169,6 @@ def _remove(client: APIClient, identity: str) -> None:
     except (docker.errors.APIError, requests.exceptions.RequestException) as error:
         raise TreeError(
             f"the container {identity[:12]} that was read from could not be removed: "
-            f"{reason_of(error)}",
+            f"{reason(error)}",
             hint=f"docker rm -v {identity[:12]}",
         ) from error

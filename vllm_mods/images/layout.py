@@ -2,7 +2,7 @@
 
 import io
 import os
-from typing import NamedTuple
+from functools import partial
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, reading
@@ -25,7 +25,7 @@ def open_layout(text: str, how: oci.Opening) -> Base:
     with reading(index), open(index, "rb") as file:
         data = limits.bounded(file, limits.DOCUMENT, index)
     image = oci.choose_named(oci.parse(data, index), tag, how)
-    return oci.OciImage(LayoutFolder(path), image, "oci-layout", how)
+    return oci.OciImage(partial(open_blob, path), image, "oci-layout", how)
 
 
 def _split(text: str) -> tuple[str, str | None]:
@@ -44,15 +44,10 @@ def _split(text: str) -> tuple[str, str | None]:
     return text, None
 
 
-class LayoutFolder(NamedTuple):
-    """The blobs of a layout that is a folder."""
-
-    path: str
-
-    def open(self, blob: Descriptor) -> io.FileIO:
-        """Open a blob."""
-        place = os.path.join(self.path, "blobs", *blob.digest.split(":", 1))
-        if not os.path.lexists(place):
-            raise TreeError(f"{self.path}: the blob {blob.digest} is missing", hint=_AGAIN)
-        with reading(place):
-            return io.FileIO(place)
+def open_blob(folder: str, blob: Descriptor) -> io.FileIO:
+    """Open a blob of a layout that is a folder. Raises ``TreeError``."""
+    place = os.path.join(folder, "blobs", *blob.digest.split(":", 1))
+    if not os.path.lexists(place):
+        raise TreeError(f"{folder}: the blob {blob.digest} is missing", hint=_AGAIN)
+    with reading(place):
+        return io.FileIO(place)

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Mapping
 from functools import partial
 from io import IOBase
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
@@ -35,13 +35,8 @@ _HINT = "get the image again"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 
 
-class BlobStore(Protocol):
-    """Blobs by digest."""
-
-    def open(self, blob: Descriptor) -> IOBase:
-        """Open a blob; what comes is checked by whoever reads it. Raises ``TreeError``."""
-
-
+OpenBlob = Callable[[Descriptor], IOBase]
+"""Opens a blob; what comes is checked by whoever reads it. Raises ``TreeError``."""
 UNKNOWN = "unknown/unknown"
 """What an entry of an index that is no image has for its platform: an attestation."""
 
@@ -129,12 +124,12 @@ class Opening(NamedTuple):
 class OciImage(LayeredImage):
     """An image in a place that gives out blobs by digest."""
 
-    def __init__(self, store: BlobStore, top: Descriptor, where: str, how: Opening) -> None:
+    def __init__(self, open_blob: OpenBlob, top: Descriptor, where: str, how: Opening) -> None:
         reference = how.reference
         self.where = where
-        self.manifest, raw = pick(store, top, reference, how.choice)
+        self.manifest, raw = pick(open_blob, top, reference, how.choice)
         self.manifest_digest = raw.digest
-        config, self.layers, self.config = read_manifest(store, self.manifest, reference)
+        config, self.layers, self.config = read_manifest(open_blob, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = diff_ids(self.config, reference)
         if len(self.diff_ids) != len(self.layers):
@@ -144,19 +139,19 @@ class OciImage(LayeredImage):
                 hint=_HINT,
             )
         blobs = (
-            Blob(one.digest, one.size, partial(store.open, one), diff_id)
+            Blob(one.digest, one.size, partial(open_blob, one), diff_id)
             for one, diff_id in zip(self.layers, self.diff_ids, strict=True)
         )
         super().__init__(reference, tuple(blobs), how.cache, how.progress)
 
 
 def pick(
-    store: BlobStore, top: Descriptor, reference: str, choice: Choice = HERE, *, depth: int = 0
+    open_blob: OpenBlob, top: Descriptor, reference: str, choice: Choice = HERE, *, depth: int = 0
 ) -> tuple[bytes, Descriptor]:
     """Return the manifest of one platform: the one described, or one of the index described."""
     if depth > limits.INDEXES:
         raise TreeError(f"{reference}: the indexes are nested too deeply", hint=_HINT)
-    data = document_of(store, top, f"{reference}: its manifest")
+    data = document_of(open_blob, top, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
     if top.media_type in (MANIFESTS if "manifests" in document else INDEXES):
         raise TreeError(
@@ -170,7 +165,7 @@ def pick(
             f"{reference}: its manifest is also an index: it has manifests and {' and '.join(sorted(both))}",
             hint="do not use this image: engines read it in different ways",
         )
-    return pick(store, choice.of(document, reference), reference, choice, depth=depth + 1)
+    return pick(open_blob, choice.of(document, reference), reference, choice, depth=depth + 1)
 
 
 def entries_in(index: Index, what: str) -> tuple[IndexEntry, ...]:
@@ -202,7 +197,7 @@ def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
 
 
 def read_manifest(
-    store: BlobStore, manifest: bytes, reference: str
+    open_blob: OpenBlob, manifest: bytes, reference: str
 ) -> tuple[Descriptor, tuple[Descriptor, ...], bytes]:
     """Return what a manifest names, and the configuration's bytes. Raises ``TreeError``."""
     raw = parse(manifest, f"{reference}: its manifest")
@@ -213,14 +208,14 @@ def read_manifest(
             f"{reference}: its manifest {digest_of(manifest)} does not name a configuration and layers",
             hint="an image's manifest is of schema 2 or OCI: build the image again",
         ) from error
-    return config, layers, document_of(store, config, f"{reference}: its configuration")
+    return config, layers, document_of(open_blob, config, f"{reference}: its configuration")
 
 
-def document_of(store: BlobStore, blob: Descriptor, what: str) -> bytes:
+def document_of(open_blob: OpenBlob, blob: Descriptor, what: str) -> bytes:
     """Return a small blob whose digest is right. Raises ``TreeError``."""
     if blob.size > limits.DOCUMENT:
         raise TreeError(f"{what}: {blob.size} bytes, which is too long", hint=_HINT)
-    with store.open(blob) as file:
+    with open_blob(blob) as file:
         size = blob.size if blob.size >= 0 else None
         return streams.CheckedStream(file, blob.digest, size, what).read()
 

@@ -38,7 +38,7 @@ def open_registry(text: str, how: oci.Opening, *, offline: bool = False) -> Base
             hint="run without --offline",
         )
     client = Client(name, os.environ)
-    return oci.OciImage(client, client.manifest(how.reference), "registry", how)
+    return oci.OciImage(client.open, client.manifest(how.reference), "registry", how)
 
 
 class Client:

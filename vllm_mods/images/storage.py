@@ -7,6 +7,7 @@ read, which in a rootless storage takes a user namespace: ``podman unshare vllm-
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
@@ -17,7 +18,7 @@ import stat
 import weakref
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, reading
@@ -37,10 +38,13 @@ class StoredImage(model.Opened):
             raise UsageError(f"{reference}: podman is not installed here", hint=hint)
         self.reference = reference
         self._identity, folder = _find(name, reference)
-        documents = _Documents(folder)
-        self.manifest = documents.read("manifest")
+        self.manifest = _read_document(folder, "manifest")
         self.manifest_digest = model.digest_of(self.manifest)
-        config, self.layers, self.config = oci.read_manifest(documents, self.manifest, reference)
+
+        def open_blob(blob: model.Descriptor) -> io.BytesIO:
+            return io.BytesIO(_read_document(folder, blob.digest))
+
+        config, self.layers, self.config = oci.read_manifest(open_blob, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
         self._give_back: weakref.finalize[Any, Any] | None = None
@@ -73,12 +77,10 @@ class _MountedFiles(model.Readable):
         entry = self.entry(path)
         if entry is None or entry.kind != model.FILE:
             return None
-        try:
+        with self._reading(path):
             descriptor = os.open(self._place(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
                 return limits.bounded(file, limits.UNPACKED_FILE, path)
-        except OSError as error:
-            raise self._cannot(path, error) from error
 
     def paths(self, under: str) -> Iterator[model.ImageEntry]:
         if not self._is_folder(under):
@@ -95,14 +97,13 @@ class _MountedFiles(model.Readable):
 
     def _entry(self, path: str) -> model.ImageEntry | None:
         place = self._place(path)
-        try:
-            info = os.lstat(place)
+        with self._reading(path):
+            try:
+                info = os.lstat(place)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
             kind = _KINDS.get(stat.S_IFMT(info.st_mode), model.OTHER)
             target = os.readlink(place) if kind == model.LINK else ""
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise self._cannot(path, error) from error
         return model.ImageEntry(
             path=path,
             kind=kind,
@@ -115,32 +116,24 @@ class _MountedFiles(model.Readable):
         )
 
     def _unread(self, error: OSError) -> None:
-        raise self._cannot(os.path.relpath(error.filename, self._root), error) from error
+        with self._reading(os.path.relpath(error.filename, self._root)):
+            raise error
 
     def _place(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
-    def _cannot(self, path: str, error: OSError) -> TreeError:
-        return TreeError(
-            f"{self._what}: /{path}: {error.strerror}",
-            hint="run the command as root or in `podman unshare`",
-        )
+    def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
+        hint = "run the command as root or in `podman unshare`"
+        return reading(path, f"{self._what}: /{path}", hint=hint)
 
 
-class _Documents(NamedTuple):
-    """The documents that the storage keeps of an image beside its layers, in a folder, by key ("big data")."""
-
-    folder: str
-
-    def open(self, blob: model.Descriptor) -> io.BytesIO:
-        return io.BytesIO(self.read(blob.digest))
-
-    def read(self, key: str) -> bytes:
-        is_plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
-        name = key if is_plain else "=" + base64.b64encode(key.encode()).decode()
-        path = f"{self.folder}/{name}"
-        with reading(path, hint=_AGAIN), open(path, "rb") as file:
-            return limits.bounded(file, limits.DOCUMENT, path)
+def _read_document(folder: str, key: str) -> bytes:
+    """Read one of the documents that the storage keeps of an image beside its layers, by its key ("big data")."""
+    is_plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
+    name = key if is_plain else "=" + base64.b64encode(key.encode()).decode()
+    path = f"{folder}/{name}"
+    with reading(path, hint=_AGAIN), open(path, "rb") as file:
+        return limits.bounded(file, limits.DOCUMENT, path)
 
 
 def _find(name: str, reference: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import importlib
 import os
 import signal
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -46,11 +46,8 @@ class _Vocabulary(dict[str, int]):
 
 
 class _LetterTokenizer:
-    """A tokenizer of letters and of the tags that parsers ask for."""
+    """A tokenizer of letters and of the tags that parsers ask for, with what any release's parsers ask of one."""
 
-    is_fast = True
-    name_or_path = "m"
-    chat_template = None
     init_kwargs: Mapping[str, Any] = {}
 
     def __init__(self) -> None:
@@ -60,14 +57,8 @@ class _LetterTokenizer:
     def get_vocab(self) -> dict[str, int]:
         return self.vocab
 
-    get_added_vocab = get_vocab
-
     def __len__(self) -> int:
         return _FIRST + len(self.vocab)
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self)
 
     @property
     def all_special_tokens(self) -> list[str]:
@@ -77,14 +68,8 @@ class _LetterTokenizer:
     def all_special_ids(self) -> list[int]:
         return list(self.vocab.values())
 
-    def tokenize(self, text: str, **_: Any) -> list[str]:
-        return list(self._split(text))
-
     def encode(self, text: str, *_: Any, **__: Any) -> list[int]:
         return [self.vocab[token] for token in self._split(text)]
-
-    def __call__(self, text: str, **_: Any) -> Any:
-        return {"input_ids": self.encode(text)}
 
     def _split(self, text: str) -> Iterator[str]:
         tags = sorted(self.vocab, key=len, reverse=True)
@@ -96,16 +81,10 @@ class _LetterTokenizer:
 
     def decode(self, ids: Any, *_: Any, **__: Any) -> str:
         some = [ids] if isinstance(ids, int) else ids
-        return "".join(token for token in self.convert_ids_to_tokens(some) if token != _END)
-
-    def convert_ids_to_tokens(self, ids: Any, *_: Any, **__: Any) -> Any:
-        return self._token(ids) if isinstance(ids, int) else [self._token(one) for one in ids]
+        return "".join(token for token in map(self._token, some) if token != _END)
 
     def convert_tokens_to_ids(self, tokens: Any) -> Any:
         return self.vocab[tokens] if isinstance(tokens, str) else [self.vocab[t] for t in tokens]
-
-    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        return "".join(tokens)
 
     def _token(self, number: int) -> str:
         return chr(number) if number < _FIRST else list(self.vocab)[number - _FIRST]

@@ -72,8 +72,8 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
         )
     client = Client(source, os.environ)
     choice = reading.Choice(reading.platform_of(base.config))
-    data, _ = reading.pick(client, client.manifest(base.reference), str(source), choice)
-    config, layers, _ = reading.read_manifest(client, data, str(source))
+    data, _ = reading.pick(client.open, client.manifest(base.reference), str(source), choice)
+    config, layers, _ = reading.read_manifest(client.open, data, str(source))
     if config.digest != base.config_digest:
         raise Refused(
             f"{source} has changed: its configuration is now {config.digest}, and the base here has {base.config_digest}; nothing was pushed",
