@@ -76,7 +76,7 @@ def test_parts_of_another_wheel_go_when_the_server_has_the_right_one(
     assert b"evil" in (opened().read(PATH) or b"")
     server.files[WHEEL] = REAL
     assert b"evil" in (opened(offline=True).read(PATH) or b"")  # and it says that it is parts
-    monkeypatch.setattr(remote, "_FRESH_SECONDS", 0)
+    monkeypatch.setattr(remote, "FRESH_SECONDS", 0)
     assert opened().read(PATH) == SOURCES[PATH]
     assert opened(offline=True).read(PATH) == SOURCES[PATH]
 
@@ -89,7 +89,7 @@ def test_what_is_still_there_is_asked_for_one_byte(
     before = len(server.requests)
     assert opened().read(PATH) == SOURCES[PATH]
     assert len(server.requests) == before
-    monkeypatch.setattr(remote, "_FRESH_SECONDS", 0)
+    monkeypatch.setattr(remote, "FRESH_SECONDS", 0)
     assert opened().read(PATH) == SOURCES[PATH]
     assert server.asked(WHEEL)[-1] == "bytes=0-0"
     assert len(server.requests) == before + 1

@@ -170,7 +170,10 @@ def test_what_is_no_folder_of_the_repository(below: str) -> None:
     ("lines", "problem"),
     [
         ("[libraries.vllm-mods]\npath = 'x'", "libraries.vllm-mods: is reserved for vllm-mods"),
-        ("[libraries.Alice]\npath = 'x'", "libraries.Alice: expected small letters, digits, . _ -"),
+        (
+            "[libraries.Alice]\npath = 'x'",
+            "libraries.Alice: expected lower case letters, digits, '.', '_' and '-'",
+        ),
         ("[targets.a]", "targets.a: names neither mods nor a pairing; write mods = [] for no mods"),
         ("[targets.a]\nmods = []\npath = ''", "targets.a.path: is not a path"),
         ("[targets.a]\nmods = []\npath = 'x'\ny = 1", "targets.a.y: unknown key"),

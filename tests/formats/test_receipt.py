@@ -84,7 +84,7 @@ def test_every_problem_is_named_with_its_place() -> None:
         "mods[0].digest: is not a sha256",
         "mods[1].version: is required",
         "mods[0].files[0].path: '../etc/passwd' is not a plain path",
-        "files[0].kind: must be one of",
+        "files[0].kind: must be file",
         "files[1].size: expected an integer, found a string",
         "files[1].mode: must be four octal digits",
         "workspace: must be an absolute path",

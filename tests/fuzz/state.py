@@ -9,7 +9,8 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.digest import sha256
 from vllm_mods.formats import receipt, record
-from vllm_mods.site import integrity, journal, transaction
+from vllm_mods.site import integrity, journal, journal_text, transaction
+from vllm_mods.site.journal_text import Folder, Journal, JournalPlace, Step
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
@@ -88,15 +89,10 @@ def _journal(data: bytes, folder: str) -> None:
 
 def _journal_seeds() -> tuple[bytes, ...]:
     before, after = sha256(b"x = 0\n"), sha256(X)
-    raw = {
-        "schema": 1,
-        "folder": 0,
-        "steps": [["vllm/x.py", before, after, "0", "/vllm/.x.py.vllm-mods0"]],
-        "kept": [["vllm", 0o755, 0, 0, 1]],
-        "made": ["vllm/new"],
-        "gone": [["vllm/old", 0o755, 0, 0, 1]],
-    }
-    return (json.dumps(raw).encode(),)
+    step = Step("vllm/x.py", before, after, "0", "/vllm/.x.py.vllm-mods0")
+    kept, gone = Folder("vllm", 0o755, 0, 0, 1), Folder("vllm/old", 0o755, 0, 0, 1)
+    journal = Journal((step,), (kept,), ("vllm/new",), (gone,))
+    return (journal_text.dump(journal, JournalPlace(0, None)),)
 
 
 def _record(data: bytes, _folder: str) -> None:

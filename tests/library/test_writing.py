@@ -229,11 +229,11 @@ def test_a_list_that_nobody_of_the_signers_signed(
     (library / checksums.SUMS).write_bytes(SUMS)
     with pytest.raises(UsageError) as missing:
         checksums.sums(str(library), [], str(signers))
-    why = "No such file or directory, so the expected contents of the library are unknown"
+    why = "no such file, so the expected contents of the library are unknown"
     assert missing.value.message == f"{place}.sig: {why}"
     assert missing.value.hint == "docs/security.md explains how to pin and sign a library"
     (library / f"{checksums.SUMS}.sig").write_text("signature")
-    with pytest.raises(UsageError, match="signers: No such file or directory"):
+    with pytest.raises(UsageError, match="signers: no such file"):
         checksums.sums(str(library), [], str(signers))
     signers.write_text("somebody")
     monkeypatch.setattr(ssh_signatures, "why_not", lambda *_: "no principal")

@@ -15,8 +15,10 @@ from small_site import FILES, ONE, build, sha, snapshot, transition, write
 
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.cli import named_files
+from vllm_mods.formats.schema import encode
 from vllm_mods.library import writing
 from vllm_mods.site.journal import FILE, PREFIX
+from vllm_mods.site.journal_text import Folder, Step
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.transaction import commit, recover
 from vllm_mods.site.transitions import revert_transition
@@ -106,13 +108,13 @@ def _change(root: Path, change: str) -> None:
 # --- a tree from a stranger that says a transaction was interrupted in it ---------------
 
 
-def planted(root: Path, *steps: list[str | None], **more: object) -> Path:
+def planted(root: Path, *steps: Step, **more: object) -> Path:
     """Plant a journal whose inode was guessed."""
     work = root / f"{PREFIX}1500000000000000000"
     work.mkdir(mode=0o700)
     (work / "0").write_bytes(b"evil\n")
     rows = {"kept": [], "made": [], "gone": [], "folder": work.stat().st_ino, **more}
-    (work / FILE).write_text(json.dumps({"schema": 1, "steps": steps, **rows}))
+    (work / FILE).write_text(json.dumps(encode({"schema": 2, "steps": steps, **rows})))
     return work
 
 
@@ -129,16 +131,16 @@ def test_a_planted_journal_changes_nothing_outside_of_the_tree(tmp_path: Path, r
     (root / "vllm/link").symlink_to(outside)
     target = str(outside / "x")
     temp = f"{outside}/.x.vllm-mods0"
-    folder = [str(outside), 0o777, 0, 0, 1]
-    cases: list[tuple[list[list[str | None]], dict[str, object]]] = [
-        ([[target, EVIL, GOOD, "0", temp]], {}),
-        ([[target, None, GOOD, None, temp]], {}),
-        ([["vllm/a.py", None, GOOD, None, target]], {}),
-        ([["../outside/x", EVIL, GOOD, "0", temp]], {}),
-        ([["vllm/link/x", EVIL, GOOD, "0", temp]], {}),
-        ([["vllm/a.py", GOOD, sha(FILES["vllm/a.py"]), "../../outside/x", temp]], {}),
+    folder = Folder(str(outside), 0o777, 0, 0, 1)
+    cases: list[tuple[list[Step], dict[str, object]]] = [
+        ([Step(target, EVIL, GOOD, "0", temp)], {}),
+        ([Step(target, None, GOOD, None, temp)], {}),
+        ([Step("vllm/a.py", None, GOOD, None, target)], {}),
+        ([Step("../outside/x", EVIL, GOOD, "0", temp)], {}),
+        ([Step("vllm/link/x", EVIL, GOOD, "0", temp)], {}),
+        ([Step("vllm/a.py", GOOD, sha(FILES["vllm/a.py"]), "../../outside/x", temp)], {}),
         ([], {"kept": [folder], "gone": [folder]}),
-        ([], {"made": [str(tmp_path / "empty")], "kept": [["vllm/link", 0o777, 0, 0, 1]]}),
+        ([], {"made": [str(tmp_path / "empty")], "kept": [Folder("vllm/link", 0o777, 0, 0, 1)]}),
     ]
     steps, more = cases[row]
     planted(root, *steps, **more)

@@ -8,14 +8,13 @@ import pytest
 from memory_tree import MemoryTree
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import Finding, Level
 from vllm_mods.trees.beside import unmet
 from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vllm_mods.trees.beside import Beside
 
 WANTED = (
     "torch==2.11.0",
@@ -27,7 +26,9 @@ WANTED = (
 )
 
 
-def troubles(root: Path, *installed: str, files: tuple[str, ...] = ()) -> list[Beside]:
+def troubles(
+    root: Path, *installed: str, files: tuple[str, ...] = ()
+) -> list[tuple[Finding, str | None]]:
     (root / "vllm-0.21.0.dist-info").mkdir(parents=True)
     lines = "".join(f"Requires-Dist: {one}\n" for one in WANTED)
     metadata = f"Metadata-Version: 2.4\nName: vllm\nVersion: 0.21.0\n{lines}\nRequires-Dist: text\n"
@@ -63,20 +64,20 @@ def test_what_is_required_is_sound(root: Path, installed: tuple[str, ...]) -> No
 
 def test_each_package_of_another_version_is_wrong(root: Path) -> None:
     told = troubles(root, "torch-2.10.0", "Flashinfer.Python-0.6.14", "xgrammar-1.0.0")
-    assert {one.finding.code for one in told} == {FindingCode.UNMET_REQUIREMENT}
-    assert {one.finding.level for one in told} == {Level.ERROR}
+    assert {one.code for one, _ in told} == {FindingCode.UNMET_REQUIREMENT}
+    assert {one.level for one, _ in told} == {Level.ERROR}
     first, *_, last = told
     said = "torch 2.10.0 is installed, but this vLLM requires torch==2.11.0"
-    assert (first.finding.message, first.hint) == (said, "pip install 'torch==2.11.0'")
-    assert last.finding.message.startswith("xgrammar 1.0.0 is installed")
+    assert (first[0].message, first[1]) == (said, "pip install 'torch==2.11.0'")
+    assert last[0].message.startswith("xgrammar 1.0.0 is installed")
     assert len(told) == 3
 
 
 def test_packages_that_are_elsewhere_are_counted_in_a_note(root: Path) -> None:
-    (told,) = troubles(root, "torch-2.11.0")
-    assert told.finding.code is FindingCode.REQUIREMENT_ELSEWHERE
-    assert told.finding.level is Level.NOTE
-    assert told.finding.message == (
+    ((told, _),) = troubles(root, "torch-2.11.0")
+    assert told.code is FindingCode.REQUIREMENT_ELSEWHERE
+    assert told.level is Level.NOTE
+    assert told.message == (
         f"2 of the packages that this vLLM requires are not in {root}: flashinfer-python, xgrammar"
     )
 
@@ -87,8 +88,8 @@ def test_who_asks_for_what_is_wrong_alone_hears_of_nothing_elsewhere(root: Path)
 
 
 def test_the_python_that_the_folder_is_of_answers_markers(tmp_path: Path) -> None:
-    (told,) = troubles(tmp_path / "lib/python3.11/site-packages", *SOUND, "pears-2")
-    assert told.finding.message == "pears 2 is installed, but this vLLM requires pears==1"
+    ((told, _),) = troubles(tmp_path / "lib/python3.11/site-packages", *SOUND, "pears-2")
+    assert told.message == "pears 2 is installed, but this vLLM requires pears==1"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_torch_for_a_cpu_is_wrong_beside_a_vllm_for_a_gpu(
     root: Path, torch: str, file: str, *, wrong: bool
 ) -> None:
     told = troubles(root, torch, *SOUND[1:], files=(file,))
-    assert [one.finding.message.partition(":")[0] for one in told] == (
+    assert [one.message.partition(":")[0] for one, _ in told] == (
         ["torch 2.11.0+cpu is built for a CPU, but this vLLM is built for a GPU"] if wrong else []
     )
 
@@ -117,7 +118,7 @@ def test_flashinfer_takes_the_cubins_of_its_own_version(
     told = troubles(root, *SOUND, f"flashinfer_cubin-{cubin}")
     said = "flashinfer-python 0.6.8.post1 does not work with flashinfer-cubin 0.6.13, which is installed"
     hint = "pip install flashinfer-cubin==0.6.8.post1"
-    assert [(one.finding.message, one.hint) for one in told] == ([(said, hint)] if wrong else [])
+    assert [(one.message, hint) for one, hint in told] == ([(said, hint)] if wrong else [])
 
 
 def test_of_an_image_what_says_its_version_in_a_file_is_known() -> None:
@@ -134,7 +135,7 @@ def test_of_an_image_what_says_its_version_in_a_file_is_known() -> None:
         "flashinfer/_build_meta.py": b"__version__ = '0.6.8.post1'\n",
         "flashinfer_cubin/_build_meta.py": b'"""x"""\n__version__ = "0.6.13"\n',
     }
-    told = [one.finding.message for one in unmet(OfImage(files), elsewhere=True)]
+    told = [one.message for one, _ in unmet(OfImage(files), elsewhere=True)]
     assert told == [
         "torch 2.10.0+cu130 is installed, but this vLLM requires torch==2.11.0",
         "flashinfer-cubin 0.6.13 is installed, but this vLLM requires flashinfer-cubin==0.6.8.post1",

@@ -426,5 +426,5 @@ def test_a_package_that_was_yanked_since_is_not_answered_for(
     write_mod(tmp_path / "library")
     assert matrix("--vllm", "==0.19.1")["pypi:0.19.1"]["packages"] == {"transformers": "5.4.0"}
     server.yanked["transformers-5.4.0-py3-none-any.whl"] = "broken"
-    monkeypatch.setattr(sources, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "FRESH_SECONDS", 0.0)
     assert matrix("--vllm", "==0.19.1")["pypi:0.19.1"]["packages"] == {"transformers": "5.3.9"}

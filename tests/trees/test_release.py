@@ -311,7 +311,7 @@ def test_a_kept_page_stands_in_for_an_index_that_is_down(
 ) -> None:
     open_tree("pypi:0.19.1").read(PATH)
     server.failures = 99
-    monkeypatch.setattr("vllm_mods.trees.sources._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("vllm_mods.trees.sources.FRESH_SECONDS", 0.0)
     notes: list[str] = []
     assert open_tree("pypi:0.19.1", note=notes.append).read(PATH) == SOURCES[PATH]
     (note,) = notes

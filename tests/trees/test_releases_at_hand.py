@@ -360,7 +360,7 @@ def test_whether_a_wheel_is_the_one_that_was_seen_is_asked_after_a_while(
     switch(server)
     releases = Releases()
     known = releases.open("0.19.1").identity
-    monkeypatch.setattr(remote, "_FRESH_SECONDS", 0)
+    monkeypatch.setattr(remote, "FRESH_SECONDS", 0)
     server.requests.clear()
     assert releases.identity("0.19.1") == (known if server.etags else None)
     assert [span for _, span in server.requests] == ["bytes=0-0"]

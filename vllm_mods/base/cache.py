@@ -37,14 +37,11 @@ class Cache:
 
     def get(self, digest: str) -> bytes | None:
         """Return the blob with this sha256; one whose bytes do not agree is dropped."""
-        if not _DIGEST.match(digest):
-            return None  # A record with rubbish in it must not lead to any other file.
-        path = self._blob(digest)
-        data = self._read(path)
-        if data is None or hashlib.sha256(data).hexdigest() == digest:
-            return data
-        self._drop(path)
-        return None
+        file = self.get_file(digest)
+        if file is None:
+            return None
+        with file:
+            return file.read()
 
     def put(self, data: bytes) -> str:
         """Keep a blob and return its sha256."""
@@ -56,7 +53,7 @@ class Cache:
     def get_file(self, digest: str) -> BinaryIO | None:
         """Open the blob with this sha256 after reading all of it once; as ``get`` otherwise."""
         if not _DIGEST.match(digest):
-            return None
+            return None  # A record with rubbish in it must not lead to any other file.
         path = self._blob(digest)
         try:
             file = open(path, "rb")  # noqa: SIM115  (handed out)

@@ -70,9 +70,7 @@ TOOL_SECONDS = Limit(300, "seconds", "one command of docker or podman")
 ENGINE_SECONDS = Limit(120, "seconds", "a container engine that says nothing at all")
 
 # Archives.
-UNPACKED_FILE = Limit(
-    512 << 20, "bytes", "one file of a tree, a wheel, a zip or an sdist, unpacked"
-)
+UNPACKED_FILE = Limit(512 << 20, "bytes", "one file of a tree or an archive, unpacked")
 ZIP_DIRECTORY = Limit(64 << 20, "bytes", "the directory of a zip")  # of vLLM's wheel: 650 KB
 SDIST = Limit(1 << 30, "bytes", "an sdist, unpacked")  # vLLM's takes 60 MiB
 WHEEL = Limit(4 << 30, "bytes", "all that a mod's wheel unpacks to")
@@ -104,17 +102,13 @@ INDEXES = Limit(4, "indexes", "one in the other, of an image")
 LINKS_FOLLOWED = Limit(40, "links", "the way to one file of an image")
 
 # What lies in a tree, and in a library.
-RECEIPT = Limit(
-    64 << 20, "bytes", "a receipt, a lock, a journal, a RECORD or an answer of a command"
-)
+RECEIPT = Limit(64 << 20, "bytes", "a receipt, a lock, a journal, a RECORD or a command's answer")
 MANIFEST = Limit(1 << 20, "bytes", "a file in TOML")
 DOTS = Limit(1_000, "dots", "a line of TOML")  # tomllib takes time by the square of them
 LIBRARY_TEXT = Limit(16 << 20, "bytes", "a template or a file in JSON of a library")
 PLUGIN = Limit(64 << 20, "bytes", "a plugin's Python and metadata")
 SIGNATURE = Limit(64 << 10, "bytes", "a signature")
-PATCH = Limit(
-    4 << 20, "bytes", "all patches of one variant of a mod, or a diff that one is made of"
-)
+PATCH = Limit(4 << 20, "bytes", "all patches of a variant, or a diff that a mod is made of")
 HUNKS = Limit(2_000, "hunks", "one variant of a mod, in all of its patches")
 NESTING = Limit(100, "levels", "TOML, YAML and conversations")
 RECIPE_VALUES = Limit(10_000, "values", "a recipe, aliases counted each time")
@@ -123,9 +117,7 @@ RECIPE = Limit(256 << 10, "bytes", "a recipe")
 PYTHON_NESTING = Limit(100, "levels", "Python that LibCST reads")
 PYTHON_OPERANDS = Limit(400, "operands", "one `and` of Python that LibCST reads")
 TRIAL_SECONDS = Limit(30, "seconds", "Python that only another process can try to parse")
-STDERR = Limit(
-    256 << 10, "bytes", "the output of a program that failed, or notes of a recorded one"
-)
+STDERR = Limit(256 << 10, "bytes", "the output of a failed program, or notes of a recorded one")
 SERVE_COMMAND = Limit(128 << 10, "letters", "a serve command")
 TEMPLATE = Limit(1 << 20, "bytes", "a chat template")
 PROMPT = Limit(16 << 20, "letters", "all prompts of a chat template at a time")

@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 
 
@@ -74,19 +73,11 @@ def _lock(descriptor: int) -> None:
             raise
 
 
-def write_folder(place: str, files: Mapping[str, bytes]) -> None:
-    """Make a folder of files, by their paths in it, which appears in one step. Raises ``OSError``.
-
-    One that is there already is replaced only if it is empty.
-    """
-    parent, name = os.path.split(os.path.abspath(place))
-    staged = tempfile.mkdtemp(dir=parent, prefix=f".{name}-")
-    os.chmod(staged, 0o755)  # noqa: S103  (any other folder has it too)
-    fill_folder(staged, files, place)
-
-
 def fill_folder(staged: str, files: Mapping[str, bytes], place: str) -> None:
-    """Write files into a ``staged`` folder, then rename it to ``place``; remove it if that fails. Raises ``OSError``."""
+    """Write files into a ``staged`` folder, then rename it to ``place``; remove it if that fails. Raises ``OSError``.
+
+    What is at ``place`` already is replaced only if it is an empty folder.
+    """
     try:
         for name, data in files.items():
             write_below(staged, name, data)

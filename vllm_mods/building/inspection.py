@@ -164,9 +164,6 @@ class _InImage:
         entries = children(self._tree.base, self._place(folder))
         return [posixpath.basename(one.path) for one in entries]
 
-    def is_there(self, path: str) -> bool:
-        return self._tree.base.entry(self._place(path)) is not None
-
     def _place(self, path: str) -> str:
         if path.startswith("/"):
             return resolve(self._tree.base, path)

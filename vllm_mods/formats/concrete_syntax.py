@@ -40,29 +40,21 @@ _FEW = 800
 
 def read_places(data: bytes) -> tuple[Place, ...]:
     """Return the places of a file, outer ones first. Raises ``UnparsableError`` with the reason."""
-    _check_depth(data)
-    try:
-        return _read(data)
-    except RecursionError as error:
-        raise UnparsableError(str(error)) from error
-
-
-def _parse(data: bytes) -> libcst.Module:
     import libcst  # noqa: PLC0415
 
+    _check_depth(data)
     try:
-        return libcst.parse_module(data)
+        return _read(libcst.parse_module(data), data)
     except libcst.ParserSyntaxError as error:
         raise UnparsableError(f"line {error.raw_line}: {error.message}") from error
-    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+    except (SyntaxError, UnicodeDecodeError, LookupError, RecursionError) as error:
         raise UnparsableError(str(error)) from error
 
 
-def _read(data: bytes) -> tuple[Place, ...]:
+def _read(module: libcst.Module, data: bytes) -> tuple[Place, ...]:
     import libcst  # noqa: PLC0415
     from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
 
-    module = _parse(data)
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     places = wrapper.resolve(PositionProvider)
     named: list[Place] = []

@@ -18,7 +18,7 @@ from vllm_mods.formats.receipt import TOOL, FileHash
 from vllm_mods.formats.schema import DecodeError, decode, encode, matching
 
 SCHEMA = 1
-LAYER_FORMAT = 3
+LAYER_FORMAT = 4
 """Goes up whenever the same input would give other bytes of a layer; a lock of another one is made anew."""
 PLACE = ".vllm-mods/pairing.lock"
 """Where an image keeps the lock that it was built from, in its site root."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.schema import BUNDLED, NAME, Table, in_words, reading
+from vllm_mods.formats.schema import BUNDLED, NAME, NAME_IN_WORDS, Table, in_words, reading
 
 SCHEMA = 1
 KINDS = ("git", "package", "path")
@@ -145,14 +145,10 @@ def source_of(table: Table) -> LibrarySource:
 
 
 def _library(table: Table) -> LibrarySource:
-    name = table.name
-    if not re.match(NAME, name) or name == BUNDLED:
-        why = (
-            "is reserved for vllm-mods"
-            if name == BUNDLED
-            else "expected small letters, digits, . _ -"
-        )
-        table.problem("", why)
+    if table.name == BUNDLED:
+        table.problem("", "is reserved for vllm-mods")
+    elif not re.match(NAME, table.name):
+        table.problem("", f"expected {NAME_IN_WORDS}")
     return source_of(table)
 
 

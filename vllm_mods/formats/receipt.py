@@ -38,10 +38,8 @@ def _path(value: str) -> str | None:
 _Path = Annotated[str, _path]
 _Sha256 = Annotated[str, matching(r"[0-9a-f]{64}\Z", "is not a sha256")]
 _Mode = Annotated[str, matching(r"[0-7]{4}\Z", "must be four octal digits, as in 0644")]
-_KINDS = (FILE, RECORD, BYTECODE, FOLDER)
-_Kind = Annotated[
-    str, lambda value: None if value in _KINDS else f"must be one of {', '.join(_KINDS)}"
-]
+_IS_KIND = matching(r"(file|record|bytecode|folder)\Z", "must be file, record, bytecode or folder")
+_Kind = Annotated[str, _IS_KIND]
 
 
 class FileHash(NamedTuple):

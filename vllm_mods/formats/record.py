@@ -17,7 +17,7 @@ def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:
     """Return RECORD with the given files' rows made true.
 
     A file is (sha256 in hex, size in bytes), or None if it is gone. A row that states no hash goes on stating
-    none. A new row goes among those of its folder if they are in order, else before RECORD's own row.
+    none. A new row goes before RECORD's own row, else to the end.
     """
     for path, file in sorted(files.items()):
         span = _find(record, path)
@@ -96,35 +96,9 @@ def _columns(file: tuple[str, int]) -> bytes:
 
 def _add(record: bytes, path: str, file: tuple[str, int]) -> bytes:
     ending = b"\r\n" if b"\r\n" in record else b"\n"
-    plain = path.encode("utf-8", "surrogateescape")
-    place, row = _place(record, plain), _written(plain) + _columns(file)
+    own = record.find(b".dist-info/RECORD,")
+    place = record.rfind(b"\n", 0, own) + 1 if own >= 0 else len(record)
+    row = _written(path.encode("utf-8", "surrogateescape")) + _columns(file)
     cut = place == len(record) and record and not record.endswith(b"\n")
     row = ending + row if cut else row + ending
     return record[:place] + row + record[place:]
-
-
-def _place(record: bytes, plain: bytes) -> int:
-    """Return where a new row belongs. Only rows of the nearest listed folder are looked at."""
-    folder = plain
-    while folder:
-        folder = folder.rpartition(b"/")[0]
-        prefix = folder + b"/" if folder else b""
-        start = 0 if record.startswith(prefix) else record.find(b"\n" + prefix) + 1
-        if record and (start or record.startswith(prefix)):
-            return _among(record, start, prefix, plain)
-    return len(record)
-
-
-def _among(record: bytes, start: int, prefix: bytes, plain: bytes) -> int:
-    """Return the place in a run of rows if that is in order, else before RECORD's own row."""
-    place, last = None, b""
-    while record.startswith(prefix, start) and start < len(record):
-        end = record.find(b"\n", start) + 1 or len(record)
-        name = _name(record[start:end]).strip(b'"')
-        if name < last:
-            own = record.find(b".dist-info/RECORD,")
-            return record.rfind(b"\n", 0, own) + 1 if own >= 0 else len(record)
-        if place is None and name > plain:
-            place = start
-        start, last = end, name
-    return start if place is None else place

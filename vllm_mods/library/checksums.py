@@ -5,7 +5,6 @@ checked by that program too. A signature is one of OpenSSH (PROTOCOL.sshsig) in 
 ``vllm-mods``, verified by ``ssh-keygen -Y verify``.
 """
 
-import errno
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -102,7 +101,7 @@ def _bytes(path: str, inside: str | None = None) -> bytes:
     data = reading.read(path, inside)
     if data is None:
         raise UsageError(
-            f"{path}: {os.strerror(errno.ENOENT)}, so the expected contents of the library are unknown",
+            f"{path}: no such file, so the expected contents of the library are unknown",
             hint="docs/security.md explains how to pin and sign a library",
         )
     return data

@@ -7,13 +7,14 @@ objects by which its commit names these files: what the lock claims is proven wi
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, Refused, TreeError
-from vllm_mods.base.output import write_folder
+from vllm_mods.base.output import fill_folder
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.library import catalog, checksums, reading
@@ -52,10 +53,11 @@ def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> KeptLibrary:
     inside |= {f"{_FILES}/{path}": data for path, data in fetched.files.items()}
     inside |= {f"{_OBJECTS}/{name}": data for name, data in fetched.objects.items()}
     try:
-        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        above = os.path.dirname(place)
+        os.makedirs(above, mode=0o700, exist_ok=True)
         if was_there:  # and damaged; what another run has put there since is not
             shutil.rmtree(place, ignore_errors=True)
-        write_folder(place, inside)
+        fill_folder(tempfile.mkdtemp(dir=above, prefix="."), inside, place)
         why = "it was changed meanwhile"
     except OSError as error:
         why = str(error.strerror)

@@ -34,9 +34,6 @@ class ReceiptPlace(Protocol):
     def names(self, folder: str) -> Iterable[str]:
         """Return the names in a folder, none if it is not there."""
 
-    def is_there(self, path: str) -> bool:
-        """Tell whether there is anything at a path."""
-
 
 def undone_in(state: State) -> undone.Undone:
     """Return what an installer has undone of the mods in a folder."""
@@ -167,7 +164,7 @@ def _unchecked(compiled: bytes, source: bytes | None) -> bool:
 
 def _leftovers(place: ReceiptPlace, path: str) -> Iterator[Finding]:
     for left in (f"{path}.rej", f"{path}.orig"):
-        if place.is_there(left):
+        if place.mode(left) is not None:
             message = f"{left} is beside a patched file: left by `patch`, not by vllm-mods"
             yield Finding(FindingCode.LEFTOVER, message, left, level=Level.NOTE)
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Annotated, NamedTuple, Self
 
 from vllm_mods.base.untrusted import is_plain_path, json_of
-from vllm_mods.formats.schema import decode
+from vllm_mods.formats.schema import decode, encode
 from vllm_mods.site.site import Site
 
-_SCHEMA = 1
+_SCHEMA = 2
 
 _MOST_ID, _MOST_NS = 2**32 - 2, 2**63 - 1
 
@@ -86,7 +86,7 @@ class Journal(NamedTuple):
 
 def dump(journal: Journal, place: JournalPlace) -> bytes:
     """Write a journal for the place that it is going to lie in."""
-    return json.dumps({"schema": _SCHEMA, **place._asdict(), **journal._asdict()}).encode()
+    return json.dumps({"schema": _SCHEMA, **place._asdict(), **encode(journal)}).encode()
 
 
 def parse(data: bytes, where: Site, place: JournalPlace) -> Journal:
@@ -99,30 +99,18 @@ def parse(data: bytes, where: Site, place: JournalPlace) -> Journal:
         raw = json_of(data)
         if raw["schema"] != _SCHEMA:
             raise ValueError(f"schema {raw['schema']!r}")  # noqa: TRY301
-        read = decode(
-            Journal,
-            {
-                "steps": _named(Step, raw["steps"]),
-                "kept": _named(Folder, raw["kept"]),
-                "made": raw["made"],
-                "gone": _named(Folder, raw["gone"]),
-            },
-        )
+        read = decode(Journal, raw, more=True, whole=True)
         steps = tuple(_step_of(step, where) for step in read.steps)
         own = place.stamp is not None and raw.get("stamp") == list(place.stamp)
         for path in read.paths():
             _check_path(path, own=own)
     except Foreign:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise Foreign(f"its journal cannot be read ({error})") from error
     if raw.get("folder") != place.folder:
         raise Foreign("its journal was not written in this folder")
     return read._replace(steps=steps)
-
-
-def _named(kind: type[Step | Folder], rows: list[list[object]]) -> list[dict[str, object]]:
-    return [dict(zip(kind._fields, row, strict=True)) for row in rows]
 
 
 def _step_of(step: Step, where: Site) -> Step:

@@ -74,10 +74,6 @@ class Look(NamedTuple):
         is_there = self.parent(f"{folder}/x")[0] is not None
         return sorted(os.listdir(self.site.absolute(folder))) if is_there else []
 
-    def is_there(self, path: str) -> bool:
-        """Tell whether there is anything at a path."""
-        return os.path.lexists(self.site.absolute(path))
-
     def parent(self, path: str) -> tuple[os.stat_result | None, str]:
         """Return the status of the folder a path is in, and the absolute path."""
         base, parts = _split(self.site, path)

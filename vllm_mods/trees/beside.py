@@ -1,7 +1,6 @@
 """The packages beside a vLLM, held against what its own METADATA requires of them."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.finding_codes import FindingCode
@@ -14,15 +13,8 @@ from vllm_mods.trees.packages import MODULES, read_packages
 _OF_GPU = "vllm/cumem_allocator.abi3.so"
 
 
-class Beside(NamedTuple):
-    """What is not as vLLM requires it, and what to do about it."""
-
-    finding: Finding
-    hint: str | None = None
-
-
-def unmet(tree: Tree, *, elsewhere: bool = False) -> Iterator[Beside]:
-    """Yield the packages in a site root that are not of the versions that vLLM requires.
+def unmet(tree: Tree, *, elsewhere: bool = False) -> Iterator[tuple[Finding, str | None]]:
+    """Yield the packages in a site root that are not of the versions that vLLM requires, each with what to do about it.
 
     With ``elsewhere``, those that are not in it are a note, and each requirement is parsed. An image's folders are not listed: there
     it is known of ``MODULES`` alone.
@@ -57,8 +49,8 @@ def unmet(tree: Tree, *, elsewhere: bool = False) -> Iterator[Beside]:
         few = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
         where = f"are not in {tree.root}" if tree.root else "were not searched for"
         said = f"{len(absent)} of the packages that this vLLM requires {where}: {few}"
-        yield Beside(Finding(FindingCode.REQUIREMENT_ELSEWHERE, said, level=Level.NOTE))
+        yield Finding(FindingCode.REQUIREMENT_ELSEWHERE, said, level=Level.NOTE), None
 
 
-def _wrong(said: str, hint: str) -> Beside:
-    return Beside(Finding(FindingCode.UNMET_REQUIREMENT, said), hint)
+def _wrong(said: str, hint: str) -> tuple[Finding, str]:
+    return Finding(FindingCode.UNMET_REQUIREMENT, said), hint

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import Tree
@@ -86,18 +86,13 @@ def open_tree(
         return FolderTree(find_site_root(spec), spec=spec, workspace=workspace)
     if not rest:
         raise UsageError(f"{spec} needs a name after the colon", hint=_FORMS)
+    network: dict[str, Any] = {"offline": offline, "progress": progress, "note": note}
+    network["cache_dir"] = cache_dir
     if kind == "image":
         from vllm_mods.images.open import open_base  # noqa: PLC0415  (the engines' libraries)
         from vllm_mods.trees.image import open_image  # noqa: PLC0415
 
-        base = open_base(
-            rest,
-            offline=offline,
-            progress=progress,
-            note=note,
-            cache_dir=cache_dir,
-            platform=platform,
-        )
+        base = open_base(rest, platform=platform, **network)
         return open_image(base, spec, workspace, platform=platform, named=in_image)
     if kind == "git":
         from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
@@ -109,14 +104,7 @@ def open_tree(
     from vllm_mods.trees.other_packages import OtherPackages  # noqa: PLC0415
     from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
 
-    releases = Releases(
-        offline=offline,
-        workspace=workspace,
-        progress=progress,
-        note=note,
-        cache_dir=cache_dir,
-        commits=commits,
-    )
+    releases = Releases(workspace=workspace, commits=commits, **network)
     if tree is None:
         return releases.open(rest, verify=verify, named=others)
     tree.others = OtherPackages(releases.of, tree.metadata, named=others or {})

@@ -18,6 +18,7 @@ from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.schema import decode
 from vllm_mods.trees.archive import ZipArchive
+from vllm_mods.trees.sources import FRESH_SECONDS
 from vllm_mods.trees.spans import Spans
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 _CHANGED = "the index or a proxy changed the wheel: try another index"
 # What is fetched for nothing rather than asked for in two, and the most to ask for at once.
 _GAP, _PIECE = 256 << 10, 16 << 20
-# As long as a page of the index counts as new.
-_FRESH_SECONDS = 600.0
 
 
 class Seen(NamedTuple):
@@ -66,7 +65,7 @@ def seen_of(file: ReleaseFile, cache: Cache, http: Http | None) -> Seen | None:
     if last is None:
         return None
     seen, asked = last
-    if http is None or 0 <= time.time() - asked < _FRESH_SECONDS:
+    if http is None or 0 <= time.time() - asked < FRESH_SECONDS:
         return seen
     try:
         now = http.span(file.url, 0, 1)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from vllm_mods.trees.http import Http
     from vllm_mods.trees.pip_config import PipSettings
 
-# PyPI itself lets its pages be ten minutes old.
-_FRESH_SECONDS = 600.0
+FRESH_SECONDS = 600.0
+"""How long what an index said counts as new: PyPI itself lets its pages be ten minutes old."""
 
 
 class IndexAnswer(NamedTuple):
@@ -89,7 +89,7 @@ class IndexSources:
 
     def _page(self, url: str, *, fresh: bool) -> WebPage | None:
         last = self._kept(url)
-        if last is not None and not fresh and 0 <= time.time() - last[1] < _FRESH_SECONDS:
+        if last is not None and not fresh and 0 <= time.time() - last[1] < FRESH_SECONDS:
             self._used_kept = self._http is not None
             return last[0]
         if self._http is None:
