@@ -443,7 +443,7 @@ def replay(trees: str, case: Case) -> tuple[str, dict[str, str], float]:
 def elsewhere(trees: str, case: Case, one: Sides) -> dict[str, str]:
     """Follow a file that the target has not got; nothing else does."""
     change = FileChange(path=case.path, before=one.base, after=one.mod)
-    (done,) = files.port([change], open_tree(f"{trees}/{case.to}"))
+    done = files.port(change, open_tree(f"{trees}/{case.to}"))
     judgement = "refused"
     if done.ported.text is not None and done.before is not None:
         there = one._replace(target=done.before)

@@ -24,8 +24,7 @@ def port(change: Any = CHANGE, base: Any = None, **target: Any) -> FilePort:
         MemoryTree({f"vllm/{name}.py": text.encode() for name, text in modules.items()})
         for modules in (target, base or {"a": OLD})
     ]
-    (done,) = files.port([change], *trees)
-    return done
+    return files.port(change, *trees)
 
 
 def problems(done: FilePort) -> list[tuple[str, str, str | None]]:
@@ -90,7 +89,7 @@ def test_a_file_without_one_home_is_gone(target: dict[str, Any]) -> None:
 
 def test_what_is_no_python_is_not_looked_for_elsewhere() -> None:
     trees = MemoryTree({"vllm/b.txt": b"one\n"}), MemoryTree({"vllm/a.txt": b"one\n"})
-    (done,) = files.port([FileChange("vllm/a.txt", b"one\n", b"two\n")], *trees)
+    done = files.port(FileChange("vllm/a.txt", b"one\n", b"two\n"), *trees)
     assert problems(done)[0][0] == "file-gone"
 
 

@@ -65,15 +65,10 @@ def marked(merged: Sequence[Lines | Clash], ours: str, base: str, theirs: str) -
             (b"|||||||", base, part.base),
             (b"=======", "", part.theirs),
         ):
-            out += [marker + (f" {name}".encode() if name else b"") + b"\n", *_ended(side)]
+            out.append(marker + (f" {name}".encode() if name else b"") + b"\n")
+            out += [line if line.endswith(b"\n") else line + b"\n" for line in side]
         out.append(b">>>>>>> %s\n" % theirs.encode())
     return b"".join(out)
-
-
-def _ended(side: Lines) -> Lines:
-    if side and not side[-1].endswith(b"\n"):
-        return (*side[:-1], side[-1] + b"\n")
-    return side
 
 
 def _resolved(ours: Lines, base: Lines, theirs: Lines) -> Lines | Clash:

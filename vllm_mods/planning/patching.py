@@ -71,16 +71,14 @@ def parts_of(
     hunks = size = 0
     for patch in variant.patches:
         where = os.path.join(mod.directory, patch.source)
-        size += len(patch.data)
-        if size > limits.PATCH:
-            why = f"this patch and those before it have more than {limits.PATCH}"
-            raise DiffError(where, 1, why, hint=diff_reader.MANY)
         files = reader(patch.data, where, root=patch.root)
         parts += [Part(patch.source, file, file.path, optional=patch.optional) for file in files]
+        size += len(patch.data)
         hunks += sum(len(file.hunks) for file in files)
-        if hunks > limits.HUNKS:
-            why = f"this patch and those before it have more than {limits.HUNKS}"
-            raise DiffError(where, 1, why, hint=diff_reader.MANY)
+        for most, count in ((limits.PATCH, size), (limits.HUNKS, hunks)):
+            if count > most:
+                why = f"this patch and those before it have more than {most}"
+                raise DiffError(where, 1, why, hint=diff_reader.MANY)
     parts += [
         Part(source=f"replace[{i}]", path=one.path, other=one)
         for i, one in enumerate(variant.replace)

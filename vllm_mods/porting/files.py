@@ -1,6 +1,5 @@
 """A variant's changes to files, carried over to a tree, each to the file that it is in there."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -26,14 +25,8 @@ class FilePort(NamedTuple):
         return self.ported.text is not None and self.ported.text == self.before
 
 
-def port(
-    changes: Iterable[FileChange], tree: Tree, base: Tree | None = None
-) -> tuple[FilePort, ...]:
-    """Carry changes of ``base`` over to a tree. Raises ``TreeError`` for a file that cannot be read."""
-    return tuple(_file(change, tree, base) for change in changes)
-
-
-def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
+def port(change: FileChange, tree: Tree, base: Tree | None = None) -> FilePort:
+    """Carry a change of ``base`` over to a tree. Raises ``TreeError`` for a file that cannot be read."""
     path, data = change.path, tree.read(change.path)
     if change.before is None or change.after is None:
         return _whole(change, data)

@@ -126,7 +126,7 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     moved = {change.path: change.path for change in changes}
     before = job.base
     for tree in between():
-        ports = files.port(changes, tree, before)
+        ports = [files.port(change, tree, before) for change in changes]
         through = [_through(change, one) for change, one in zip(changes, ports, strict=True)]
         if None in through:
             break
@@ -161,7 +161,7 @@ def _port(
     base: Tree,
     moved: Mapping[str, str] = MappingProxyType({}),
 ) -> PortOutcome:
-    ports = files.port(changes, job.target, base)
+    ports = tuple(files.port(change, job.target, base) for change in changes)
     followed = tuple(one for port in ports for one in port.ported.followed)
     origin = job.base_version if base is job.base else base.version or base.spec
     outcome = PortOutcome(job, changes, ports, None, followed, moved=moved, origin=origin)

@@ -119,7 +119,8 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
     named = tuple(f"{name}/{mod}" for mod in mods)
     with _locked_project(where) as project:
         _check_new(project, name)
-        _write(project, _lock(project) | {name: locked}, _edit_to_add(name, source, named))
+        lock = _lock(project) | {name: locked}
+        _write(project, lock, lambda root: _put_in(root, name, source, named))
     return LibraryAdded(name, locked, all_mods, named)
 
 
@@ -137,7 +138,7 @@ def remove(where: str, name: str) -> tuple[str, ...]:
             if mod.startswith(f"{name}/") or mod in own
         ]
         left = {one: was for one, was in lock.items() if one != name}
-        _write(project, left, _edit_to_remove(name, gone), removes=True)
+        _write(project, left, lambda root: _take_out(root, name, gone), removes=True)
     return tuple(dict.fromkeys(gone))
 
 
@@ -194,29 +195,23 @@ def _beside(path: str, where: str) -> str:
     return relative if relative.startswith("..") else os.path.join(".", relative)
 
 
-def _edit_to_add(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
-    def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
-        subtable(root, "libraries")[name] = source.keys
-        if mods:
-            target = subtable(subtable(root, "targets"), DEFAULT, header=True)
-            listed = target.setdefault("mods", [])
-            for mod in mods:
-                if mod not in listed:
-                    listed.append(mod)
-
-    return change
+def _put_in(root: Any, name: str, source: LibrarySource, mods: Sequence[str]) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
+    subtable(root, "libraries")[name] = source.keys
+    if mods:
+        target = subtable(subtable(root, "targets"), DEFAULT, header=True)
+        listed = target.setdefault("mods", [])
+        for mod in mods:
+            if mod not in listed:
+                listed.append(mod)
 
 
-def _edit_to_remove(name: str, mods: Sequence[str]) -> Edit:
-    def change(root: Any) -> None:  # noqa: ANN401
-        del root["libraries"][name]
-        if not root["libraries"]:
-            del root["libraries"]
-        for target in root.get("targets", {}).values():
-            for mod in (one for one in mods if one in target.get("mods", ())):
-                target["mods"].remove(mod)
-
-    return change
+def _take_out(root: Any, name: str, mods: Sequence[str]) -> None:  # noqa: ANN401
+    del root["libraries"][name]
+    if not root["libraries"]:
+        del root["libraries"]
+    for target in root.get("targets", {}).values():
+        for mod in (one for one in mods if one in target.get("mods", ())):
+            target["mods"].remove(mod)
 
 
 def _write(

@@ -122,12 +122,10 @@ class IndexSources:
         return (page, asked) if page else None
 
     def _keep(self, url: str, page: WebPage | None) -> None:
-        record = {
-            "url": page.url if page else None,
-            "content_type": page.content_type if page else None,
-            "blob": self._cache.put(page.body) if page else None,
-            "time": time.time(),
-        }
+        record: dict[str, object] = {"time": time.time(), "blob": None}
+        if page is not None:
+            blob = self._cache.put(page.body)
+            record |= {"url": page.url, "content_type": page.content_type, "blob": blob}
         self._cache.record("pages", url, data=json.dumps(record).encode())
 
 
