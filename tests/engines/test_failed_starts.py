@@ -278,7 +278,7 @@ def test_podman_leaves_what_failed_stopped_and_is_listed_beside_docker(
         assert "pairings\n" in made.follow(failed)
         said = made.run("--replace")
         assert "patching: its code ran" in said.stdout
-        assert "it stays on-failure:3" in said.stderr
+        assert "which stays on-failure:3" in said.stderr
         alone = made.tool("ps")
         assert "docker ps: Cannot connect" in alone.stderr
         docker.run()

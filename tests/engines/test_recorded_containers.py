@@ -54,7 +54,7 @@ def test_what_a_command_does_in_a_container_becomes_a_mod(
     assert (folder / "templates/mine/template.jinja").read_text() == "{{ messages }}"
     said = capsys.readouterr().out
     for line in (
-        "it wrote /etc/nccl.conf; a mod for images can have it: state it under [[files]]",
+        "it wrote /etc/nccl.conf; to have that file in a mod for images, state it under [[files]]",
         "it removed /usr/local/bin/python3, which no mod can do",
         "--also numpy: an image has all of its packages",
     ):
