@@ -14,6 +14,7 @@ Libraries and trees
 Mods in a vLLM
     plan, check             what mods would do to a tree, and whether they fit it and a model
     apply, revert, sync     put mods in, whole or not at all; take them out; hold exactly some
+    shadow                  mods in a copy, so that nothing installed is touched
     status, verify          which mods are in, and whether they are as they were left
 Mods over time
     matrix, bisect          verdicts on many trees; the commit that changes one
@@ -61,6 +62,7 @@ _PUBLIC = {
     "api.build": ("BuildResult", "build", "lock"),
     "api.on_base": ("ReadLock",),
     "api.image_verify": ("ImageVerified", "image_verify"),
+    "applying.shadow": ("shadow",),
     "applying.outcomes": ("Applied", "Reverted", "Status", "Verified"),
     "making.compose": ("NewMod",),
     "matrices.bisect": ("BisectOutcome",),
