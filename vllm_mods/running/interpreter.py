@@ -11,6 +11,8 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError, reading
 
 _PYTHON = re.compile(r"python[\d.]*\Z")
+_FLAGS = re.compile(r"-(?:[XW].*|[bBdEiIOPqsSuvx]+)")
+"""Flags before ``-c``, ``-m`` or the script (https://docs.python.org/3/using/cmdline.html)."""
 _ASK = "import importlib.util as u; s = u.find_spec('vllm'); print('\\n' + str(s and s.origin))"
 
 
@@ -50,10 +52,12 @@ def _python_of(program: str, command: Sequence[str]) -> tuple[list[str], str]:
     """Return the Python that runs a command, with its flags, and the folder in which that looks first; no words if none does."""
     if _PYTHON.match(os.path.basename(program)):
         python, rest = [program], list(command[1:])
-        while rest and re.match(r"-[^mc]", rest[0]):
-            with_value = rest[0] in {"-X", "-W"}
-            python += rest[: 1 + with_value]
-            rest = rest[1 + with_value :]
+        while rest and (flags := _FLAGS.match(rest[0])):
+            python.append(flags[0])
+            if flags.end() < len(rest[0]):  # ``-Ic``
+                break
+            python += rest[1:2] if flags[0] in {"-X", "-W"} else ()
+            rest = rest[2 if flags[0] in {"-X", "-W"} else 1 :]
         is_script = rest and not rest[0].startswith("-")
         return python, os.path.dirname(os.path.realpath(rest[0])) if is_script else os.getcwd()
     with reading(program), open(program, "rb") as file:
