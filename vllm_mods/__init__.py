@@ -26,7 +26,7 @@ Pairings and images
 
 What these take and return (help() of each says what it has)
     Mod, Pairing, Tree, Plan (ok, mods, changes), ModPlan (verdict, findings), Finding, Verdict,
-    FileChange, Applied, Reverted, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
+    FileChange, Applied, Reverted, Shadow, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
     Cell, BisectOutcome, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked,
     PluginChecked, ReadLock, BuildResult, ImageVerified
 
@@ -62,7 +62,7 @@ _PUBLIC = {
     "api.build": ("BuildResult", "build", "lock"),
     "api.on_base": ("ReadLock",),
     "api.image_verify": ("ImageVerified", "image_verify"),
-    "applying.shadow": ("shadow",),
+    "applying.shadow": ("Shadow", "shadow"),
     "applying.outcomes": ("Applied", "Reverted", "Status", "Verified"),
     "making.compose": ("NewMod",),
     "matrices.bisect": ("BisectOutcome",),
