@@ -14,6 +14,7 @@ Libraries and trees
 Mods in a vLLM
     plan, check             what mods would do to a tree, and whether they fit it and a model
     apply, revert, sync     put mods in, whole or not at all; take them out; hold exactly some
+    shadow                  mods in a copy, so that nothing installed is touched
     status, verify          which mods are in, and whether they are as they were left
 Mods over time
     matrix, bisect          verdicts on many trees; the commit that changes one
@@ -25,7 +26,7 @@ Pairings and images
 
 What these take and return (help() of each says what it has)
     Mod, Pairing, Tree, Plan (ok, mods, changes), ModPlan (verdict, findings), Finding, Verdict,
-    FileChange, Applied, Reverted, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
+    FileChange, Applied, Reverted, Shadow, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
     Cell, BisectOutcome, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked,
     PluginChecked, ReadLock, BuildResult, ImageVerified
 
@@ -62,6 +63,7 @@ _PUBLIC = {
     "api.on_base": ("ReadLock",),
     "api.image_verify": ("ImageVerified", "image_verify"),
     "applying.carry_out": ("revert",),
+    "applying.shadow": ("Shadow", "shadow"),
     "applying.outcomes": ("Applied", "Reverted", "Status", "Verified"),
     "making.compose": ("NewMod",),
     "matrices.bisect": ("BisectOutcome",),

@@ -21,6 +21,7 @@ from vllm_mods.applying.outcomes import (
     Status as Status,
     Verified as Verified,
 )
+from vllm_mods.applying.shadow import Shadow as Shadow, shadow as shadow
 from vllm_mods.base.errors import (
     DiffError as DiffError,
     ManifestError as ManifestError,

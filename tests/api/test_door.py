@@ -49,6 +49,7 @@ def test_the_public_names_are_these() -> None:
             "port",
             "revert",
             "serve_check",
+            "shadow",
             "status",
             "suggest",
             "sync",
@@ -58,7 +59,16 @@ def test_the_public_names_are_these() -> None:
     assert set(PUBLIC) - functions == {
         *("Access", "Applied", "BisectOutcome", "Cell", "CheckResult", "DiffError"),
         *("FileChange", "Finding", "ImageVerified", "Library", "ManifestError"),
-        *("MatrixResult", "Mod", "ModPlan", "NewMod", "NotRendered", "NotRestored", "Pairing"),
+        *(
+            "MatrixResult",
+            "Shadow",
+            "Mod",
+            "ModPlan",
+            "NewMod",
+            "NotRendered",
+            "NotRestored",
+            "Pairing",
+        ),
         *(
             "BuildResult",
             "ReadLock",

@@ -9,6 +9,7 @@ import io
 import os
 import socket
 import subprocess
+import sys
 import tarfile
 import time
 import zipfile
@@ -47,7 +48,7 @@ from vllm_mods.placing.answers import Lost
 from vllm_mods.planning import planner
 from vllm_mods.plugins.reading import read_plugin
 from vllm_mods.recipes import yaml_source
-from vllm_mods.running import engine, evidence, starting
+from vllm_mods.running import engine, evidence, interpreter, starting
 from vllm_mods.running.service import StartOptions, service
 from vllm_mods.scripts import command_line
 from vllm_mods.sharing import contents, repositories
@@ -167,6 +168,10 @@ def waited(_: Path) -> None:
         mock.patch.object(engine, "log", return_value=b""),
     ):
         starting.wait(one, "docker", lambda *_: None)
+
+
+def asked_what_it_imports(_: Path) -> None:
+    interpreter.check_import([sys.executable, "-c", "1"], "/", os.environ)
 
 
 def looked_for(_: Path) -> None:
@@ -520,6 +525,7 @@ ENOUGH: dict[
     "TENSORS": (2, "more than 2 tensors", looked_at),
     "LOG": (9, "only the first 9 bytes", logged),
     "LOG_LINE": (99, "SILENT|silent", lambda _: said(seen("b", "a" * 99 + "b").mods)),
+    "IMPORT_SECONDS": (0, "timed out after 0 seconds", asked_what_it_imports),
     "START_SECONDS": (0, "within 0 seconds", waited),
     "EVIDENCE_SECONDS": (1, "took more than 1 seconds", lambda _: seen("(a+)+$", "a" * 99 + "b")),
     "PLACES": (3, "more than 3 places", in_many_places),

@@ -57,7 +57,7 @@ def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
         tree, state = open_tree(target, terms.workspace, recovering=recovering)
         if not terms.write:
             check_finished(tree, state, "apply")
-        plan, transition = _decide(mods, tree, state, notes, terms)
+        plan, transition = decide(mods, tree, state, notes, terms)
         changed = () if transition is None else _commit(tree, transition, terms, notes)
     return Applied(tree.root, plan, changed, tuple(notes), templates_of(tree))
 
@@ -78,7 +78,7 @@ def _commit(
     return outcome.changed
 
 
-def _decide(
+def decide(
     mods: Sequence[Mod], tree: FolderTree, state: State, notes: list[str], terms: Terms
 ) -> tuple[Plan, transitions.Transition | None]:
     """Return the plan, and the transition, if any; extend ``notes``. Raises ``Refused``."""

@@ -136,6 +136,7 @@ TENSORS = Limit(2_000_000, "tensors", "a model")
 # What a server said.
 LOG = Limit(64 << 20, "bytes", "a server's log, from its beginning")
 LOG_LINE = Limit(8 << 10, "letters", "a line of a log")
+IMPORT_SECONDS = Limit(60, "seconds", "a command's Python until it says which vLLM it imports")
 START_SECONDS = Limit(1800, "seconds", "a container until it serves")
 EVIDENCE_SECONDS = Limit(20, "seconds", "looking for one mod's evidence")
 

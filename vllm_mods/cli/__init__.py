@@ -27,6 +27,7 @@ GROUPS = {
         "status": "Show which mods are applied to a vLLM tree.",
         "verify": "Check that patched files are unchanged.",
         "revert": "Remove mods from a vLLM.",
+        "with": "Run a command with mods in a copy of vLLM; the installed one is only read.",
     },
     "Share": {
         "add": "Add a library of others to the project, pinned.",
@@ -65,10 +66,11 @@ GROUPS = {
 """The commands by who needs them, each with what it does."""
 COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
 
-# A submodule named `list` would stand in for what has that name in this package; `import` is no name.
+# A submodule named `list` would stand in for what has that name in this package; `import` and `with` are no names.
 _MODULES = {
     **dict.fromkeys(("list", "show"), "listing"),
     "import": "import_command",
+    "with": "with_command",
     **dict.fromkeys(("suggest", "serve-check"), "serve_check"),
     "diff": "check",
     "keep": "port",

@@ -62,7 +62,7 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
     with refusing_to_write(place):
         os.makedirs(parent, exist_ok=True)
         if os.path.lexists(staged):
-            _check_own(staged)
+            check_own(staged)
             with alone(staged):
                 shutil.rmtree(staged)
         os.mkdir(staged)
@@ -73,10 +73,10 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
 def _recover(root: str) -> None:
     staged, ready = os.path.join(root, LAID_OUT), os.path.join(root, READY)
     if os.path.lexists(staged):
-        _check_own(staged)
+        check_own(staged)
         shutil.rmtree(staged)
     if os.path.lexists(ready):
-        _check_own(ready)
+        check_own(ready)
         _move(root, ready)
 
 
@@ -124,7 +124,7 @@ def _make_folders(root: str, ready: str, name: str) -> Iterator[str]:
             yield folder
 
 
-def _check_own(place: str) -> None:
+def check_own(place: str) -> None:
     """Refuse a folder that is none, or somebody else's."""
     info = os.lstat(place)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():

@@ -1,0 +1,283 @@
+"""``vllm-mods with``: a command over a copy of vLLM that has the mods; the installed one is only read."""
+
+import fcntl
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import Answer
+
+import vllm_mods as vm
+from vllm_mods.base import limits
+
+Call = Callable[..., Answer]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+WHERE = "import vllm, os; print(vllm.__file__); print(open(os.path.dirname(vllm.__file__) + '/loader.py').read())"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "cache/shadow"
+
+
+@pytest.fixture
+def with_mods(site: Path, library: Path, cache: Path) -> Run:
+    def run(
+        *command: object, mods: tuple[str, ...] = ("fast",)
+    ) -> subprocess.CompletedProcess[str]:
+        given = ("with", *mods, "--library", library, "--target", site, "--", *command)
+        words = [sys.executable, "-m", "vllm_mods", *map(str, given)]
+        return subprocess.run(
+            words, capture_output=True, text=True, check=False, cwd=cache.parent.parent
+        )
+
+    return run
+
+
+def seen(site: Path) -> dict[str, tuple[bytes, os.stat_result]]:
+    return {
+        str(path): (path.read_bytes(), path.stat()) for path in site.rglob("*") if path.is_file()
+    }
+
+
+def copies(cache: Path) -> list[Path]:
+    return sorted(path for path in cache.iterdir() if path.is_dir())
+
+
+def test_the_command_imports_the_copy_and_the_installed_one_stays(
+    with_mods: Run, site: Path, cache: Path
+) -> None:
+    before = {path: data for path, (data, _) in seen(site).items()}
+    for path in site.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    answer = with_mods(sys.executable, "-c", WHERE)
+    (copy,) = copies(cache)
+    file, _, text = answer.stdout.partition("\n")
+    assert (answer.returncode, file) == (0, f"{copy}/vllm/__init__.py")
+    assert text != (site / "vllm/loader.py").read_text() + "\n"
+    assert answer.stderr == f"note: fast 1.0.0 in {copy}\n"
+    assert {path: data for path, (data, _) in seen(site).items()} == before
+    assert not (site / ".vllm-mods").exists()
+    status = vm.status(copy)
+    assert status.ok
+    assert [mod.name for mod in status.mods] == ["fast"]
+
+
+def test_the_same_copy_is_used_again_until_something_changes(
+    with_mods: Run, site: Path, cache: Path
+) -> None:
+    assert with_mods("true").returncode == 0
+    (first,) = copies(cache)
+    made = (first / "vllm/loader.py").stat().st_ino
+    assert with_mods("true").returncode == 0
+    assert copies(cache) == [first]
+    assert (first / "vllm/loader.py").stat().st_ino == made
+    (site / "vllm/__init__.py").write_text("# another\n")
+    answer = with_mods(sys.executable, "-c", "import vllm; print(open(vllm.__file__).read())")
+    assert answer.stdout == "# another\n\n"
+    assert len(copies(cache)) == 2
+
+
+def test_what_is_big_and_no_source_is_a_link(with_mods: Run, site: Path, cache: Path) -> None:
+    (site / "vllm/_C.abi3.so").write_bytes(b"x" * (1 << 20))
+    (site / "vllm/small.so").write_bytes(b"x")
+    (site / "vllm/big.py").write_text("#" * (1 << 20))
+    (site / "vllm.libs").mkdir()
+    assert with_mods("true").returncode == 0
+    (copy,) = copies(cache)
+    assert {path.name for path in copy.rglob("*") if path.is_symlink()} == {
+        "_C.abi3.so",
+        "vllm.libs",
+    }
+    assert (copy / "vllm/_C.abi3.so").samefile(site / "vllm/_C.abi3.so")
+
+
+def test_a_command_keeps_its_code_signals_and_streams(with_mods: Run) -> None:
+    answer = with_mods("bash", "-c", "cat; echo out; echo err >&2; trap -p PIPE; exit 7")
+    assert (answer.returncode, answer.stdout) == (7, "out\n")
+    assert answer.stderr.endswith("err\n")
+    assert "bash is not a Python program: which vLLM it imports is not checked" in answer.stderr
+    code = "import signal; print(open('/proc/self/status').read())"
+    ignored = next(
+        line
+        for line in with_mods("cat", "/proc/self/status").stdout.splitlines()
+        if line.startswith("SigIgn")
+    )
+    assert not int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1), code
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["-I", "-c", "1"], "-I ignores PYTHONPATH"),
+        (["-X", "dev", "-E", "-m", "json"], "-E ignores PYTHONPATH"),
+        (["-Ic", "1"], "-I ignores PYTHONPATH"),
+        (["-W", "error", "-BI", "-c", "1"], "-BI ignores PYTHONPATH"),
+    ],
+)
+def test_a_command_that_would_import_another_vllm_is_not_run(
+    with_mods: Run, flags: list[str], why: str
+) -> None:
+    answer = with_mods(sys.executable, *flags)
+    assert answer.returncode == 3
+    assert f"would import no vLLM, not the copy: {why}" in answer.stderr
+
+
+def test_a_folder_that_holds_vllm_comes_first(with_mods: Run, tmp_path: Path) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/__init__.py").touch()
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/run.py").write_text("import vllm; print(vllm.__file__)")
+    script = tmp_path / "scripts/serve"
+    script.write_text(f"#!{sys.executable}\nimport vllm; print(vllm.__file__)")
+    script.chmod(0o755)
+    answer = with_mods(sys.executable, "-m", "vllm")
+    assert answer.returncode == 3
+    assert f"not the copy: Python looks in {tmp_path} first" in answer.stderr
+    assert with_mods(sys.executable, "-P", "-c", "import vllm").returncode == 0
+    for command in ((sys.executable, "scripts/run.py"), (script,)):
+        assert "/cache/shadow/" in with_mods(*command).stdout
+
+
+def test_no_copy_is_made_of_what_does_not_fit(
+    with_mods: Run, call: Call, cache: Path, site: Path
+) -> None:
+    (site / "vllm/loader.py").write_text("nothing = 1\n")
+    answer = with_mods("true")
+    assert answer.returncode == 3
+    assert "nothing was changed in vLLM 0.19.1" in answer.stderr
+    assert not cache.exists()
+    assert call("with", "fast", "--target", site).code == 2
+    assert call("with", "fast", "--target", "pypi:0.19.1", "--", "true").code == 2
+    assert call("with", "none", "--target", site, "--", "true").code == 2
+
+
+def test_a_program_that_is_none_is_said(with_mods: Run, tmp_path: Path) -> None:
+    answer = with_mods("no-such-program")
+    assert (answer.returncode, "no-such-program is not a program" in answer.stderr) == (2, True)
+    bare = tmp_path / "bare"
+    bare.write_text("echo hi")
+    bare.chmod(0o755)
+    answer = with_mods(bare)
+    assert answer.returncode == 2
+    assert f"error: {bare}: Exec format error" in answer.stderr
+
+
+def test_a_python_that_does_not_answer_is_refused(
+    call: Call, site: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "python3"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(limits, "IMPORT_SECONDS", limits.Limit(0, "seconds", "x"))
+    answer = call("with", "fast", "--target", site, "--", slow, "-c", "1")
+    assert answer.code == 3
+    assert "does not say which vLLM it imports" in answer.err
+    assert len(copies(cache)) == 1
+
+
+def test_a_patch_is_tried_before_it_is_a_mod(with_mods: Run, tmp_path: Path, site: Path) -> None:
+    target = site / "vllm/__init__.py"
+    target.write_text("A = 1\n")
+    patch = tmp_path / "try.patch"
+    patch.write_text(
+        "--- a/vllm/__init__.py\n+++ b/vllm/__init__.py\n@@ -1 +1 @@\n-A = 1\n+A = 2\n"
+    )
+    answer = with_mods(sys.executable, "-c", "import vllm; print(vllm.A)", mods=(str(patch),))
+    assert (answer.returncode, answer.stdout) == (0, "2\n"), answer.stderr
+
+
+def test_what_a_copy_cannot_have_is_refused(
+    call: Call, site: Path, library: Path, cache: Path
+) -> None:
+    mod = library / "patches/starts"
+    mod.mkdir()
+    (mod / "x").write_text("import os\n")
+    (mod / "mod.toml").write_text(
+        'schema = 1\nname = "starts"\nversion = "1.0.0"\nsummary = "s"\nlicense = "MIT"\n'
+        'outside = ["starts.pth"]\n[[variant]]\nid = "a"\nvllm = ">=0"\n'
+        'overlay = [{ source = "x", path = "starts.pth" }]\n'
+    )
+    answer = call("with", "starts", "--target", site, "--", "true")
+    assert answer.code == 3
+    assert "starts.pth, which is read in site-packages only" in answer.err
+    assert not cache.exists()
+
+
+def test_copies_that_nobody_uses_go_after_a_week(
+    with_mods: Run, site: Path, library: Path, cache: Path
+) -> None:
+    mods = vm.Library(str(library)).mods("fast")
+    old = time.time() - 8 * 86400
+    with vm.shadow(mods, site) as used:
+        os.utime(f"{used.root}.lock", (old, old))
+        (site / "vllm/__init__.py").write_text("# 2\n")
+        assert with_mods("true").returncode == 0
+        assert len(copies(cache)) == 2
+    (site / "vllm/__init__.py").write_text("# 3\n")
+    assert with_mods("true").returncode == 0
+    assert not Path(used.root).exists()
+    assert not Path(f"{used.root}.lock").exists()
+
+
+def test_a_command_keeps_its_copy_in_use(with_mods: Run, cache: Path) -> None:
+    code = "import fcntl, glob, os; fcntl.flock(os.open(glob.glob(os.environ['VLLM_MODS_CACHE'] + '/shadow/*.lock')[0], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    answer = with_mods(sys.executable, "-c", code)
+    assert answer.returncode == 1
+    assert "BlockingIOError" in answer.stderr
+    (lock,) = cache.glob("*.lock")
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_half_made_copy_is_never_used(with_mods: Run, cache: Path) -> None:
+    assert with_mods("true").returncode == 0
+    (copy,) = copies(cache)
+    copy.rename(f"{copy}.new")
+    (Path(f"{copy}.new") / "vllm/loader.py").unlink()
+    assert with_mods("true").returncode == 0
+    assert copies(cache) == [copy]
+    assert vm.status(copy).ok
+
+
+def test_a_cache_of_somebody_else_is_refused(
+    call: Call, site: Path, cache: Path, tmp_path: Path
+) -> None:
+    cache.parent.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    cache.symlink_to(tmp_path / "elsewhere")
+    answer = call("with", "fast", "--target", site, "--", "true")
+    assert answer.code == 3
+    assert f"{cache} was not created by vllm-mods" in answer.err
+
+
+def test_variables_of_mods_are_set_beside_those_of_the_caller(
+    with_mods: Run, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = library / "patches/fast/mod.toml"
+    manifest.write_text(manifest.read_text() + '\n[env]\nVLLM_ONE = "mod"\nVLLM_TWO = "mod"\n')
+    monkeypatch.setenv("VLLM_TWO", "mine")
+    code = "import os, json; print(json.dumps([os.environ['VLLM_ONE'], os.environ['VLLM_TWO']]))"
+    answer = with_mods(sys.executable, "-c", code)
+    assert json.loads(answer.stdout) == ["mod", "mine"], answer.stderr
+
+
+def test_copied_files_can_be_written_by_who_made_them(
+    site: Path, library: Path, cache: Path
+) -> None:
+    (site / "vllm/__init__.py").chmod(0o444)
+    with vm.shadow(vm.Library(str(library)).mods("fast"), site) as copy:
+        mode = stat.S_IMODE(os.stat(f"{copy.root}/vllm/__init__.py").st_mode)
+    assert mode == 0o644
+    assert cache.exists()

@@ -1,0 +1,172 @@
+"""A thin copy of an installed vLLM with mods in it: what is installed stays as it is.
+
+Folders and files of the copy are real, for vLLM follows links of its own files and would end up in the installation;
+only what is big and no source is a link. The same mods on the same files are at the same path, which vLLM's compile
+cache has in its keys.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from vllm_mods.applying import carry_out
+from vllm_mods.applying.ground import Terms, check_mods
+from vllm_mods.applying.opening import check_finished, open_tree
+from vllm_mods.base.cache import cache_folder
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, refusing, refusing_to_write
+from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.tree import Folder
+from vllm_mods.formats import receipt, tree_names
+from vllm_mods.library import trust
+from vllm_mods.library.writing import check_own
+from vllm_mods.site import transaction
+from vllm_mods.site.transitions import Transition
+from vllm_mods.trees.folder import MARKER, FolderTree
+
+_BIG = 1 << 20
+_KEPT_SECONDS = 7 * 86400
+"""How long a copy is kept that nobody uses."""
+
+
+class Shadow(NamedTuple):
+    """A copy at the site root ``root``, and the ``plan`` of its mods; in use as long as anybody holds the ``lock``."""
+
+    root: str
+    plan: Plan
+    notes: tuple[str, ...]
+    lock: int
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment in which Python imports vLLM from the copy: this one's, and what the mods ask for beside it."""
+        wanted = {name: value for one in self.plan.mods for name, value in one.mod.env}
+        behind = filter(None, (os.environ.get("PYTHONPATH"),))
+        return {**wanted, **os.environ, "PYTHONPATH": os.pathsep.join((self.root, *behind))}
+
+
+@contextlib.contextmanager
+def shadow(
+    mods: Sequence[Mod], target: Folder, *, planned: Callable[[Plan], object] | None = None
+) -> Iterator[Shadow]:
+    """Give a thin copy of an installed vLLM with mods in it; the installation is only read.
+
+    ``target`` is that of ``apply``, and ``planned`` is called with the plan. The copy lies in the cache, and is
+    used again as long as the mods and the installation are the same. Raises as ``apply`` does.
+
+    >>> with vm.shadow(vm.Library("library").mods("fast"), "site-packages") as copy:
+    ...     vm.status(copy.root).ok, copy.environ["PYTHONPATH"].startswith(copy.root)
+    (True, True)
+    >>> vm.status("site-packages").mods
+    ()
+    """
+    check_mods(mods)
+    trust.demand(mods)
+    notes: list[str] = []
+    with refusing():
+        tree, state = open_tree(target, None, recovering=None)
+        check_finished(tree, state, "with")
+        plan, transition = carry_out.decide(mods, tree, state, notes, Terms(planned=planned))
+        names = _copied(tree, transition)
+        key = _key(tree.root, names, transition)
+    folder = os.path.join(cache_folder(os.environ), "shadow")
+    root = os.path.join(folder, key)
+    with contextlib.ExitStack() as stack:
+        with refusing_to_write(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            check_own(folder)
+            _remove_unused(folder)
+            lock = os.open(f"{root}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.utime(lock)
+            if not os.path.isdir(root):
+                _make(f"{root}.new", tree, names, transition)
+                os.rename(f"{root}.new", root)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        yield Shadow(root, plan, tuple(notes), lock)
+
+
+def _copied(tree: FolderTree, transition: Transition | None) -> list[str]:
+    """Return what of the site root is copied: vLLM, our folder and whatever else changes, with their distributions."""
+    paths = [MARKER, *(change.path for change in (transition.changes if transition else ()))]
+    for path in paths:
+        if path.startswith("/") or path.endswith(".pth"):
+            why = "is outside of it" if path.startswith("/") else "is read in site-packages only"
+            raise Refused(
+                f"a copy of {tree.root} cannot have {path}, which {why}; nothing was written",
+                hint=f"vllm-mods apply MOD --target {tree.root}",
+            )
+    owners = {tree.owner(path) for path in paths}
+    infos = (name for name in tree.folders() if tree_names.dist_info(name) in owners)
+    names = {receipt.STATE, *infos, *(path.partition("/")[0] for path in paths)}
+    return sorted(name for name in names if os.path.lexists(f"{tree.root}/{name}"))
+
+
+def _key(root: str, names: Sequence[str], transition: Transition | None) -> str:
+    """Return a name for the copy, which follows from the files as they are and from what becomes of them."""
+    facts: list[object] = [root]
+    if transition is not None:
+        facts += [transition.mods, *((one.path, sha256(one.after)) for one in transition.changes)]
+    for name in names:
+        for folder, folders, files in os.walk(f"{root}/{name}"):
+            folders[:] = sorted(set(folders) - {"__pycache__"})
+            for path in (os.path.join(folder, file) for file in sorted(files)):
+                info = os.stat(path)
+                facts.append((path, info.st_size, info.st_mtime_ns, info.st_mode))
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _make(
+    place: str, tree: FolderTree, names: Sequence[str], transition: Transition | None
+) -> None:
+    shutil.rmtree(place, ignore_errors=True)  # of a run that was killed
+    os.mkdir(place)
+    changes = transition.changes if transition else ()
+    changed = {f"{tree.root}/{change.path}" for change in changes}
+
+    def copy(source: str, target: str) -> None:
+        _copy_file(source, target, changed)
+
+    for name in names:
+        source, target = f"{tree.root}/{name}", f"{place}/{name}"
+        if not os.path.isdir(source):
+            copy(source, target)
+            continue
+        try:
+            shutil.copytree(source, target, symlinks=True, copy_function=copy)
+        except shutil.Error as error:
+            file, _, why = error.args[0][0]
+            raise Refused(f"{file} cannot be copied: {why}", hint=f"ls -l {file}") from error
+    for name in os.listdir(tree.root):
+        if name.startswith("vllm") and name.endswith(".libs"):  # where vLLM's binaries look
+            os.symlink(f"{tree.root}/{name}", f"{place}/{name}")
+    for folder, _, _ in os.walk(place):
+        os.chmod(folder, 0o700)
+    if transition is not None:
+        transaction.commit(place, transition)
+
+
+def _copy_file(source: str, target: str, changed: Collection[str]) -> None:
+    is_source = source.endswith((".py", ".pyc")) or source in changed
+    if not is_source and os.path.getsize(source) >= _BIG:
+        os.symlink(source, target)
+        return
+    shutil.copy2(source, target)
+    os.chmod(target, os.stat(target).st_mode | 0o600)
+
+
+def _remove_unused(folder: str) -> None:
+    for name in os.listdir(folder):
+        path = f"{folder}/{name}"
+        if name.endswith(".lock") and time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
+            with open(path, "rb") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for ending in ("", ".new"):
+                    shutil.rmtree(path.removesuffix(".lock") + ending, ignore_errors=True)
+                os.unlink(path)

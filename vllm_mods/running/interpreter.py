@@ -1,0 +1,69 @@
+"""Which vLLM a command would import: its own Python is asked, with its own flags, where it would look."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import Refused, UsageError, reading
+
+_PYTHON = re.compile(r"python[\d.]*\Z")
+_FLAGS = re.compile(r"-(?:[XW].*|[bBdEiIOPqsSuvx]+)")
+"""Flags before ``-c``, ``-m`` or the script (https://docs.python.org/3/using/cmdline.html)."""
+_ASK = "import importlib.util as u; s = u.find_spec('vllm'); print('\\n' + str(s and s.origin))"
+
+
+def check_import(command: Sequence[str], root: str, environ: Mapping[str, str]) -> bool:
+    """Check that a command imports the vLLM in ``root``; return False if it is not a Python program, so that nobody knows.
+
+    Raises ``Refused`` where it would import another one, ``UsageError`` where there is no such program.
+    """
+    program = shutil.which(command[0], path=environ.get("PATH"))
+    if program is None:
+        raise UsageError(f"{command[0]} is not a program", hint="-- vllm serve MODEL")
+    python, folder = _python_of(program, command)
+    if not python:
+        return False
+    asking = [*python, "-c", _ASK]
+    try:
+        asked = subprocess.run(
+            asking, cwd=folder, env=dict(environ), capture_output=True, stdin=subprocess.DEVNULL,
+            timeout=limits.IMPORT_SECONDS, check=True, encoding="utf-8", errors="replace",
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        why = f"{shlex.join(python)} does not say which vLLM it imports: {error}"
+        raise Refused(why, hint=shlex.join([*python, "-c", "import vllm"])) from error
+    origin = asked.stdout.splitlines()[-1]
+    if os.path.realpath(origin).startswith(f"{os.path.realpath(root)}/"):
+        return True
+    why, hint = "another folder comes before PYTHONPATH", f"{shlex.join(python)} -m site"
+    if ignoring := [word for word in python[1:] if re.match(r"-[a-zA-Z]*[EI]", word)]:
+        why, hint = f"{ignoring[0]} ignores PYTHONPATH", f"leave out {ignoring[0]}"
+    elif origin.startswith(f"{folder}/"):
+        why, hint = f"Python looks in {folder} first", "run it in a folder without vllm/"
+    found = "no vLLM" if origin == "None" else f"the vLLM of {origin}"
+    raise Refused(f"{command[0]} would import {found}, not the copy: {why}", hint=hint)
+
+
+def _python_of(program: str, command: Sequence[str]) -> tuple[list[str], str]:
+    """Return the Python that runs a command, with its flags, and the folder in which that looks first; no words if none does."""
+    if _PYTHON.match(os.path.basename(program)):
+        python, rest = [program], list(command[1:])
+        while rest and (flags := _FLAGS.match(rest[0])):
+            python.append(flags[0])
+            if flags.end() < len(rest[0]):  # ``-Ic``
+                break
+            python += rest[1:2] if flags[0] in {"-X", "-W"} else ()
+            rest = rest[2 if flags[0] in {"-X", "-W"} else 1 :]
+        is_script = rest and not rest[0].startswith("-")
+        return python, os.path.dirname(os.path.realpath(rest[0])) if is_script else os.getcwd()
+    with reading(program), open(program, "rb") as file:
+        first = file.readline(4096).decode("utf-8", "replace")
+    words = first[2:].split() if first.startswith("#!") else []
+    if words and os.path.basename(words[0]) == "env":
+        words = [shutil.which(words[-1]) or ""]
+    is_python = words and _PYTHON.match(os.path.basename(words[0]))
+    return words if is_python else [], os.path.dirname(os.path.realpath(program))
