@@ -1,14 +1,13 @@
 """hybrid-int4-fp8 in a real engine on a CPU: what is loaded, and what is computed from it.
 
 Needs ``VLLM_MODS_BEHAVIOUR_ENGINE``, a Python that a CPU build of vLLM is installed in. The mod
-goes into a copy of that installation by the command line; the checkpoints are made on the spot.
+goes into a copy of that installation (``with``), which is not to change; the checkpoints are made on the spot.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -54,17 +53,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     base = tmp_path_factory.mktemp("engine")
     models = base / "models"
     subprocess.run([ENGINE, str(HERE / "hybrid_model.py"), str(models)], check=True)
-    site, found = base / "site", installation()
-    for part in (found / "vllm", *found.glob("vllm*.dist-info")):
-        shutil.copytree(part, site / part.name)
-    applied = [sys.executable, "-m", "vllm_mods", "apply", "hybrid-int4-fp8"]
-    subprocess.run([*applied, "--target", str(site)], check=True)
+    ours = [sys.executable, "-m", "vllm_mods", "with", "hybrid-int4-fp8"]
+    ours += ["--target", str(installation()), "--"]
 
     @cache
     def run(model: str, *, modded: bool) -> dict[str, Any]:
         result = base / f"{model}-{modded}.json"
         done = subprocess.run(
             [
+                *(ours if modded else ()),
                 ENGINE,
                 str(HERE / "hybrid_engine.py"),
                 str(models / model),
@@ -78,7 +75,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             timeout=300,
             env=os.environ
             | {
-                "PYTHONPATH": str(site) if modded else "",
+                "VLLM_MODS_CACHE": str(base / "cache"),
                 "VLLM_CPU_KVCACHE_SPACE": "1",
                 "HF_HUB_OFFLINE": "1",
             },
@@ -101,6 +98,17 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> tuple[float, float
     ]
     assert len(pairs) > 500
     return sum(pairs) / len(pairs), max(pairs)
+
+
+def test_the_installation_stays_as_it_is(run: Run) -> None:
+    def files() -> dict[Path, tuple[int, int, int]]:
+        infos = {path: path.stat() for path in (installation() / "vllm").rglob("*.*")}
+        sources = {path: info for path, info in infos.items() if path.suffix != ".pyc"}
+        return {path: (i.st_size, i.st_mtime_ns, i.st_mode) for path, i in sources.items()}
+
+    before = files()
+    assert "error" not in run("hybrid", modded=True)
+    assert files() == before
 
 
 def test_without_the_mod_the_checkpoint_is_refused(run: Run) -> None:
