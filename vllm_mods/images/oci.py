@@ -264,10 +264,7 @@ class _Config(NamedTuple):
     architecture: str | None
     os: str | None
     variant: str | None
-    created: str | None
-    author: str | None
     config: _Settings | None
-    history: tuple[Mapping[str, Any], ...] | None
     rootfs: _Layers | None
 
 
