@@ -459,8 +459,12 @@ ENOUGH: dict[
         "more than 1 files",
         lambda _: layer.scan(io.BytesIO(tarred(("a", b""), ("b", b""))), "x"),
     ),
-    "DOCUMENT": (9, "too long", lambda _: oci.document_of(store(b"x"), BLOB, "x")),
-    "INDEXES": (0, "nested too deeply", lambda _: oci.pick(store(b""), BLOB, "x", depth=1)),
+    "DOCUMENT": (9, "too long", lambda _: oci.document_of(store(b"x").open, BLOB, "x")),
+    "INDEXES": (
+        0,
+        "nested too deeply",
+        lambda _: oci.pick(store(b"").open, BLOB, "x", oci.Choice(), depth=1),
+    ),
     "LINKS_FOLLOWED": (3, "is a loop", lambda _: resolve(Circle(), "l0")),  # type: ignore[arg-type]
     "RECEIPT": (9, "more than 9 bytes", lambda _: receipt.parse(b"{}" + b" " * 99)),
     "MANIFEST": (9, "more than 9 bytes", lambda _: untrusted.toml_of(b"x = 1\n" * 9, "x")),

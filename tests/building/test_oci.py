@@ -75,7 +75,7 @@ def test_the_manifest_names_the_layers_as_the_bases_does() -> None:
         "digest": digest_of(made.packed),
         "size": len(made.packed),
     }
-    assert made.layer_digest == digest_of(LAYER)
+    assert made.diff_ids[-1] == digest_of(LAYER)
     assert manifest["config"]["digest"] == digest_of(made.config) == made.config_digest
     assert manifest["annotations"] == LABELS
     assert made.manifest_digest == digest_of(made.manifest)
@@ -115,7 +115,7 @@ def test_without_the_bases_manifest_it_is_a_docker_archive_only() -> None:
     assert made.manifest_digest is None
     files = members(engine.thin(made, "p:1"))
     assert "index.json" not in files
-    assert files[oci.blob_path(made.layer_digest)] == LAYER
+    assert files[oci.blob_path(made.diff_ids[-1])] == LAYER
 
 
 @pytest.mark.parametrize(

@@ -188,10 +188,10 @@ def test_the_manifest_below_indexes_is_picked(kind: str, top: str) -> None:
     data = b'{"config": {}, "layers": []}'
     place = manifest = store.put(data, kind)
     for _ in range(5):
-        assert oci.pick(store.open, place, "oci:x") == (data, manifest)
+        assert oci.pick(store.open, place, "oci:x", Choice()) == (data, manifest)
         place = store.put(above(place), top)
     with pytest.raises(TreeError) as caught:
-        oci.pick(store.open, place, "oci:x")
+        oci.pick(store.open, place, "oci:x", Choice())
     message = "oci:x: the indexes are nested too deeply"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
 
@@ -212,7 +212,7 @@ def test_a_document_that_is_described_as_what_it_is_not(kind: str) -> None:
     is_index = "index" in kind or "list" in kind
     blob = store.put({"config": {}} if is_index else listed(entry(A)), kind)
     with pytest.raises(TreeError) as caught:
-        oci.pick(store.open, blob, "oci:x")
+        oci.pick(store.open, blob, "oci:x", Choice())
     message = f"oci:x: it is described as {kind} but is not one"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
@@ -228,7 +228,7 @@ def test_a_document_that_is_described_as_what_it_is_not(kind: str) -> None:
 def test_an_index_that_is_a_manifest_too(more: dict[str, Any], words: str) -> None:
     store = Store()
     with pytest.raises(TreeError) as caught:
-        oci.pick(store.open, store.put({**listed(entry(A)), **more}), "oci:x")
+        oci.pick(store.open, store.put({**listed(entry(A)), **more}), "oci:x", Choice())
     message = f"oci:x: its manifest is also an index: it has manifests and {words}"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 

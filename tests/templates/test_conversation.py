@@ -37,14 +37,15 @@ def test_a_conversation_is_read() -> None:
         kwargs={"x": 1},
         add_generation_prompt=False,
         expect=Expected(contains=("a",)),
+        failure_mode=3,
     )
 
 
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        ({"messages": [], "expect": {"error": "e"}}, "messages: there are none"),
-        ({"messages": [{"content": "a"}], "expect": {"error": "e"}}, r"messages\[0\].role: is required"),
+        ({"messages": [], "expect": {"error": "e"}}, "messages: is required"),
+        ({"messages": [{"content": "a"}], "expect": {"error": "e"}}, r"messages\[0\]: has no `role`"),
         ({"messages": ["a"], "expect": {"error": "e"}}, r"messages\[0\]: expected a table"),
         ({"messages": [USER]}, "expect: is empty"),
         ({"messages": [USER], "expect": {"render": "a"}}, "expect.render: unknown key; did you mean"),
@@ -98,18 +99,18 @@ def test_arguments_that_are_no_object_stay_text(text: str) -> None:
     ("raw", "problems"),
     [
         ({"messages": [USER], "expect": 3}, ("expect: expected a table, found an integer",)),
-        ({"expect": {"error": "e"}}, ("messages: there are none",)),
+        ({"expect": {"error": "e"}}, ("messages: is required",)),
         (
             {"messages": [USER], "expect": {"error": "e"}, "failure_mode": "x", "title": 3},
             (
-                "failure_mode: expected an integer, found a string",
                 "title: expected a string, found an integer",
+                "failure_mode: expected an integer, found a string",
             ),
         ),
         (
-            {"messages": [{"role": 3}], "tools": [1], "kwargs": [], "expect": {"absent": ["a"]}},
+            {"messages": [{"role": 3}], "tools": [1], "kwargs": [1], "expect": {"absent": ["a"]}},
             (
-                "messages[0].role: expected a string, found an integer",
+                "messages[0]: has no `role`, which is text",
                 "tools[0]: expected a table, found an integer",
                 "kwargs: expected a table, found an array",
             ),

@@ -89,8 +89,9 @@ def test_a_way_that_loses_alone_is_named_and_what_was_not_read_says_why() -> Non
     ("raw", "problem"),
     [
         ("[]", "expected an object"),
-        ("{}", "must map names to texts"),
-        ('{"texts": {"a": 1}}', "must map names to texts"),
+        ("{}", "texts: is required"),
+        ('{"texts": {}}', "texts: there are none"),
+        ('{"texts": {"a": 1}}', "texts.a: expected a string"),
         ('{"texts": {"a": "b"}, "tool": []}', "tool"),
         ("{", "not JSON"),
     ],

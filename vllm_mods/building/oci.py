@@ -58,15 +58,10 @@ class BuiltImage(NamedTuple):
         return None if self.manifest is None else digest_of(self.manifest)
 
     @property
-    def layer_digest(self) -> str:
-        """The new layer's diff_id: the digest of its tar."""
-        return self.diff_ids[-1]
-
-    @property
     def layer_blob(self) -> tuple[str, bytes]:
         """The new layer as a file of an image, by its digest: packed where there is a manifest."""
         if self.packed is None or self.layers is None:
-            return self.layer_digest, self.layer
+            return self.diff_ids[-1], self.layer
         return self.layers[-1].digest, self.packed
 
 

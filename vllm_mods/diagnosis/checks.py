@@ -16,7 +16,7 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
-from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed
+from vllm_mods.diagnosis.listing import Listed, compare, listed
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity
 from vllm_mods.site.state_folder import read_state
@@ -81,8 +81,7 @@ def _look(tree: Tree, issues: list[Trouble]) -> Examined:
         with _collect_errors(issues):
             issues += _distributions(tree)
             files = listed(tree)
-            held = None if files is None else compare(tree, files)
-            issues += _files(tree, files, held, current, again)
+            issues += _files(tree, files, current, again)
     if tree.root is not None:
         issues += _around(tree.root)
     return Examined(tree, _kind(tree), version, current, files)
@@ -139,7 +138,7 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
 
 
 def _files(
-    tree: Tree, listed: Listed | None, held: Compared | None, current: Receipt | None, again: str
+    tree: Tree, listed: Listed | None, current: Receipt | None, again: str
 ) -> Iterator[Trouble]:
     if (listed is None or len(listed.rows) == 1) and not tree.read("vllm/__init__.py"):
         message = "vllm/__init__.py is empty: this is not a complete vLLM"
@@ -150,8 +149,9 @@ def _files(
             "this tree has no list of files (RECORD), so missing or edited files cannot be found",
             level=Level.NOTE,
         )
-    if listed is None or held is None:
+    if listed is None:
         return
+    held = compare(tree, listed)
     touched = {file.path for file in current.files} if current else set()  # `verify` tells of them
     edited = f"differs from {listed.name}: edited, or written by another tool"
     link = "a symbolic link, which vllm-mods does not follow: other environments may share the file"

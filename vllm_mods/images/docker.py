@@ -128,7 +128,7 @@ class EngineImage(Opened):
         for place in (f"{root}/containerd/daemon", "/var/lib/containerd"):
             store = partial(open_blob, f"{place}/io.containerd.content.v1.content")
             try:
-                data, picked = oci.pick(store, top, self.reference)
+                data, picked = oci.pick(store, top, self.reference, oci.Choice())
                 config, layers, self.config = oci.read_manifest(store, data, self.reference)
             except VllmModsError:
                 continue  # Not there, or not to be read by us: the API's values have to do.

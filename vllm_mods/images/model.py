@@ -140,20 +140,14 @@ def resolve(base: Base, path: str) -> str:
     done: list[str] = []
     links = 0
     while rest:
-        if rest[0] == "..":
-            done, rest = done[:-1], rest[1:]
+        part, *rest = rest
+        if part == "..":
+            done = done[:-1]
             continue
-        run = rest[: rest.index("..")] if ".." in rest else rest
-        # What is there at the end of a path has no link before it: the longest part is asked first.
-        for end in range(len(run), 0, -1):
-            place = "/".join((*done, *run[:end]))
-            entry = base.look(place)
-            if entry is not None:
-                break
-        else:
-            entry, place, end = None, "", 0
+        place = "/".join((*done, part))
+        entry = base.look(place)
         if entry is None or entry.kind != LINK:
-            done, rest = [*done, *run], rest[len(run) :]
+            done.append(part)
             continue
         links += 1
         if links > limits.LINKS_FOLLOWED:
@@ -161,8 +155,8 @@ def resolve(base: Base, path: str) -> str:
                 f"{base.reference}: /{path.lstrip('/')} is a loop of symbolic links (/{place} points to {entry.target})",
                 hint="the image is broken: rebuild it",
             )
-        done = [] if entry.target.startswith("/") else [*done, *run[: end - 1]]
-        rest = [*_parts(entry.target), *rest[end:]]
+        done = [] if entry.target.startswith("/") else done
+        rest = [*_parts(entry.target), *rest]
     return "/".join(done)
 
 

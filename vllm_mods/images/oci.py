@@ -91,9 +91,6 @@ class Choice(NamedTuple):
         )
 
 
-HERE = Choice()
-
-
 def this_platform() -> str:
     """Return the platform of containers on this machine."""
     machine = platform.machine()
@@ -118,7 +115,7 @@ class Opening(NamedTuple):
     reference: str
     cache: Cache
     progress: Progress | None = None
-    choice: Choice = HERE
+    choice: Choice = Choice()
 
 
 class OciImage(LayeredImage):
@@ -146,7 +143,7 @@ class OciImage(LayeredImage):
 
 
 def pick(
-    open_blob: OpenBlob, top: Descriptor, reference: str, choice: Choice = HERE, *, depth: int = 0
+    open_blob: OpenBlob, top: Descriptor, reference: str, choice: Choice, *, depth: int = 0
 ) -> tuple[bytes, Descriptor]:
     """Return the manifest of one platform: the one described, or one of the index described."""
     if depth > limits.INDEXES:
@@ -264,10 +261,7 @@ class _Config(NamedTuple):
     architecture: str | None
     os: str | None
     variant: str | None
-    created: str | None
-    author: str | None
     config: _Settings | None
-    history: tuple[Mapping[str, Any], ...] | None
     rootfs: _Layers | None
 
 

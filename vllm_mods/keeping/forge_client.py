@@ -51,14 +51,12 @@ class ForgeClient:
             query = {"state": "all", self._forge.page_size: _PAGE_SIZE, "page": page}
             records = self._ask("GET", self._repository.requests, params=query)
             if not isinstance(records, list):
-                raise self._refused("the answer is not a list", "")
+                raise self._refused("the answer is not a list")
             if not records:
                 return tuple(sorted(listed.values(), reverse=True))
             own = (record for record in records if _value(record, head) == _value(record, base))
             listed |= {request.number: request for request in map(self._read, own)}
-        raise self._refused(
-            f"more than {limits.REQUESTS}, the limit for {limits.REQUESTS.what}", ""
-        )
+        raise self._refused(f"more than {limits.REQUESTS}, the limit for {limits.REQUESTS.what}")
 
     def open(self, branch: str, base: str, text: RequestText) -> PullRequest:
         """Open a request to merge a branch into another one."""
@@ -77,7 +75,7 @@ class ForgeClient:
         keys = (*self._forge.read[:3], "title", self._forge.sent[2])
         number, *rest = (_value(record, key) for key in keys)
         if not isinstance(number, int):
-            raise self._refused("the answer is not a pull request", "")
+            raise self._refused("the answer is not a pull request")
         url, branch, title, body = (str(value or "") for value in rest)
         state = "closed" if _value(record, "state") == "closed" else "open"
         state = "merged" if _value(record, "merged_at") else state
@@ -107,7 +105,7 @@ class ForgeClient:
         grant = f"{self._forge.grant}, " if status in {401, 403, 404} else ""
         raise self._refused(f"{why}: {quoted}", grant)
 
-    def _refused(self, why: str, grant: str) -> Refused:
+    def _refused(self, why: str, grant: str = "") -> Refused:
         shown = secrets.clean(why, os.environ)
         text = shown.replace("{token}", f"the token in {self._repository.variable}")
         where = f"{self._repository.name} at {place(self._repository.requests)}"

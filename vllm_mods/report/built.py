@@ -80,7 +80,7 @@ def _digests(image: BuiltImage) -> dict[str, str | None]:
     return {
         "image": image.config_digest,
         "manifest": image.manifest_digest,
-        "layer": image.layer_digest,
+        "layer": image.diff_ids[-1],
     }
 
 

@@ -11,11 +11,12 @@ body of a request to ``/v1/chat/completions`` has the first two as well, and is 
 """
 
 import contextlib
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.schema import Table, in_words
+from vllm_mods.formats.schema import DecodeError, Table, decode, in_words
 
 Message = dict[str, Any]
 STRING, OPENAI = "string", "openai"
@@ -31,39 +32,28 @@ class Expected(NamedTuple):
     error: str | None = None
 
 
+def _why_no_message(message: Message) -> str | None:
+    return None if isinstance(message.get("role"), str) else "has no `role`, which is text"
+
+
 class Conversation(NamedTuple):
     """What a template is given; ``name`` is that of its file, without ``.json``."""
 
     name: str
-    messages: tuple[Message, ...]
-    tools: tuple[Any, ...] | None = None
+    messages: tuple[Annotated[Message, _why_no_message], ...]
+    tools: tuple[dict[str, Any], ...] | None = None
     kwargs: dict[str, Any] = {}  # noqa: RUF012  (nothing changes it)
     add_generation_prompt: bool = True
     title: str = ""
     expect: Expected = Expected()
+    failure_mode: int | None = None
 
 
 def parse(data: bytes, where: str, name: str) -> Conversation:
     """Read a conversation that lies beside a template. Raises ``ManifestError`` with every problem."""
-    top = Table(object_of(data, where), "", [])
-    top.get("failure_mode", int)
-    expect = top.table("expect")
-    conversation = _read(top, name)._replace(
-        title=top.text("title"),
-        kwargs=top.table("kwargs").raw,  # type: ignore[arg-type]
-        expect=Expected(
-            rendered=expect.get("rendered", str),
-            contains=expect.strings("contains"),
-            absent=expect.strings("absent"),
-            error=expect.get("error", str),
-        ),
-    )
-    if conversation.expect == Expected() and "expect" not in top.bad:
-        top.problem("expect", "is empty, so nothing would be checked")
-    top.refuse_unknown()
-    expect.refuse_unknown()
-    if top.problems:
-        raise ManifestError(where, tuple(top.problems))
+    conversation = _read(object_of(data, where), where, name)
+    if conversation.expect == Expected():
+        raise ManifestError(where, ("expect: is empty, so nothing would be checked",))
     return conversation
 
 
@@ -78,25 +68,20 @@ def request(data: bytes, where: str) -> Conversation:
     given = dict(top.table("kwargs").raw) | dict(top.table("chat_template_kwargs").raw)
     if top.get("continue_final_message", bool) is not None:
         given["continue_final_message"] = top.raw["continue_final_message"]
-    conversation = _read(top, where)
     if top.problems:
         raise ManifestError(where, tuple(top.problems))
+    conversation = _read(top.raw, where, where, more=True)
     messages = tuple(map(_parse_calls, conversation.messages))
     return conversation._replace(messages=messages, kwargs=given)
 
 
-def _read(top: Table, name: str) -> Conversation:
-    if not top.raw.get("messages"):
-        top.problem("messages", "there are none")
-    messages = top.tables("messages")
-    for message in messages:
-        message.get("role", str, required=True)
-    return Conversation(
-        name=name,
-        messages=tuple(dict(message.raw) for message in messages),
-        tools=tuple(tool.raw for tool in top.tables("tools")) or None,
-        add_generation_prompt=top.get("add_generation_prompt", bool) is not False,
-    )
+def _read(raw: Mapping[str, Any], where: str, name: str, *, more: bool = False) -> Conversation:
+    # an empty list, and what is null, says nothing
+    stated = {key: value for key, value in raw.items() if value not in (None, [])}
+    try:
+        return decode(Conversation, stated | {"name": name}, more=more)
+    except DecodeError as error:
+        raise ManifestError(where, error.problems) from error
 
 
 def _parse_calls(message: Message) -> Message:

@@ -8,12 +8,12 @@ template gives back. They stand in a JSON object::
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
-from vllm_mods.formats.schema import Table
+from vllm_mods.formats.schema import DecodeError, decode
 from vllm_mods.templates import replay
 from vllm_mods.templates.conversation import Conversation, Message, object_of
 from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers
@@ -30,8 +30,8 @@ _SHOWN = 60
 class ModelTexts(NamedTuple):
     """Texts by their names, and what the request had that they answer."""
 
-    texts: Mapping[str, str]
-    tools: tuple[Any, ...] | None = None
+    texts: Annotated[Mapping[str, str], lambda texts: None if texts else "there are none"]
+    tools: tuple[dict[str, Any], ...] | None = None
     kwargs: Mapping[str, Any] = {}
 
 
@@ -45,16 +45,10 @@ class TextsBack(NamedTuple):
 
 def read(data: bytes, where: str) -> ModelTexts:
     """Read texts. Raises ``ManifestError`` with every problem."""
-    top = Table(object_of(data, where), "", [])
-    texts = top.table("texts").raw
-    if not texts or not all(isinstance(text, str) for text in texts.values()):
-        top.problem("texts", "must map names to texts")
-    tools = tuple(tool.raw for tool in top.tables("tools")) or None
-    kwargs = dict(top.table("kwargs").raw)
-    top.refuse_unknown()
-    if top.problems:
-        raise ManifestError(where, tuple(top.problems))
-    return ModelTexts({name: str(text) for name, text in texts.items()}, tools, kwargs)
+    try:
+        return decode(ModelTexts, object_of(data, where))
+    except DecodeError as error:
+        raise ManifestError(where, error.problems) from error
 
 
 def send_back(
