@@ -43,11 +43,6 @@ class Upgraded(NamedTuple):
     written: outputs.Written | None = None
 
     @property
-    def changed(self) -> bool:
-        """Whether anything moved."""
-        return self.written is not None
-
-    @property
     def differences(self) -> tuple[pairing_lock.LockDifference, ...]:
         """What moved in the lock."""
         return tuple(pairing_lock.differences(self.before.lock, self.now.lock))

@@ -57,11 +57,10 @@ def of_matrix(result: MatrixResult) -> Iterator[Remark]:
     manifests = {mod.name: _file(mod) for mod in result.mods}
     of = view.grid(result)
     for run in view.wrong(of):
-        word = run.first.word
+        mod, word = run.mod, run.first.word
         details = "\n".join(map(str, run.first.findings))
         message = f"{word} on {run.trees}: {view.MEANINGS[word]}\n{details}".rstrip()
-        path = manifests.get(run.mod, MANIFEST)
-        yield Remark(Level.ERROR, path, run.mod, word, message)
+        yield Remark(Level.ERROR, manifests.get(mod, MANIFEST), mod, word, message)
     notes = {
         problem.code
         for problem in result.problems
