@@ -218,7 +218,6 @@ def _with_template(asked: ServeArguments, library: Library) -> ServeArguments:
     """Hold a command that names a chat template of the library against its mod, too."""
     stems = (re.split(r"[/=]", word)[-1].rpartition(".")[0] for word in asked.serving.argv)
     mods = library.select(dict.fromkeys(stem for stem in stems if library.has(stem)))
-    files = {file.file for mod in mods for variant in mod.variants for file in variant.templates}
-    if not files:
+    if not any(variant.templates for mod in mods for variant in mod.variants):
         return asked
     return asked._replace(mods=mods, serving=asked.serving._replace(library=library))
