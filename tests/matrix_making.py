@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from mod_making import diff_of, variant
@@ -79,7 +79,15 @@ def example() -> MatrixResult:
     )
     hunks = {(one.mod, one.tree): (hunk(),) for one in cells if one.verdict.ok}
     hunks["bad", "pypi:0.21.0"] = (lost,)
-    return MatrixResult(cells, problems, hunks=hunks)
+    return with_hunks(MatrixResult(cells, problems), hunks)
+
+
+def with_hunks(
+    result: MatrixResult, hunks: Mapping[tuple[str, str], tuple[HunkView, ...]]
+) -> MatrixResult:
+    """Return a matrix whose cells have these hunks, by mod and tree, and no others."""
+    cells = (one._replace(hunks=hunks.get((one.mod, one.tree), ())) for one in result.cells)
+    return result._replace(cells=tuple(cells))
 
 
 def every_verdict() -> MatrixResult:
@@ -105,7 +113,7 @@ def hostile() -> MatrixResult:
         ),
     )
     view = HunkView(EVIL, EVIL, 1, EVIL, 1, 0, EVIL, (f" {EVIL}",), ((1, EVIL),))
-    return result._replace(hunks={(EVIL, EVIL): (view,)})
+    return with_hunks(result, {(EVIL, EVIL): (view,)})
 
 
 def large(mods: int, trees: int) -> MatrixResult:
@@ -129,7 +137,7 @@ def large(mods: int, trees: int) -> MatrixResult:
         (one.mod, one.tree): tuple(hunk(f" line {at} of {one.mod}", number=at) for at in range(4))
         for one in cells
     }
-    return MatrixResult(tuple(cells), hunks=hunks)
+    return with_hunks(MatrixResult(tuple(cells)), hunks)
 
 
 def about() -> MatrixResult:
@@ -156,13 +164,17 @@ def about() -> MatrixResult:
     )
     beside = (("transformers", "5.4.0"),)
     nightly = "0.22.1rc1.dev46+gc5e3454"
-    unique = {("good", "pypi:0.20.0"): (hunk(proof="unique"),)}
+    cells = [
+        one._replace(hunks=(hunk(proof="unique"),))
+        if (one.mod, one.tree) == ("good", "pypi:0.20.0")
+        else one
+        for one in whole.cells
+    ]
     return MatrixResult(
         (
-            *whole.cells,
+            *cells,
             cell("good", nightly, packages=beside),
             cell("bad", nightly, "unsupported", variant=None, in_range=False, meant=False),
         ),
         mods=(good, bad),
-        hunks={**whole.hunks, **unique},
     )

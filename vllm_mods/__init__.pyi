@@ -2,7 +2,7 @@
 from vllm_mods.api.access import Access as Access
 from vllm_mods.api.build import BuildResult as BuildResult, build as build, lock as lock
 from vllm_mods.api.image_verify import ImageVerified as ImageVerified, image_verify as image_verify
-from vllm_mods.api.installed import apply as apply, status as status, verify as verify
+from vllm_mods.api.installed import status as status, verify as verify
 from vllm_mods.api.libraries import open_library as open_library
 from vllm_mods.api.matrix import bisect as bisect, matrix as matrix
 from vllm_mods.api.new import new as new
@@ -14,7 +14,7 @@ from vllm_mods.api.serve_check import ServeChecked as ServeChecked, serve_check 
 from vllm_mods.api.suggest import Suggested as Suggested, suggest as suggest
 from vllm_mods.api.sync import Synced as Synced, sync as sync
 from vllm_mods.api.template_check import template_check as template_check
-from vllm_mods.applying.carry_out import revert as revert
+from vllm_mods.applying.carry_out import apply as apply, revert as revert
 from vllm_mods.applying.outcomes import (
     Applied as Applied,
     Reverted as Reverted,

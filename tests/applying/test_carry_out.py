@@ -58,7 +58,7 @@ def mods(ready: Path) -> Callable[..., tuple[Mod, ...]]:
 
 
 def put_in(site: Path, mods: tuple[Mod, ...], **terms: Any) -> Applied:
-    return carry_out.carry_out(mods, site, Terms(**terms))
+    return carry_out.apply(mods, site, **terms)
 
 
 def names(site: Path) -> list[str]:
@@ -141,7 +141,7 @@ def test_a_base_has_to_be_the_one_of_every_mod(
 
 def test_what_is_no_mod_is_told() -> None:
     with pytest.raises(UsageError, match="this is not a mod: 'low'") as caught:
-        carry_out.carry_out(["low"], "/nowhere", Terms())  # type: ignore[list-item]
+        carry_out.apply(["low"], "/nowhere")  # type: ignore[list-item]
     assert caught.value.hint == 'Library().mods("NAME")'
 
 

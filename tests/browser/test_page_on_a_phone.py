@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from matrix_making import cell, example, hunk, large
+from matrix_making import cell, example, hunk, large, with_hunks
 
 from vllm_mods.matrices.cell import MatrixResult
 
@@ -31,7 +31,7 @@ def lost_among_many() -> MatrixResult:
     lines = ("     def load(self):", f"         c = {'1 + ' * 60}1", "-        b = 2")
     hunks = [hunk(number=at) for at in range(1, 9)]
     hunks[4] = hunk(*lines, number=5, proof=None)
-    return whole._replace(hunks={("bad", "pypi:0.21.0"): tuple(hunks)})
+    return with_hunks(whole, {("bad", "pypi:0.21.0"): tuple(hunks)})
 
 
 @pytest.mark.parametrize("link", ["", "#bad/pypi:0.21.0"])

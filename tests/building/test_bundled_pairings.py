@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 from making_images import Image, layer as tar_of
 
-from vllm_mods.api.serve_check import ask, of_pairing
+from vllm_mods.api.serve_check import answer, of_pairing
 from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.cli import run
 from vllm_mods.library.catalog import Library
+from vllm_mods.planning import planner
 from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ def test_it_locks_on_the_release_that_it_names(
     found = library.pairing(name)
     version = found.base.rpartition(":v")[2]
     tree = Recorded(Releases().open(version))
-    answer = ask(of_pairing(library, found), tree)
-    assert answer.ok, answer.faults
+    asked = of_pairing(library, found)
+    told = answer(asked, tree, planner.plan(asked.mods, tree))
+    assert told.ok, told.faults
     info = f"vllm-{version}.dist-info"
     metadata = tree.read(f"{info}/METADATA")
     assert metadata is not None

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.matrix import matrix
@@ -10,7 +10,6 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.versions import sort_key
 from vllm_mods.matrices.against import AgainstResult, Change, Effect, compare, look_closer
-from vllm_mods.matrices.run import Progress
 
 if TYPE_CHECKING:
     from vllm_mods.trees.git import Repository
@@ -26,12 +25,9 @@ def against(
     mods: Sequence[Mod],
     span: str,
     *,
-    jobs: int | None = 1,
-    kept: bool = True,
-    verify: bool = False,
     others: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
     access: Access,
+    **of_matrix: Any,  # noqa: ANN401  (handed on)
 ) -> AgainstResult:
     """Tell what becomes of mods from one tree to another: ``span`` is ``BASE..HEAD``.
 
@@ -59,17 +55,7 @@ def against(
     if base == head or releases != sorted(releases):
         why = f"{last} is not newer than {first}"
         raise UsageError(f"--against {span}: {why}", hint=f"--against {last}..{first}")
-    result = matrix(
-        mods,
-        (base, head),
-        jobs=jobs,
-        kept=kept,
-        verify=verify,
-        explain=True,
-        others=others,
-        progress=progress,
-        access=access,
-    )
+    result = matrix(mods, (base, head), explain=True, others=others, access=access, **of_matrix)
     compared = compare(base, head, result.mods, result.cells)
     if not {Effect.WORSE, Effect.BETTER} & {one.effect for one in compared.affected}:
         return compared

@@ -43,11 +43,6 @@ class Upgraded(NamedTuple):
     written: outputs.Written | None = None
 
     @property
-    def changed(self) -> bool:
-        """Whether anything moved."""
-        return self.written is not None
-
-    @property
     def differences(self) -> tuple[pairing_lock.LockDifference, ...]:
         """What moved in the lock."""
         return tuple(pairing_lock.differences(self.before.lock, self.now.lock))
@@ -95,7 +90,7 @@ def lock(
         library, wanted, ref, places, epoch=epoch, in_image=in_image, access=access
     ) as opened:
         on_base.demand_serving(library, wanted, opened, access, model)
-        whole = on_base.joined_lock(opened)._replace(checkpoint=_locked(model))
+        whole = on_base.joined_lock(opened, model)
     data = pairing_lock.dump(whole)
     with refusing_to_write(path):
         write_whole(path, data)
@@ -124,7 +119,7 @@ def moved_since(
     parts = on_base.parts_of(before.lock, ref, platform)
     epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
     with on_base.on_bases(library, wanted, ref, parts, epoch=epoch, access=access) as opened:
-        now = on_base.joined_lock(opened)._replace(checkpoint=_locked(model))
+        now = on_base.joined_lock(opened, model)
     return tuple(pairing_lock.moved(pairing_lock.joined(parts), now))
 
 
@@ -165,10 +160,6 @@ def _look_at_model(
         if fit.fails and fit.name not in present:
             access.note(f"without {fit.name}, vLLM fails with this model: {fit.fails}")
     return checkpoint
-
-
-def _locked(model: Checkpoint | None) -> pairing_lock.LockedModel | None:
-    return model and pairing_lock.LockedModel(model.commit, model.config_sha256, model.index_sha256)
 
 
 @refusing()
@@ -267,9 +258,8 @@ def upgrade(
             upgrading.check_version(wanted, before.lock, to, on_platform.tree.version)
         model = _look_at_model(library, wanted, access)
         on_base.demand_serving(library, wanted, opened, access, model)
-        lock = on_base.joined_lock(opened)._replace(
-            checkpoint=_locked(model), pairing_digest=pairings.digest(wanted)
-        )
+        digest = pairings.digest(wanted)
+        lock = on_base.joined_lock(opened, model)._replace(pairing_digest=digest)
         file = library.pairing_file(pairing)
         text = library.read(file) or b""
         edited = upgrading.edit_pairing(text, file, wanted)

@@ -86,10 +86,9 @@ def matrix(
     for hold in (ranges.range_problems, *((locks.against_committed,) if strict else ())):
         for mod in mods:
             problems += hold(mod, [cell for cell in cells if cell.mod == mod.name])
-    hunks = {(cell.mod, cell.tree): cell.hunks for cell in cells}
     clients = tuple(_client_lines(mods)) if explain else ()
     workshop.store.sweep()
-    return MatrixResult(cells, tuple(problems), mods, strict, hunks, clients)
+    return MatrixResult(cells, tuple(problems), mods, strict, clients)
 
 
 def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:

@@ -4,11 +4,11 @@ import os
 from collections.abc import Sequence
 
 from vllm_mods.api.access import Access, releases_in
-from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.making import compose, folder as folders, from_diff, recording
 from vllm_mods.planning import lock_entries
+from vllm_mods.trees.open import as_tree
 
 _NEWEST = 50
 """So many releases are looked at for the one that a diff was made on: about two years of them."""

@@ -19,7 +19,7 @@ from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import architectures
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
+from vllm_mods.formats.pairing_lock import LockedModel, LockedWheel, PairingLock
 from vllm_mods.images.model import Base, children
 from vllm_mods.images.oci import is_for, platform_of
 from vllm_mods.images.open import demand_platform, in_engine, open_base
@@ -205,9 +205,11 @@ def demand_serving(
             access.note(why)
 
 
-def joined_lock(opened: Iterable[OnBase]) -> PairingLock:
-    """Return one lock of what was drafted for several platforms."""
-    return pairing_lock.joined([one.drafted.lock for one in opened])
+def joined_lock(opened: Iterable[OnBase], model: Checkpoint | None) -> PairingLock:
+    """Return one lock of what was drafted for several platforms, and of the model."""
+    whole = pairing_lock.joined([one.drafted.lock for one in opened])
+    locked = model and LockedModel(model.commit, model.config_sha256, model.index_sha256)
+    return whole._replace(checkpoint=locked)
 
 
 class BuiltFor(NamedTuple):

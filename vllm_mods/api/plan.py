@@ -11,7 +11,7 @@ from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints.model_fit import ModelFit
 from vllm_mods.trees.beside import unmet
 from vllm_mods.trees.folder import FolderTree
-from vllm_mods.trees.open import open_tree
+from vllm_mods.trees.open import as_tree
 from vllm_mods.trees.receipt_tree import receipt_of
 
 
@@ -122,8 +122,3 @@ def _beside(tree: Tree) -> tuple[Finding, ...]:
     if tree.root is None and not tree.spec.startswith("image:"):
         return ()
     return tuple(found for found, _ in unmet(tree))
-
-
-def as_tree(tree: Tree | Folder) -> Tree:
-    """Return an opened tree as it is, and open whatever ``open_tree`` takes."""
-    return open_tree(tree) if isinstance(tree, str | os.PathLike) else tree

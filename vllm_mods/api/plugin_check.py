@@ -3,13 +3,13 @@
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
-from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Finding, all_well
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats.syntax_tree import TOO_DEEP
 from vllm_mods.plugins.judging import judge
 from vllm_mods.plugins.reading import Plugin, read_plugin
+from vllm_mods.trees.open import as_tree
 
 
 class PluginChecked(NamedTuple):

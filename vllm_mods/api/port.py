@@ -189,9 +189,8 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
         return mod
     place = os.path.join(output, "patches", mod.name)
     library_writing.recover(output)
-    if not new:
-        return load_mod(place, library.roots)
-    library_writing.folder(place, library.files(mod))
+    if new:
+        library_writing.folder(place, library.files(mod))
     return load_mod(place, library.roots)
 
 

@@ -117,8 +117,10 @@ def serve_check(
 
 
 def _ask_tree(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
+    """Hold a command against a tree with its mods in. Raises ``TreeError``."""
     tree = access.open(spec)
-    return ServeCell(tree.version or "", tree.spec, ask(asked, tree))
+    planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree)) if asked.mods else None
+    return ServeCell(tree.version or "", tree.spec, answer(asked, tree, planned))
 
 
 def _default_target(asked: ServeArguments, access: Access) -> str:
@@ -178,12 +180,6 @@ def of_script(text: str, what: str, hint: str) -> ServeArguments:
     return ServeArguments(Serving(words(first.argv), env, unknown))
 
 
-def ask(asked: ServeArguments, tree: Tree) -> ServeAnswer:
-    """Hold a command against a tree with its mods in. Raises ``TreeError``."""
-    planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree)) if asked.mods else None
-    return answer(asked, tree, planned)
-
-
 def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnswer:
     """Hold a command against a tree with what was planned for it. Raises ``TreeError``."""
     serving = asked.serving._replace(
@@ -203,15 +199,11 @@ def demand(
         return
     for name, text in asked.serving.brought:
         note(f"{name} {text}")
-    wrong = []
-    for fault in result.faults:
-        if fault.level is not Level.ERROR:
-            continue
+    errors = [fault for fault in result.faults if fault.level is Level.ERROR]
+    for fault in errors:
         if fault.code in _STARTS:
             note(f"{fault.subject}: {fault.message}")
-        else:
-            wrong.append(fault)
-    if wrong:
+    if wrong := [fault for fault in errors if fault.code not in _STARTS]:
         lines = "".join(f"\n  {fault.subject}: {fault.message} [{fault.code}]" for fault in wrong)
         of = asked.name
         if asked.serving.library is None:
@@ -226,7 +218,6 @@ def _with_template(asked: ServeArguments, library: Library) -> ServeArguments:
     """Hold a command that names a chat template of the library against its mod, too."""
     stems = (re.split(r"[/=]", word)[-1].rpartition(".")[0] for word in asked.serving.argv)
     mods = library.select(dict.fromkeys(stem for stem in stems if library.has(stem)))
-    files = {file.file for mod in mods for variant in mod.variants for file in variant.templates}
-    if not files:
+    if not any(variant.templates for mod in mods for variant in mod.variants):
         return asked
     return asked._replace(mods=mods, serving=asked.serving._replace(library=library))

@@ -5,7 +5,7 @@ was interrupted is undone before anything of a tree is read that is to be change
 exactly some mods loses what is not among them in the same transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.applying import claims, ground
@@ -15,7 +15,7 @@ from vllm_mods.applying.opening import check_finished, in_tree, open_tree, templ
 from vllm_mods.applying.outcomes import Applied, Reverted
 from vllm_mods.base.errors import Refused, UsageError, refusing
 from vllm_mods.base.model import Mod, Plan, all_well
-from vllm_mods.base.tree import Folder
+from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.library import trust
 from vllm_mods.planning import planner
@@ -23,6 +23,7 @@ from vllm_mods.site import integrity, transaction, transitions
 from vllm_mods.site.state_folder import State
 from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
+from vllm_mods.trees.open import as_tree
 
 
 class Exactly(NamedTuple):
@@ -43,19 +44,58 @@ class Exactly(NamedTuple):
     templates: str
 
 
-def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
-    """Put mods into a tree, or, if ``terms`` has nothing written, return what that would do.
+def apply(
+    mods: Sequence[Mod],
+    target: Folder,
+    *,
+    workspace: Folder | None = None,
+    strict_version: bool = False,
+    only_supported: bool = False,
+    keep_links: bool = False,
+    source_date_epoch: int | None = None,
+    planned: Callable[[Plan], object] | None = None,
+    without_files: bool = False,
+    base: Tree | Folder | None = None,
+    write: bool = True,
+) -> Applied:
+    """Put mods into an installed vLLM, whole or not at all.
 
-    Both raise the same. A tree in which an earlier run was interrupted is refused where nothing is written:
-    its state is known only after that run is undone.
+    ``target`` is the site root (``site-packages``), its ``vllm`` folder or one inside that. What an earlier run left
+    half done is undone first. ``workspace``, ``strict_version``, ``only_supported`` and ``base`` are those of ``plan``.
+    A hard-linked file is replaced by one of this tree's own, its other names stay as they are, and a note says so:
+    ``keep_links`` refuses that. ``source_date_epoch`` (seconds since 1970) is the time of every file written, else now;
+    ``planned`` is called with the plan before anything is written. A mod with files that only an image gets is refused,
+    unless ``without_files`` leaves these out. Without ``write`` nothing is written, and what would be is returned.
+
+    Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if not every mod fits,
+    also for a mod that ``vllm-mods.toml`` here or of the machine does not trust; ``NotRestored`` if a failure could not
+    be undone; ``UsageError`` for a target that is no vLLM, and whatever else ``plan`` raises.
+
+    >>> mods = vm.Library("library").mods("fast")
+    >>> done = vm.apply(mods, "site-packages")
+    >>> "vllm/loader.py" in done.changed
+    True
+    >>> vm.apply(mods, done.target).changed
+    ()
     """
+    terms = Terms(
+        workspace=workspace,
+        strict_version=strict_version,
+        only_supported=only_supported,
+        keep_links=keep_links,
+        planned=planned,
+        without_files=without_files,
+        source_date_epoch=source_date_epoch,
+        base=None if base is None else as_tree(base),
+        write=write,
+    )
     notes: list[str] = []
     check_mods(mods)
     trust.demand(mods)
     with refusing():
-        recovering = notes.append if terms.write else None
-        tree, state = open_tree(target, terms.workspace, recovering=recovering)
-        if not terms.write:
+        recovering = notes.append if write else None
+        tree, state = open_tree(target, workspace, recovering=recovering)
+        if not write:  # the state is known only after the other run is undone
             check_finished(tree, state, "apply")
         plan, transition = decide(mods, tree, state, notes, terms)
         changed = () if transition is None else _commit(tree, transition, terms, notes)

@@ -15,12 +15,6 @@ from vllm_mods.report.reply import Reply
 
 BEGIN = "\r\033[K"
 """Goes to the beginning of a terminal's line, and empties it."""
-_COLOURS = {
-    Verdict.APPLIES: "green",
-    Verdict.MOVED: "green",
-    Verdict.APPLIED: "cyan",
-    Verdict.UPSTREAM: "cyan",
-}
 
 
 def print_reply(reply: Reply, *, as_json: bool) -> int:
@@ -57,7 +51,8 @@ def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> s
     text = verdict.value if words is None else words
     if not terminal.colored(err=err):
         return text
-    return terminal.styled(text, fg=_COLOURS.get(verdict, "red"), bold=words is None)
+    good = "green" if verdict.writes else "cyan"
+    return terminal.styled(text, fg=good if verdict.ok else "red", bold=words is None)
 
 
 def show_transfer(what: str, done: int, total: int | None) -> None:

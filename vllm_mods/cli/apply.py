@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.installed import apply
 from vllm_mods.api.libraries import Chosen, choose
+from vllm_mods.applying.carry_out import apply
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Plan
 from vllm_mods.cli import answers, options

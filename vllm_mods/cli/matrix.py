@@ -15,7 +15,7 @@ from vllm_mods.cli import answers, named_files, options, terminal
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.planning.next_step import update_lock
 from vllm_mods.report import against as against_forms, bisect as report, matrix_forms, text
-from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
+from vllm_mods.report.matrix_forms import FORMS
 from vllm_mods.report.reply import Reply
 
 
@@ -76,7 +76,6 @@ def matrix_command(
             "--update-lock records results for releases as published; --tree and --with name other trees"
         )
     form = "json" if as_json else form
-    beside: dict[str, Any] = {}
     if span is not None:
         beside = {name: given[name] for name in ("vllm", "pre", "strict")}
         _refuse_beside_against(form, **beside, tree=trees, **{"update-lock": relock})
@@ -84,14 +83,11 @@ def matrix_command(
     chosen = choose_mods(library, mods, pairing)
     given |= {"others": other_packages(others), "kept": not no_cache, "progress": _show_progress}
     if span is not None:
-        of_both = {name: value for name, value in given.items() if name not in beside}
-        compared = against(chosen, span, access=access, **of_both)
+        compared = against(chosen, span, access=access, **given)
         words = against_forms.text(compared, answers.paint)
         return _print(form, against_forms.FORMS[form](compared), words, output, ok=compared.ok)
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
-    result = matrix(
-        chosen, trees, relock=relock, explain=form in EXPLAINING, access=access, **given
-    )
+    result = matrix(chosen, trees, relock=relock, explain=form == "html", access=access, **given)
     words = matrix_forms.text(result, paint=answers.paint)
     code = _print(form, FORMS[form](result), words, output, ok=result.ok)
     for mod, updated in write_locks(mine, result.cells, access) if mine else ():

@@ -2,10 +2,9 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import IO
 
 import click
 
@@ -15,15 +14,14 @@ from vllm_mods.base.output import write_whole
 
 
 @contextmanager
-def opened(path: str) -> Iterator[BinaryIO]:
+def opened(path: str) -> Iterator[IO[bytes]]:
     """Open a file to read, standard input for ``-``. Raises ``UsageError`` for what cannot be read."""
     hint = f"ls -la {shlex.quote(os.path.dirname(os.path.abspath(path)))}  # shows what is there"
-    with system_errors(UsageError, f"{path} cannot be read", hint=hint):
-        if path == "-":
-            yield sys.stdin.buffer
-        else:
-            with open(path, "rb") as file:
-                yield file
+    with (
+        system_errors(UsageError, f"{path} cannot be read", hint=hint),
+        click.open_file(path, "rb") as file,
+    ):
+        yield file
 
 
 def read(path: str, most: limits.Limit | None = None) -> bytes:

@@ -304,11 +304,8 @@ def written(
     """
     summary = wanted.summary or f"Changes to {version}"
     named = {"schema": 1, "name": wanted.name, "version": "0.1.0", "summary": summary}
-    terms = (
-        []
-        if wanted.license
-        else ["# The licence was not given: state the terms for passing it on."]
-    )
+    missing = "# The licence was not given: state the terms for passing it on."
+    terms = [] if wanted.license else [missing]
     beyond = sorted({path for parts in variants for path in parts.outside})
     stated = {"license": wanted.license or UNSTATED} | ({"outside": beyond} if beyond else {})
     rows = [*toml_writer.rows(named), *terms, *toml_writer.rows(stated)]

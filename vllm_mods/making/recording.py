@@ -218,15 +218,12 @@ class _RecordedRun(NamedTuple):
             if not (name and equals):
                 raise UsageError(f"--env {text} is not NAME=VALUE", hint="--env VLLM_USE_X=1")
             given[name] = value
+        left_out = (one.place.removeprefix(watching.NO_SCRIPT) for one in self.left_out)
         return {
             **watching.ENVIRON,
             "VLLM_MODS_VERSION": self.tree.version or "0",
-            "VLLM_MODS_MAY_FAIL": "".join(
-                f" {one} " for one in watching.lines_that_may_fail(self.files)
-            ),
-            "VLLM_MODS_LEFT_OUT": "".join(
-                f" {one.place.removeprefix(watching.NO_SCRIPT)} " for one in self.left_out
-            ),
+            "VLLM_MODS_MAY_FAIL": f" {' '.join(watching.lines_that_may_fail(self.files))} ",
+            "VLLM_MODS_LEFT_OUT": f" {' '.join(left_out)} ",
             "HOME": HOME,
             "LANG": "C.UTF-8",
             "WORKSPACE_DIR": WORKSPACE,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Finding, Level, Mod, Verdict
+from vllm_mods.base.model import Finding, Level, Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.matrices.ranges import is_wanted
@@ -101,10 +101,10 @@ def compare(base: str, head: str, mods: Sequence[Mod], cells: Sequence[Cell]) ->
 
 def _effect(before: Cell, after: Cell) -> Effect | None:
     """Tell what became of a mod, None where nothing did. It is better that vLLM carries it than that it goes in."""
-    cells = (before, after)
-    if not all(cell.computed and cell.verdict is not Verdict.UNREADABLE for cell in cells):
+    if not (before.readable and after.readable):
         return Effect.UNTOLD
-    was, now = (cell.verdict.ok + (cell.verdict.ok and not cell.verdict.writes) for cell in cells)
+    verdicts = (before.verdict, after.verdict)
+    was, now = (verdict.ok + (verdict.ok and not verdict.writes) for verdict in verdicts)
     if was == now:
         return None if now else Effect.NEEDS_PORT
     return Effect.WORSE if now < was else Effect.BETTER

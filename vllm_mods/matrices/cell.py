@@ -2,7 +2,6 @@
 
 # Without `from __future__ import annotations`: what is decoded to needs its types when it runs.
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -97,8 +96,8 @@ class MatrixResult(NamedTuple):
     """A whole matrix: ``cells`` tree by tree in the order asked for, and what follows from them.
 
     ``problems`` are what is not as a manifest or a committed lock says, ``mods`` what the cells are of. A
-    ``strict`` one is not ``ok`` for a problem alone that is an error. ``hunks`` are those of cells, by mod and tree, and
-    ``clients`` those of chat templates, where they were asked for.
+    ``strict`` one is not ``ok`` for a problem alone that is an error. ``clients`` are those of chat templates, where they
+    were asked for.
 
     >>> grid = vm.matrix(vm.Library("library").mods("stale"), ["site-packages"])
     >>> grid.ok, grid.cells[0].verdict.value
@@ -109,7 +108,6 @@ class MatrixResult(NamedTuple):
     problems: tuple[CellProblem, ...] = ()
     mods: tuple[Mod, ...] = ()
     strict: bool = False
-    hunks: Mapping[tuple[str, str], tuple[HunkView, ...]] = {}
     clients: tuple[ClientLine, ...] = ()
 
     @property

@@ -6,7 +6,7 @@ Reads a tree and writes nothing. What is shown beside a verdict never decides on
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import FileChange, Mod, Verdict
+from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.diff import FileDiff, Hunk
@@ -19,7 +19,6 @@ from vllm_mods.planning import known_trees, part_step, patching
 from vllm_mods.planning.layered_tree import LayeredTree
 
 _BESIDE = 3
-_IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})
 
 
 def explain(mod: Mod, cell: Cell, tree: Tree) -> Iterator[HunkView]:
@@ -31,7 +30,7 @@ def explain(mod: Mod, cell: Cell, tree: Tree) -> Iterator[HunkView]:
     if variant is None:
         return
     # then what the hunks leave is looked for, instead of what they find
-    taken_out = cell.verdict in _IN
+    taken_out = cell.verdict.ok and not cell.verdict.writes
     view = LayeredTree(tree)
     parts = patching.parts_of(mod, variant, known_trees.WORKSPACE)
     for part in reversed(parts) if taken_out else parts:

@@ -34,22 +34,20 @@ def of_check(result: CheckResult) -> Iterator[Remark]:
     fits = result.model.mods if result.model else ()
     wrong = {fit.name: fit for fit in fits if not fit.meant}
     for planned in result.plan.mods:
-        mod, verdict = planned.mod, planned.verdict
-        remarks = []
+        verdict, file, mod = planned.verdict, _file(planned.mod), planned.mod.title
         if not verdict.ok:
-            remarks.append((Level.ERROR, verdict.value, f"{verdict.value}: {MEANING[verdict]}"))
+            message = f"{verdict.value}: {MEANING[verdict]}"
+            yield Remark(Level.ERROR, file, mod, verdict.value, message)
         for finding in planned.findings:
             place = ":".join(str(part) for part in (finding.path, finding.line) if part is not None)
             says_it = finding.message.startswith(finding.path or "")
             message = finding.message if says_it else f"{place}: {finding.message}"
             # An error decides a verdict; where that is well, none is left to be wrong.
             level = Level.NOTE if verdict.ok else finding.level
-            remarks.append((level, finding.code, message))
-        if fit := wrong.get(mod.name):
+            yield Remark(level, file, mod, finding.code, message)
+        if fit := wrong.get(planned.mod.name):
             message = f"the mod {fit.verb} meant for this model: {fit.why}"
-            remarks.append((Level.ERROR, "model", message))
-        for level, code, message in remarks:
-            yield Remark(level, _file(mod), mod.title, code, message)
+            yield Remark(Level.ERROR, file, mod, "model", message)
 
 
 def of_matrix(result: MatrixResult) -> Iterator[Remark]:
@@ -57,11 +55,10 @@ def of_matrix(result: MatrixResult) -> Iterator[Remark]:
     manifests = {mod.name: _file(mod) for mod in result.mods}
     of = view.grid(result)
     for run in view.wrong(of):
-        word = run.first.word
+        mod, word = run.mod, run.first.word
         details = "\n".join(map(str, run.first.findings))
         message = f"{word} on {run.trees}: {view.MEANINGS[word]}\n{details}".rstrip()
-        path = manifests.get(run.mod, MANIFEST)
-        yield Remark(Level.ERROR, path, run.mod, word, message)
+        yield Remark(Level.ERROR, manifests.get(mod, MANIFEST), mod, word, message)
     notes = {
         problem.code
         for problem in result.problems

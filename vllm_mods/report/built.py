@@ -97,7 +97,7 @@ def upgrade(result: Upgraded) -> Reply:
     lock, before = result.now.lock, result.before.lock
     answer = {
         "pairing": lock.pairing,
-        "changed": result.changed,
+        "changed": result.written is not None,
         "tag": result.now.tag,
         "lock": result.now.path,
         "base": lock.base.ref,

@@ -6,7 +6,6 @@ read too. It has no time in it, so that the same matrix is the same file.
 
 from xml.etree import ElementTree as ET
 
-from vllm_mods.base.model import Verdict
 from vllm_mods.matrices.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
 
@@ -47,8 +46,8 @@ def _case(suite: ET.Element, of: view.Grid, cell: Cell) -> None:
         texts = filter(None, (headline, view.details([cell]), messages))
         ET.SubElement(case, "system-out").text = "\n".join(texts)
         return
-    is_error = not cell.computed or cell.verdict is Verdict.UNREADABLE
-    outcome = "error" if is_error else "failure" if cell.meant else "skipped"
+    outcome = "failure" if cell.meant else "skipped"
+    outcome = outcome if cell.readable else "error"
     element = ET.SubElement(case, outcome, message=headline)
     if outcome != "skipped":
         element.set("type", cell.word)

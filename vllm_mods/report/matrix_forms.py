@@ -78,5 +78,3 @@ FORMS: dict[str, Callable[[MatrixResult], str]] = {
     "sarif": lambda result: sarif.render(annotations.of_matrix(result)),
     "html": html.render,
 }
-EXPLAINING = frozenset({"html"})
-"""The forms that show explanations; the others need none."""

@@ -20,7 +20,7 @@ def render(result: MatrixResult) -> str:
     wrong = view.wrong(of)
     blocks += ["### What does not apply"] if wrong else []
     for run in wrong:
-        blocks.append(f"{_code(run.first.mod)} on {_plain(run.trees)}: {_word(run.first)}")
+        blocks.append(f"{_code(run.mod)} on {_plain(run.trees)}: {_word(run.first)}")
         body = "\n".join(view.clean(str(finding)) for finding in run.first.findings)
         fence = "`" * max(3, _longest(body) + 1)
         blocks.append(f"{fence}text\n{body}\n{fence}")

@@ -5,7 +5,7 @@ blocks of lines, findings, hunks. ``page/page.js`` reads it; the keys are the tw
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ def page_data(of: view.Grid, result: MatrixResult) -> str:
     """Return the JSON of a page, fit to stand in a ``script`` element: it has no ``<`` in it."""
     tables = _Tables(*(_Numbered() for _ in _Tables._fields))
     about = {mod.name: _about(mod) for mod in result.mods}
-    cells = [[_cell(tables, cell, result.hunks) for cell in row.cells] for row in of.rows]
+    cells = [[_cell(tables, cell) for cell in row.cells] for row in of.rows]
     data = {
         "mods": [[row.mod, row.version, about.get(row.mod, {})] for row in of.rows],
         "trees": [list(item) for item in of.labels.items()],
@@ -88,9 +88,7 @@ def _packages(mod: Mod, variant: Variant) -> set[str]:
     return named | tops & {"vllm"} | ({"chat template"} if variant.templates else set())
 
 
-def _cell(
-    tables: _Tables, cell: Cell, hunks: Mapping[tuple[str, str], tuple[HunkView, ...]]
-) -> dict[str, Any]:
+def _cell(tables: _Tables, cell: Cell) -> dict[str, Any]:
     return _without_empty(
         {
             "word": cell.word,
@@ -101,7 +99,7 @@ def _cell(
             "findings": [
                 tables.findings.number(_without_empty(one._asdict())) for one in cell.findings
             ],
-            "hunks": [_hunk(tables, hunk) for hunk in hunks.get((cell.mod, cell.tree), ())],
+            "hunks": [_hunk(tables, hunk) for hunk in cell.hunks],
         }
     )
 

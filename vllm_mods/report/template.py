@@ -102,8 +102,8 @@ def diff(first: TemplateChecked, second: TemplateChecked, names: tuple[str, str]
             {
                 "name": name,
                 "same": _shown(before) == _shown(after),
-                "before": _rendered(before),
-                "after": _rendered(after),
+                "before": data.fields(before, "prompt", "error"),
+                "after": data.fields(after, "prompt", "error"),
             }
             for name, before, after in rows
         ],
@@ -222,7 +222,7 @@ def _outcome(outcome: CaseOutcome) -> dict[str, Any]:
     return {
         **data.fields(outcome.conversation, "name", "title"),
         "ok": outcome.ok,
-        **_rendered(outcome.rendered),
+        **data.fields(outcome.rendered, "prompt", "error"),
         "findings": _findings(outcome.findings),
     }
 
@@ -237,10 +237,6 @@ def _replay(replay: CaseOutcome) -> dict[str, Any]:
 
 def _findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     return [{**one._asdict(), "weight": weight(one)} for one in findings]
-
-
-def _rendered(rendered: Rendered) -> dict[str, Any]:
-    return data.fields(rendered, "prompt", "error")
 
 
 def _shown(rendered: Rendered) -> str:

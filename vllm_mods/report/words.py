@@ -12,14 +12,12 @@ from vllm_mods.report.text import MEANING
 
 _PORT = "vllm-mods port MOD --to TREE --library DIR"
 NEXT = {
+    **dict.fromkeys(Verdict, _PORT),
     Verdict.APPLIES: "vllm-mods apply MOD --target DIR",
     Verdict.MOVED: "vllm-mods apply MOD --target DIR",
     Verdict.APPLIED: "vllm-mods verify MOD --target DIR",
     Verdict.UPSTREAM: "leave the mod out; `vllm-mods matrix MOD` shows the releases that have the change",
-    Verdict.CONFLICT: _PORT,
-    Verdict.MISPLACED: _PORT,
     Verdict.UNFIT: f"vllm-mods check MOD --target TREE --explain; {_PORT}",
-    Verdict.MISSING: _PORT,
     Verdict.PARTIAL: "vllm-mods check MOD --target DIR  # its hint is the way out",
     Verdict.UNSUPPORTED: f"{_PORT}  # `vllm-mods matrix MOD` shows the releases that it covers",
     Verdict.UNREADABLE: "vllm-mods doctor --target TREE",

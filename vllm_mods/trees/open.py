@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 if TYPE_CHECKING:
@@ -109,6 +109,11 @@ def open_tree(
         return releases.open(rest, verify=verify, named=others)
     tree.others = OtherPackages(releases.of, tree.metadata, named=others or {})
     return tree
+
+
+def as_tree(tree: Tree | Folder) -> Tree:
+    """Return an opened tree as it is, and open whatever ``open_tree`` takes."""
+    return open_tree(tree) if isinstance(tree, str | os.PathLike) else tree
 
 
 def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> "ArchiveTree":
