@@ -105,7 +105,10 @@ class _ModImport(NamedTuple):
         if terms.tree is not None and terms.images:
             raise UsageError("--tree and --image both name the vLLM to run on", hint="give one")
         if len(terms.images) > 1 or (tree := self.open_tree()) is None:
-            return self.over_releases(source)
+            wanted = self.wanted(source.name)._replace(vllm=None)
+            return over_releases.make(
+                wanted, self.releases(), lambda on: self.record(source, on), self.progress
+            )
         return of_effect(self.wanted(source.name), self.record(source, tree), tree)
 
     def taken(self, mod: Mod, files: Mapping[str, bytes]) -> NewMod:
@@ -142,12 +145,6 @@ class _ModImport(NamedTuple):
             if self.fetcher is None and error.urls:
                 error.hint = f"--fetch allows its downloads, each URL once; or {error.hint}"
             raise
-
-    def over_releases(self, source: folder.ModSource) -> NewMod:
-        wanted = self.wanted(source.name)._replace(vllm=None)
-        return over_releases.make(
-            wanted, self.releases(), lambda tree: self.record(source, tree), self.progress
-        )
 
     def releases(self) -> dict[str, Tree]:
         """Open the images, or the releases of a range, by version, oldest first."""

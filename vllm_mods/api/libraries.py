@@ -3,17 +3,14 @@
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from vllm_mods.base.errors import DiffError, ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library import project_file, trust
-from vllm_mods.library.catalog import Library
-
-if TYPE_CHECKING:
-    from vllm_mods.library.catalog import Shared
+from vllm_mods.library.catalog import Library, Shared
 
 T = TypeVar("T")
 _PLACES, _PATCHES = ("/", "./", "../", "~/"), (".patch", ".diff")

@@ -67,13 +67,12 @@ def suggest(
     mods = {name: library.load(name) for name in library.names()}
     pairings = [library.pairing(name) for name in library.pairing_names()]
     own = ((pairing, library.select(library.mods_of(pairing))) for pairing in pairings)
-    result = Suggested(
-        checkpoint, fitting.suggest(checkpoint, mods.values(), own, gpu), None, device=gpu
-    )
+    suggestion = fitting.suggest(checkpoint, mods.values(), own, gpu)
+    result = Suggested(checkpoint, suggestion, None, device=gpu)
     if tree is not None and result.mods:
         result = result._replace(plan=plan(library.select(result.mods), tree))
-    if result.suggestion.templates:
-        name = result.suggestion.templates[0].name
+    if suggestion.templates:
+        name = suggestion.templates[0].name
         result = result._replace(flags=mods[name].serve_args)
         if name in library.template_names():
             version = result.plan.version if result.plan else None

@@ -15,7 +15,6 @@ from vllm_mods.cli import answers, named_files, options, terminal
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.planning.next_step import update_lock
 from vllm_mods.report import against as against_forms, bisect as report, matrix_forms, text
-from vllm_mods.report.matrix_forms import FORMS
 from vllm_mods.report.reply import Reply
 
 
@@ -43,7 +42,7 @@ from vllm_mods.report.reply import Reply
 @options.option("--no-cache", "Compute every cell again; do not use or fill the cache.")
 @options.others
 @options.verify
-@options.form("The output format.", FORMS)
+@options.form("The output format.", matrix_forms.FORMS)
 @options.option("--output FILE", "Write to this file, and also print the text.")
 @options.folders
 @options.access_to_commits
@@ -89,7 +88,7 @@ def matrix_command(
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
     result = matrix(chosen, trees, relock=relock, explain=form == "html", access=access, **given)
     words = matrix_forms.text(result, paint=answers.paint)
-    code = _print(form, FORMS[form](result), words, output, ok=result.ok)
+    code = _print(form, matrix_forms.FORMS[form](result), words, output, ok=result.ok)
     for mod, updated in write_locks(mine, result.cells, access) if mine else ():
         _tell_lock(mod, updated)
     return code
