@@ -65,10 +65,3 @@ def test_a_plan_shows_what_would_change_or_that_it_is_refused() -> None:
 def test_a_plan_of_many_mods_fits_a_screen(mods: int, lines: int, end: str) -> None:
     shown = repr(planned(*[Verdict.APPLIES] * mods)).splitlines()
     assert (len(shown), shown[-1].strip()) == (lines, end)
-
-
-def test_a_plan_is_a_table_in_a_notebook() -> None:
-    assert planned(Verdict.CONFLICT)._repr_html_() == (
-        "<table><caption>tree, vLLM 0.19.1: refused</caption>"
-        "<tr><td>mod</td><td>1.0.0</td><td>conflict</td><td>it is &lt;gone&gt; [text]</td></tr></table>"
-    )

@@ -48,7 +48,7 @@ def test_the_bot_answers_for_a_mod_and_a_vllm() -> None:
     assert _run("bot.py", "slow", "site")[0].startswith("there is no mod named `slow`")
 
 
-def test_the_notebook_shows_a_table(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_shows_a_plan(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOD", "fast")
     monkeypatch.setenv("TREE", "site")
     names: dict[str, object] = {}
@@ -57,7 +57,7 @@ def test_the_notebook_shows_a_table(programs: Path, monkeypatch: pytest.MonkeyPa
         exec(compile(cell, "cell", "exec"), names)  # noqa: S102  (as a notebook runs its cells)
     planned = names["planned"]
     assert isinstance(planned, vm.Plan)
-    assert "<td>fast</td><td>1.0.0</td><td>applies</td>" in planned._repr_html_()
+    assert "fast 1.0.0: applies" in repr(planned)
     assert repr(planned).count("\n") < 24
     last = cells[-1].strip()
     assert list(eval(last, names)) == ["vllm/loader.py"]  # noqa: S307  (what the last cell shows)

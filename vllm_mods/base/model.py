@@ -345,7 +345,7 @@ class ModPlan(NamedTuple):
 class Plan:
     """Mods on one tree. ``changes`` is the net effect of all mods that would write.
 
-    ``spec`` is the tree as it was named, ``version`` what it says of itself. A notebook shows it as a table.
+    ``spec`` is the tree as it was named, ``version`` what it says of itself.
 
     >>> planned = vm.plan(vm.Library("library").mods("fast", "stale"), "site-packages")
     >>> planned.ok, planned.version, [one.verdict.ok for one in planned.mods]
@@ -367,24 +367,9 @@ class Plan:
         return all(mod.verdict.ok for mod in self.mods)
 
     def __repr__(self) -> str:
-        mods = (f"{one.mod.title}: {one.verdict}" for one in self.mods)
-        lines = [self._head, *mods]
+        answer = f"{len(self.changes)} files would change" if self.ok else "refused"
+        head = f"{self.spec}, vLLM {self.version or 'of unknown version'}: {answer}"
+        lines = [head, *(f"{one.mod.title}: {one.verdict}" for one in self.mods)]
         if len(lines) > _REPR_LINES:
             lines[_REPR_LINES - 1 :] = [f"and {len(lines) - _REPR_LINES + 1} more"]
         return "<Plan of " + "\n  ".join(lines) + ">"
-
-    def _repr_html_(self) -> str:
-        from html import escape  # noqa: PLC0415  (in a notebook only)
-
-        rows = [
-            (one.mod.name, one.mod.version, one.verdict, *map(str, one.findings))
-            for one in self.mods
-        ]
-        cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<table><caption>{escape(self._head)}</caption>{body}</table>"
-
-    @property
-    def _head(self) -> str:
-        answer = f"{len(self.changes)} files would change" if self.ok else "refused"
-        return f"{self.spec}, vLLM {self.version or 'of unknown version'}: {answer}"
