@@ -102,6 +102,9 @@ EXPLAINED = {
         "vllm/model_executor/layers/fused_moe/router/aiter_shared_routed_fused_moe_router.py",
         "rocm_aiter_fused_moe",
     ): "0.21.0 removed the module rocm_aiter_fused_moe and left these two imports",
+    ("fit-call", "vllm/model_executor/models/deepseek_v4_mtp.py", "self.mtp_block"): (
+        "0.21.0 calls its MTP layer without three parameters that it requires from then on"
+    ),
     (
         "fit-import",
         "vllm/model_executor/layers/quantization/utils/humming_utils.py",
