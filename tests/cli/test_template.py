@@ -313,7 +313,7 @@ def test_what_lies_beside_a_template_is_checked(call: Call, small: Path) -> None
     (small / "template.toml").write_text(TOML.replace('"small"', '"other"'))
     answer = call("template", "check", "small")
     assert answer.code == 2
-    assert "'other' must be the name of its folder, 'small'" in answer.err
+    assert "name is 'other', but its folder is named 'small'" in answer.err
 
 
 @pytest.fixture

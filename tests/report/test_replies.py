@@ -783,7 +783,7 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
         words.Explained(
             "moved",
             "verdict",
-            "every hunk matches, at an offset",
+            "every hunk matches, at another line",
             "`apply` changes the files; `check` exits with 0",
             "vllm-mods apply MOD --target DIR",
         ),

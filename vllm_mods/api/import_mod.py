@@ -140,7 +140,9 @@ class _ModImport(NamedTuple):
             )
         except Lacked as error:
             if self.fetcher is None and error.urls:
-                error.hint = f"--fetch allows its downloads, each URL once; or {error.hint}"
+                error.hint = (
+                    f"give --fetch, which lets the script download each URL once; or {error.hint}"
+                )
             raise
 
     def over_releases(self, source: folder.ModSource) -> NewMod:

@@ -208,7 +208,9 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
         spec = f"image:{program}:{planned.image}"
         tree = access.open(spec, in_image=f"/{served.site_root}")
     except (TreeError, UsageError) as error:
-        access.note(f"the command is not checked: {error.message}")
+        access.note(
+            f"the serve command is not checked, and the container is started all the same: {error.message}"
+        )
         return
     serve_check.demand(asked, tree, note=access.note)
 

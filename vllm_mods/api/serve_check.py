@@ -199,7 +199,7 @@ def demand(
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:
-        note(f"the command is not checked: {error.message}")
+        note(f"the serve command is not checked: {error.message}")
         return
     for name, text in asked.serving.brought:
         note(f"{name} {text}")

@@ -45,10 +45,9 @@ def open_tree(
 def check_finished(tree: FolderTree, state: state_folder.State, what: str) -> None:
     """Raise ``Refused`` for a tree in which an earlier run was interrupted: ``what`` undoes that first."""
     if state.unfinished is not None:
-        raise Refused(
-            f"{tree.spec}: an earlier run was interrupted here; {what} would first undo it",
-            hint=f"vllm-mods status --target {tree.spec}",
-        )
+        why = f"{tree.spec}: an earlier run was interrupted here; {what} can say what it would do only after that run is undone"
+        names = " ".join(("apply", *(one.name for one in state.mods))) if state.mods else "revert"
+        raise Refused(why, hint=f"vllm-mods {names} --target {tree.spec}  # undoes it first")
 
 
 def in_tree(names: Sequence[str], state: state_folder.State, tree: FolderTree) -> tuple[str, ...]:

@@ -56,12 +56,12 @@ _of_mods = options.grouped(
 def command(
     path: str, folder: str | None, terms: ImportTerms, access: Access, **of_recipes: Any
 ) -> Reply:
-    """Make a pairing from a recipe, or a mod from the folder or zip of spark-vllm-docker and other launchers.
+    """Turn a recipe into a pairing, or the mod of a launcher into one of ours.
 
-    Without --output and --library, the pairing or the mod's manifest is printed. The run.sh of a mod is run in a
-    sandbox: on a copy of --tree in bubblewrap, or in a container of --image. Its changes become the mod, which is
-    checked on that vLLM. If `vllm-mods export` wrote the folder, its script is not run. Exit code 1 if the recipe has
-    something that a pairing cannot do; 2 if it cannot be read; 3 if the script does not make a mod.
+    PATH is a recipe, as spark-vllm-docker has them (YAML), or a mod, as it and other launchers have them: a folder or zip with a run.sh.
+    Without --output and --library, the pairing or the new mod.toml is printed. The run.sh is run in a sandbox: on a copy of --tree in
+    bubblewrap, or in a container of --image. Its changes become the mod, which is checked on that vLLM. If `vllm-mods export` wrote the
+    folder, its run.sh is not run. Exit code 1 if the recipe has something that a pairing cannot do; 2 if it cannot be read; 3 if run.sh does not make a mod.
     """
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, which --offline forbids", hint="give one")

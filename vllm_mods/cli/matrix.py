@@ -116,7 +116,7 @@ def _refuse_beside_against(form: str, **given: Any) -> None:
     beside += [] if form in against_forms.FORMS else [f"--format {form}"]
     if beside:
         raise UsageError(
-            f"{beside[0]} is for the cells of a matrix, and --against says what changes",
+            f"{beside[0]} cannot be used with --against, which only says what changes",
             hint="vllm-mods matrix --tree BASE --tree HEAD  # the cells of two trees",
         )
 
@@ -128,7 +128,8 @@ def _show_progress(done: int, total: int) -> None:
 def _tell_lock(mod: Mod, updated: Updated) -> None:
     click.echo(f"wrote {os.path.join(mod.directory, 'mod.lock')}", err=True)
     if updated.kept:
-        answers.note(f"kept as before: {text.counted(len(updated.kept), 'release')}")
+        others = text.counted(len(updated.kept), "other release")
+        answers.note(f"the entries of {others} in mod.lock are unchanged")
     if updated.why is not None:
         of = f" for {', '.join(updated.lost)}" if updated.lost else ""
         answers.note(f"the previous mod.lock {updated.why}: its entries{of} were removed")

@@ -23,11 +23,11 @@ from vllm_mods.sharing import changing
 )
 @json_output
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> Reply:
-    """Add a library of others to the project, pinned; print what it may change. No vLLM is changed.
+    """Add someone else's library to the project, and lock its version; print what it may change. No vLLM is changed.
 
     SOURCE is git+URL[@REV][#subdirectory=DIR], package:NAME of an installed distribution, or a folder. The
-    source goes into vllm-mods.toml, here or in a parent folder of this repository, and its present revision
-    into vllm-mods.lock. `vllm-mods sync` applies the mods.
+    project is the vllm-mods.toml here, or in a parent folder of this repository: SOURCE is written there, and
+    its present revision into vllm-mods.lock. `vllm-mods sync` applies the mods.
     """
     where = changing.project_path()
     library, suggested = changing.parse_source(source, where, signers)

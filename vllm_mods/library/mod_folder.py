@@ -69,7 +69,7 @@ def load_mod(
     files = _Files(folder, roots, read)
     own_name = os.path.basename(os.path.abspath(folder))
     if stated.name != own_name:
-        files.problems.append(f"name: {stated.name!r} must be the name of its folder, {own_name!r}")
+        files.problems.append(f"name is {stated.name!r}, but its folder is named {own_name!r}")
     variants = tuple(files.variant(f"variant[{i}]", one) for i, one in enumerate(stated.variants))
     images = files.filled("files", stated.files, ".source")
     if files.problems:

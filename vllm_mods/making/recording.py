@@ -245,9 +245,10 @@ class _RecordedRun(NamedTuple):
         """Refuse a run that failed, lacked something, or survived the failure of a step: nobody knows the mod whole."""
         output = last_lines(ran.output)
         if ran.code:
-            last = f"\n  the last step: {seen.ended}" if seen.ended else ""
+            last = f"\n  the command ended at {seen.ended}" if seen.ended else ""
             if self.limits.ignore_checks:
-                last += "\n  it was not ignored: no step of a bash script failed that can only be a check"
+                last += "\n  --ignore-checks does not help: no step of a bash script failed that can only be a check"
+            last += "\n  the sandbox has no network and no GPU; it refused:" * bool(seen.lacked)
             error = self._lacking(
                 f"the command failed with exit code {ran.code}; nothing was written{last}"
                 f"{_listed(seen.lacked)}{output}",
@@ -267,7 +268,7 @@ class _RecordedRun(NamedTuple):
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
             raise self._lacking(
-                f"the sandbox refused some of its requests, so its effect is unknown; nothing was written{lines}",
+                f"the sandbox has no network and no GPU; it refused these requests, so what the command does is unknown; nothing was written{lines}",
                 "",
                 seen,
             )

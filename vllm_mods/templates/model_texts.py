@@ -45,7 +45,8 @@ class TextsBack(NamedTuple):
 
 def read(data: bytes, where: str) -> ModelTexts:
     """Read texts. Raises ``ManifestError`` with every problem."""
-    top = Table(object_of(data, where), "", [])
+    form = """write {"texts": {"NAME": "TEXT"}}; "tools" and "kwargs" may be beside it"""
+    top = Table(object_of(data, where, form), "", [])
     texts = top.table("texts").raw
     if not texts or not all(isinstance(text, str) for text in texts.values()):
         top.problem("texts", "must map names to texts")
@@ -53,7 +54,7 @@ def read(data: bytes, where: str) -> ModelTexts:
     kwargs = dict(top.table("kwargs").raw)
     top.refuse_unknown()
     if top.problems:
-        raise ManifestError(where, tuple(top.problems))
+        raise ManifestError(where, tuple(top.problems), hint=form)
     return ModelTexts({name: str(text) for name, text in texts.items()}, tools, kwargs)
 
 

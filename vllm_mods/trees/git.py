@@ -181,6 +181,11 @@ class Repository:
             )
         return done.text
 
+    @property
+    def is_shallow(self) -> bool:
+        """Whether it lacks old commits; git refuses ``--unshallow`` in any other clone."""
+        return self.run("rev-parse", "--is-shallow-repository").text == "true"
+
     def run(self, *words: str, given: bytes = b"", index: str | None = None) -> GitOutcome:
         """Run git in it; ``index`` is a file to be used in place of its own."""
         environ = self._environ if index is None else {**self._environ, "GIT_INDEX_FILE": index}
@@ -280,8 +285,7 @@ def newest_build(folder: str) -> str | None:
         newest = repository.commit("HEAD")
     version = repository.tree(newest).version
     if version is None:
-        raise UsageError(
-            f"{repository.folder}: no tag leads to {newest[:12]}, so its version is unknown",
-            hint=f"git -C {repository.folder} fetch --tags --unshallow",
-        )
+        why = f"{repository.folder}: no tag leads to {newest[:12]}, so its version is unknown"
+        more = " --unshallow" * repository.is_shallow
+        raise UsageError(why, hint=f"git -C {repository.folder} fetch --tags{more}")
     return version if node(version) is not None else None
