@@ -107,10 +107,8 @@ def check_base(mods: Sequence[Mod], base: Tree) -> None:
 
     for mod in mods:
         if not lock_entries.places_in(mod, base):
-            raise UsageError(
-                f"{mod.name} was not made for {base.spec}: not every hunk matches there at its stated line",
-                hint="--base TREE with the vLLM that the patch was made from",
-            )
+            why = f"{mod.name} was not made for {base.spec}: not every hunk matches there at its stated line"
+            raise UsageError(why, hint="--base TREE with the vLLM that the patch was made from")
 
 
 def check_mods(mods: Sequence[Mod]) -> None:
@@ -120,10 +118,8 @@ def check_mods(mods: Sequence[Mod]) -> None:
         if not isinstance(mod, Mod):
             raise UsageError(f"this is not a mod: {mod!r}", hint='Library().mods("NAME")')
         if named.setdefault(mod.name, mod).digest != mod.digest:
-            raise UsageError(
-                f"two of these mods are named {mod.name}, and a tree can hold only one of them",
-                hint="rename one of them",
-            )
+            why = f"two of these mods are named {mod.name}, and a tree can hold only one of them"
+            raise UsageError(why, hint="rename one of them")
 
 
 def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -> Planned:
@@ -206,10 +202,8 @@ def kept_mod(tree: Tree, name: str) -> Mod:
     """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
     mod = packed_mod.kept_mod(tree, name)
     if mod is None:
-        raise Refused(
-            f"{tree.spec}: {receipt.kept(name)} is gone, and {name}, which stays applied, needs it; nothing was changed",
-            hint=f"vllm-mods revert --target {tree.spec}  # removes all mods",
-        )
+        why = f"{tree.spec}: {receipt.kept(name)} is gone, and {name}, which stays applied, needs it; nothing was changed"
+        raise Refused(why, hint=f"vllm-mods revert --target {tree.spec}  # removes all mods")
     return mod
 
 

@@ -55,10 +55,8 @@ def in_tree(names: Sequence[str], state: state_folder.State, tree: FolderTree) -
     known = {entry.name for entry in state.mods}
     for name in names:
         if name.rpartition("/")[2] not in known:
-            raise UsageError(
-                f"{name} is not applied to {tree.spec}; applied: {', '.join(sorted(known)) or 'nothing'}",
-                hint=f"vllm-mods status --target {tree.spec}",
-            )
+            why = f"{name} is not applied to {tree.spec}; applied: {', '.join(sorted(known)) or 'nothing'}"
+            raise UsageError(why, hint=f"vllm-mods status --target {tree.spec}")
     return tuple(name.rpartition("/")[2] for name in names)
 
 

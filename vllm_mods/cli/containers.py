@@ -198,10 +198,8 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
     if log is None and container is not None:
         return report.evidence(run.of_container(running=engine.container(container), **given))
     if log is None or container is not None:
-        raise UsageError(
-            "no log was named: give either --container or --log",
-            hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
-        )
+        why = "no log was named: give either --container or --log"
+        raise UsageError(why, hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -")
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)
     return report.evidence(run.of_log(log=data, log_name=log, **given))

@@ -35,10 +35,8 @@ def command(
     image of the pairing's lock, for a cluster on two nodes; the options from --restart to --lock are for it.
     """
     if form == _RECIPE and start != StartOptions():
-        raise UsageError(
-            "only a compose file says how a container starts; recipes and mods do not",
-            hint=f"--format {_COMPOSE}",
-        )
+        why = "only a compose file says how a container starts; recipes and mods do not"
+        raise UsageError(why, hint=f"--format {_COMPOSE}")
     if not library.has(what) and not library.has_pairing(what):
         raise library.unknown(what)
     if not library.has(what):

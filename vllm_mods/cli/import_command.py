@@ -74,10 +74,8 @@ def command(
             )
         return _import_recipe(path, folder, terms.name, **of_recipes)
     if any(of_recipes.values()):
-        raise UsageError(
-            f"--output and --mod are for recipes, and {path} is a mod",
-            hint="--library DIR writes a mod to DIR/patches/NAME",
-        )
+        why = f"--output and --mod are for recipes, and {path} is a mod"
+        raise UsageError(why, hint="--library DIR writes a mod to DIR/patches/NAME")
     progress = functools.partial(answers.show_line, last=False)
     mod = import_mod(path, terms, library=folder, progress=progress, access=access)
     return report.mod(mod, path)
@@ -99,10 +97,8 @@ def _import_recipe(
         own = result.pairing.name
         output = os.path.join(folder, "pairings", f"{own}.toml")
         if own in library.pairing_names():
-            raise UsageError(
-                f"there is a pairing named `{own}`: {library.pairing_file(own)}",
-                hint="give this one another name with --name",
-            )
+            why = f"there is a pairing named `{own}`: {library.pairing_file(own)}"
+            raise UsageError(why, hint="give this one another name with --name")
         with refusing_to_write(output):
             os.makedirs(os.path.dirname(output), exist_ok=True)
     if output:

@@ -199,10 +199,8 @@ def read_source_date_epoch() -> int | None:
     if value is None or value == "":
         return None
     if not value.isascii() or not value.isdigit() or len(value) > 11:  # the year 5138
-        raise UsageError(
-            f"SOURCE_DATE_EPOCH is {value!r}; it must be a number of seconds since 1970",
-            hint="SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
-        )
+        why = f"SOURCE_DATE_EPOCH is {value!r}; it must be a number of seconds since 1970"
+        raise UsageError(why, hint="SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)")
     return int(value)
 
 

@@ -35,10 +35,8 @@ def data_root() -> str:
     for root in (os.path.join(package, "_data"), os.path.dirname(package)):
         if os.path.isdir(os.path.join(root, "patches")):
             return root
-    raise UsageError(
-        f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches exists",
-        hint="the installation is incomplete; install vllm-mods again",
-    )
+    why = f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches exists"
+    raise UsageError(why, hint="the installation is incomplete; install vllm-mods again")
 
 
 def load_files(name: str, files: Mapping[str, bytes]) -> Mod:

@@ -55,10 +55,8 @@ class GitTree(PristineTree):
         self._files = repository.entries(commit)
         self._named = version
         if "vllm/__init__.py" not in self._files:
-            raise UsageError(
-                f"{spec} has no vLLM: the commit has no vllm/__init__.py",
-                hint="name a clone of vLLM's repository",
-            )
+            why = f"{spec} has no vLLM: the commit has no vllm/__init__.py"
+            raise UsageError(why, hint="name a clone of vLLM's repository")
 
     @cached_property
     def version(self) -> str | None:
@@ -118,10 +116,8 @@ def split_name(name: str, spec: str = "") -> tuple[str, str]:
     if os.path.isdir(name):
         raise UsageError(f"{spec}: no revision was given", hint=f"git:{name.rstrip('@')}@HEAD")
     if "://" in name or name.startswith("git@"):
-        raise UsageError(
-            f"{spec}: only a repository on this machine can be read",
-            hint="git clone --filter=blob:none URL DIR, then git:DIR@REV",
-        )
+        why = f"{spec}: only a repository on this machine can be read"
+        raise UsageError(why, hint="git clone --filter=blob:none URL DIR, then git:DIR@REV")
     folder = name[: places[-1]] if places else name
     raise UsageError(f"{spec}: {folder}: no such folder", hint="git:REPO@REV, REPO a local folder")
 
@@ -175,10 +171,8 @@ class Repository:
         environ = {**self._environ, "GIT_CEILING_DIRECTORIES": above}
         done = git_process.run(self.folder, ("rev-parse", "--absolute-git-dir"), environ)
         if done.why:
-            raise UsageError(
-                f"{self.spec}: {self.folder} is not a git repository: {done.why}",
-                hint=f"git -C {self.folder} status",
-            )
+            why = f"{self.spec}: {self.folder} is not a git repository: {done.why}"
+            raise UsageError(why, hint=f"git -C {self.folder} status")
         return done.text
 
     @property
