@@ -100,7 +100,10 @@ def test_a_script_cannot_have_itself_run_without_end(monkeypatch: pytest.MonkeyP
         (f"{A}patch -p1 -d $PYTHON_ROOT < lost.patch\n", "ignore-checks does not help"),
         (f"{A}git apply lost.patch || exit 1\n", "ignore-checks does not help"),
         (f"{A}python3 - <<'PY'\nassert 0\nopen('x', 'w')\nPY\n", "ignore-checks does not help"),
-        (f"{A}python3 - <<'PY' || exit 1\nassert 0\nopen('x', 'w')\nPY\n", "ignore-checks does not help"),
+        (
+            f"{A}python3 - <<'PY' || exit 1\nassert 0\nopen('x', 'w')\nPY\n",
+            "ignore-checks does not help",
+        ),
         (f"{A}cp lost.py $VLLM_PACKAGE_DIR/\n", "ignore-checks does not help"),
         # what it needs was refused, or nothing was changed
         (f"{A}curl -fsS https://example.test/x\n", "ignore-checks does not help"),

@@ -68,7 +68,7 @@ def matrix_command(
 
     With neither MOD nor --pairing, it checks all mods of your libraries, or the bundled ones if you name no
     library. With neither --vllm nor --tree, it checks every release in the mods' ranges and the three newest releases
-    after them. If a release's wheel was uploaded twice, each build is checked (`0.20.1 build 0`). Exit code 0 if every mod applies,
+    after them. If a release's wheel was uploaded twice, both builds are checked (`0.20.1 build 0` is the first). Exit code 0 if every mod applies,
     or is already present, on every release in its ranges; with --against, if none got worse.
     """
     if relock and (trees or others):

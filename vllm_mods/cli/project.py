@@ -11,9 +11,7 @@ from vllm_mods.sharing import changing
 @click.command(name="add")
 @click.argument("source", metavar="SOURCE")
 @option(
-    "--name NAME",
-    "The prefix of its mods' names, as in NAME/MOD [the owner in the git URL].",
-    "owner",
+    "--name NAME", "The name of the library, as in NAME/MOD [the owner in the git URL].", "owner"
 )
 @option("--mod MOD", "A mod of the library to add to the default target.", "mods", multiple=True)
 @option(
@@ -41,7 +39,7 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
 def remove(library: str) -> Reply:
     """Remove a library from the project, and its mods from the targets. No vLLM is changed.
 
-    `vllm-mods sync` reverts its mods in the target; `vllm-mods revert` removes one mod from a vLLM.
+    `vllm-mods sync` then reverts the library's mods; `vllm-mods revert` removes one mod from a vLLM.
     """
     where = changing.read_project().where
     return report.removed(where, library, changing.remove(where, library))

@@ -98,7 +98,7 @@ def check(
 def clients(templates: tuple[str, ...], library: Library) -> Reply:
     """Show which clients work with templates.
 
-    The clients are Claude Code, Codex, OpenCode, Cline and others. The command shows the table beside the templates. It was made with the code of each release,
+    The clients are Claude Code, Codex, OpenCode, Cline and others. The command shows the table that lies beside the templates and was made with the code of each release,
     from the requests that these clients send.
     """
     return report.clients(template_check.template_clients(library, templates))

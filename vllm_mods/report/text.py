@@ -198,7 +198,7 @@ def columns(rows: Iterable[tuple[str, ...]], indent: str = "") -> list[str]:
 def between(labels: Sequence[str]) -> str:
     """Name versions in their order by the first and the last, others one by one."""
     keys = [versions.sort_key(one.partition(" ")[0]) for one in labels if one[:1].isdigit()]
-    if len(keys) < max(2, len(labels)) or keys != sorted(keys):
+    if len(keys) < max(2, len(labels)) or keys != sorted(keys) or keys[0] == keys[-1]:
         return ", ".join(labels)
     return f"{labels[0]} to {labels[-1]}"
 
