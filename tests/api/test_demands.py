@@ -64,7 +64,7 @@ def test_a_command_that_cannot_be_checked_is_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(serve_check, "answer", fails)
     notes: list[str] = []
     demand(ASKED, TREE, note=notes.append)
-    assert notes == ["the command is not checked: no metadata"]
+    assert notes == ["the serve command is not checked: no metadata"]
 
 
 @pytest.mark.parametrize("reference", ["r:1", "image:r:1"])

@@ -330,7 +330,7 @@ def test_of_mods_that_an_installer_undid_what_was_kept_is_set_aside_and_those_ar
             "low, high had been undone when vLLM was installed again; the old originals are now in "
             ".vllm-mods.old-1 and can be removed"
         ),
-        f"high was removed with it: vllm-mods apply high --target {site}",
+        f"that installation removed high too; to apply again: vllm-mods apply high --target {site}",
     )
     (planned,) = told.plan.mods
     (note,) = (one for one in planned.findings if one.code == "undone")
@@ -448,9 +448,10 @@ def test_a_tree_in_which_a_run_was_interrupted_is_told_or_put_back_first(
         with pytest.raises(Refused) as caught:
             call()
         assert caught.value.message == (
-            f"{site}: an earlier run was interrupted here; {what} would first undo it"
+            f"{site}: an earlier run was interrupted here; {what} can say what it would do only after that run is undone"
         )
-        assert caught.value.hint == f"vllm-mods status --target {site}"
+        undoing = f"vllm-mods apply alone --target {site}  # undoes it first"
+        assert caught.value.hint == undoing
     put_in(site, mods("low"))
     assert (site / "vllm/a.py").read_bytes() == FILES["vllm/a.py"]
     assert names(site) == ["low"]

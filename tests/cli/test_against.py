@@ -167,17 +167,17 @@ got worse
   broken 1.0.0: applies, then conflict
     vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`, but
       the patch has `path = os.path.join("weights", name)` [text]
-    vllm/loader.py:7, hunk 1 of x.patch
+    vLLM changed vllm/loader.py:7, where hunk 1 of x.patch belongs
       -         path = os.path.join("weights", name)
       +         path = os.path.join(self.root, name)
-      {commit}
+      commit {commit}
 
 got better
   mended 1.0.0: conflict, then applies
-    vllm/other.py:1, hunk 1 of x.patch
+    vLLM changed vllm/other.py:1, where hunk 1 of x.patch belongs
       - LIMIT = 1
       + LIMIT = 5
-      {commit}
+      commit {commit}
 
 needed a port before, too
   stale 1.0.0: conflict, then conflict
@@ -215,7 +215,7 @@ def test_what_cannot_be_compared(
         message, _, hint = answer.err.partition("\n\nhint: ")
         return message.removeprefix("error: "), hint.strip()
 
-    forms = "--against 0.32.0..0.33.0, or in a clone main..HEAD, else git:REPO@main..HEAD"
+    forms = "--against 0.32.0..0.33.0; in a clone of vLLM, --against main..HEAD; elsewhere, --against git:REPO@main..HEAD"
     assert error("main") == ("--against main: it takes two trees with `..` between", forms)
     assert error("main...v0.20.0")[1] == forms
     assert error("main..")[1] == forms
@@ -229,6 +229,7 @@ def test_what_cannot_be_compared(
         "--against v0.20.0..v0.20.1",
     )
     assert "has no commits beyond" in error("main..v0.20.1")[0]
+    assert error("main..v0.20.1")[1] == "commit the changes first"
     assert error("0.33.0..0.32.0") == (
         "--against 0.33.0..0.32.0: 0.32.0 is not newer than 0.33.0",
         "--against 0.32.0..0.33.0",
@@ -236,12 +237,13 @@ def test_what_cannot_be_compared(
     assert "is not newer" in error("0.33.0..0.33.0")[0]
     for option in (("--strict",), ("--format", "html"), ("--tree", "x"), ("--update-lock",)):
         assert error("v0.20.0..main", *option) == (
-            f"{' '.join(option).removesuffix(' x')} is for the cells of a matrix, and --against says what changes",
+            f"{' '.join(option).removesuffix(' x')} cannot be used with --against, which only says what changes",
             "vllm-mods matrix --tree BASE --tree HEAD  # the cells of two trees",
         )
     monkeypatch.chdir(tmp_path)
     assert error("main..HEAD")[0].startswith("git:.: . is not a git repository")
-    assert error("main..HEAD")[1] == forms
+    named = "run this in a clone of vLLM, or name one: --against git:REPO@main..HEAD"
+    assert error("main..HEAD")[1] == named
 
 
 def branched(cloned: Path, place: Path) -> Path:

@@ -52,7 +52,7 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
         "  59 commits, 3 of them touch a file that the verdict depends on; 5 checks",
         f"it changes at {sha[:12]}, 2023-11-14: [Loader] Names from a root (#4711)",
         "  pull request: #4711",
-        "  before: moved: every hunk matches, at an offset (variant a)",
+        "  before: moved: every hunk matches, at another line (variant a)",
         "  after:  conflict: the source does not match the patch",
         "    vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`,",
         '      but the patch has `path = os.path.join("weights", name)` [text]',

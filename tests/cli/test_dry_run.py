@@ -39,6 +39,7 @@ def test_it_says_what_apply_then_does_and_writes_nothing(call: Call, site: Path)
     assert as_data == {**done.json, "dry_run": True}
     assert done.json["dry_run"] is False
     assert f"{len(done.json['changed'])} files would be changed" in told.out
+    assert all(path in told.out for path in done.json["changed"])
     again = call(*words, "--dry-run")
     assert (again.code, "nothing to do" in again.out) == (0, True)
 

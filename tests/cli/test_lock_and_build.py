@@ -161,7 +161,7 @@ def test_a_command_that_the_vllm_of_the_base_would_not_take_is_neither_locked_no
     assert f"hint: vllm-mods serve-check {NAME} --target image:" in refused.err
     assert call.lock.read_bytes() == before
     unread = call("lock", NAME, "--base", call.base)
-    assert "the command is not checked: " in unread.err
+    assert "the serve command is not checked: " in unread.err
 
 
 @pytest.mark.slow

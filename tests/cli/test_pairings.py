@@ -260,7 +260,7 @@ def test_what_is_no_recipe_is_refused(call: Call, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(b"# " * (1 << 18))
     for path, says in (
-        (large, "has more than 256 KiB"),
+        (large, "has more than 256 KiB, the limit for a recipe"),
         (binary, "is not a recipe: byte 0 is not UTF-8"),
         (tmp_path / "none", "cannot be read: No such file"),
     ):

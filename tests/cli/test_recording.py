@@ -186,7 +186,10 @@ def test_it_ends_in_time_and_leaves_nothing_behind(record: Callable[..., Answer]
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("echo oh no; exit 9", "exit code 9; nothing was written\n  the last step: line:1: `"),
+        (
+            "echo oh no; exit 9",
+            "exit code 9; nothing was written\n  the command ended at line:1: `",
+        ),
         ("false || echo 'it may be in already'", "changed nothing in vLLM\n  | it may be"),
         (f"ln -sf /etc/passwd {SITE}/vllm/a.py", "vllm/a.py became a link"),
         (f"printf '\\0' > {SITE}/vllm/x.so; printf '\\0' > {SITE}/vllm/a.py; false", "exit code 1"),
@@ -292,7 +295,7 @@ def test_where_a_script_failed_is_said_though_it_says_nothing(
     )
     answer = call("import", folder, "--tree", site)
     assert answer.code == 3
-    assert "the last step: run.sh:4: `grep -q nowhere run.sh.none" in answer.err
+    assert "the command ended at run.sh:4: `grep -q nowhere run.sh.none" in answer.err
 
 
 @pytest.mark.slow

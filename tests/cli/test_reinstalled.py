@@ -126,7 +126,10 @@ def test_what_was_kept_of_an_installation_that_is_gone_is_set_aside(call: Call, 
     assert answer.code == 0
     assert "fast, limit had been undone when vLLM was installed again; " in answer.err
     assert "the old originals are now in .vllm-mods.old-1" in answer.err
-    assert "limit was removed with it: vllm-mods apply limit --target" in answer.err
+    assert (
+        "that installation removed limit too; to apply again: vllm-mods apply limit --target"
+        in answer.err
+    )
     assert bytes_of(site / ".vllm-mods.old-1") == old
     sound(call, site, "fast")
     assert call("revert", "--target", site).code == 0
@@ -423,6 +426,7 @@ def test_two_mods_that_exclude_each_other_never_both_go_in(
         answer = call("apply", second, "--target", site)
         assert answer.code == 3
         assert f"{second} cannot be combined with {first}, which is applied" in answer.err
+        assert f"hint: vllm-mods revert {first} --target {site} " in answer.err
         assert snapshot(site) == before
         assert call("revert", "--target", site).code == 0
 

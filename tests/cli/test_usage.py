@@ -120,6 +120,7 @@ CASES: list[tuple[str, str, str]] = [
     ),
     ("remove x", "there is no project here: vllm-mods.toml is neither in this folder nor in a parent folder of this repository", "vllm-mods add SOURCE --mod MOD  # begins one"),
     ("explain zzzz", "`zzzz` cannot be explained; these can: ", "vllm-mods explain WORD  # one of these"),
+    ("check --target", "Option '--target' requires an argument.", "vllm-mods check --help"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),
     ("matrix --jobs 0", "Invalid value for '--jobs': 0 is not in the range x>=1.", "vllm-mods matrix --help"),
@@ -274,7 +275,7 @@ WAS_OF = "note: the previous mod.lock was of another mod:"
     ("updated", "expected"),
     [
         ({}, ""),
-        ({"kept": ("1",)}, "note: kept as before: 1 release\n"),
+        ({"kept": ("1",)}, "note: the entries of 1 other release in mod.lock are unchanged\n"),
         (
             {"why": "was of an older form"},
             "note: the previous mod.lock was of an older form: its entries were removed\n",

@@ -136,7 +136,7 @@ def test_the_folder_and_the_name_must_agree(tmp_path: Path) -> None:
     folder.rename(folder.parent / "yours")
     with pytest.raises(ManifestError) as caught:
         load_mod(str(folder.parent / "yours"))
-    assert caught.value.problems == ("name: 'mine' must be the name of its folder, 'yours'",)
+    assert caught.value.problems == ("name is 'mine', but its folder is named 'yours'",)
     (folder.parent / "yours/mod.toml").unlink()
     with pytest.raises(UsageError, match=r"/yours has no mod\.toml$"):
         load_mod(str(folder.parent / "yours"))

@@ -79,7 +79,7 @@ def test_each_check_that_fails_is_said() -> None:
 def test_a_script_cannot_have_itself_run_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "_CHECKS", 2)
     assert len(recorded(A + "false\n" * 2).notes) == 2
-    with pytest.raises(Refused, match="was not ignored"):
+    with pytest.raises(Refused, match="ignore-checks does not help"):
         recorded(A + "false\n" * 3)
 
 
@@ -93,17 +93,20 @@ def test_a_script_cannot_have_itself_run_without_end(monkeypatch: pytest.MonkeyP
         (f"{A}{FAILS}\necho > $WORKSPACE_DIR/x.jinja\n", r"different mod \(x\.jinja\)"),
         # it changes files itself
         (f"{A}bash -c '{B.strip()}; false'\n", r"different mod \(vllm/b\.py\)"),
-        (f"{A}python3 edit.py\n", "was not ignored"),
-        (f"{A}python3 edit.py || exit 1\n", "was not ignored"),
+        (f"{A}python3 edit.py\n", "ignore-checks does not help"),
+        (f"{A}python3 edit.py || exit 1\n", "ignore-checks does not help"),
         (f"{A}python3 - <<'PY'\nimport edit\nPY\n", r"different mod \(vllm/b\.py\)"),
         # it was to change files
-        (f"{A}patch -p1 -d $PYTHON_ROOT < lost.patch\n", "was not ignored"),
-        (f"{A}git apply lost.patch || exit 1\n", "was not ignored"),
-        (f"{A}python3 - <<'PY'\nassert 0\nopen('x', 'w')\nPY\n", "was not ignored"),
-        (f"{A}python3 - <<'PY' || exit 1\nassert 0\nopen('x', 'w')\nPY\n", "was not ignored"),
-        (f"{A}cp lost.py $VLLM_PACKAGE_DIR/\n", "was not ignored"),
+        (f"{A}patch -p1 -d $PYTHON_ROOT < lost.patch\n", "ignore-checks does not help"),
+        (f"{A}git apply lost.patch || exit 1\n", "ignore-checks does not help"),
+        (f"{A}python3 - <<'PY'\nassert 0\nopen('x', 'w')\nPY\n", "ignore-checks does not help"),
+        (
+            f"{A}python3 - <<'PY' || exit 1\nassert 0\nopen('x', 'w')\nPY\n",
+            "ignore-checks does not help",
+        ),
+        (f"{A}cp lost.py $VLLM_PACKAGE_DIR/\n", "ignore-checks does not help"),
         # what it needs was refused, or nothing was changed
-        (f"{A}curl -fsS https://example.test/x\n", "was not ignored"),
+        (f"{A}curl -fsS https://example.test/x\n", "ignore-checks does not help"),
         (f"{FAILS}\n", "changed nothing"),
     ],
 )

@@ -153,7 +153,7 @@ def test_a_tree_that_cannot_be_read_is_no_verdict() -> None:
 class History:
     """A repository in memory: a line of commits, and the texts of all revisions."""
 
-    spec, folder = "git:repo", "/repo"
+    spec, folder, is_shallow = "git:repo", "/repo", True
 
     def __init__(self, texts: dict[str, str], line: Sequence[Commit]) -> None:
         self.texts, self.commits = texts, line
@@ -202,17 +202,25 @@ def test_where_the_older_one_parted_from_the_newer_the_search_begins() -> None:
     assert caught.value.hint == "--good fork --bad good"
 
 
-def test_revisions_without_a_line_between_them_are_a_wrong_call() -> None:
-    older = "--good is the older one: --good bad --bad good"
-    for good, hint in (("good", older), ("bad", "name two revisions")):
+def test_revisions_without_a_line_between_them_are_a_wrong_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    older = "--good bad --bad good  # the older one is --good"
+    for good, why, hint in (
+        ("good", "bad has no commits beyond good", older),
+        ("bad", "bad and bad are the same commit", "--good REV --bad bad  # REV is an older one"),
+    ):
         with pytest.raises(UsageError) as caught:
             over({}, good=good)
-        assert caught.value.message == f"git:repo: bad has no commits beyond {good}"
-        assert caught.value.hint == hint
+        assert (caught.value.message, caught.value.hint) == (f"git:repo: {why}", hint)
     with pytest.raises(UsageError) as caught:
         over({}, commit("bad"))
     assert caught.value.message == "git:repo: good and bad have no common history in this clone"
     assert caught.value.hint == "git -C /repo fetch --unshallow"
+    monkeypatch.setattr(History, "is_shallow", False)
+    with pytest.raises(UsageError) as caught:
+        over({}, commit("bad"))
+    assert caught.value.hint == "name two revisions that have a common ancestor"
 
 
 def test_one_variant_alone_keeps_what_the_lock_says_of_it() -> None:

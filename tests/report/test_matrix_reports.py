@@ -52,6 +52,7 @@ def test_spans_name_stretches_and_trees_that_the_matrix_does_not_have() -> None:
         (("/c",), "/c"),
         (("0.9.0", "0.9.0 build 1", "0.10.0"), "0.9.0 to 0.10.0"),
         (("0.10.0", "0.9.0"), "0.10.0, 0.9.0"),
+        (("0.9.0 build 0", "0.9.0"), "0.9.0 build 0, 0.9.0"),
         (("0.9.0", "/c", "/a"), "0.9.0, /c, /a"),
     ],
 )
@@ -299,12 +300,12 @@ def test_each_finding_of_a_case_is_a_line_behind_what_the_verdict_means() -> Non
     failure = root.find(".//failure")
     assert failure is not None
     assert failure.attrib == {
-        "message": "conflict: the source does not match the patch",
+        "message": "conflict: the source does not match the patch, or another mod excludes it",
         "type": "conflict",
     }
     assert failure.text == "hunk 1 is lost [text]\nhunk 2 is lost [text]"
     assert root.findtext(".//system-out") == (
-        "moved: every hunk matches, at an offset\nvariant one, by +2 lines\n"
+        "moved: every hunk matches, at another line\nvariant one, by +2 lines\n"
         "hunk 1 is lost [text]\nhunk 2 is lost [text]"
     )
     suite = root.find("testsuite")

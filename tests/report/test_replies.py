@@ -171,7 +171,7 @@ def test_a_library_that_was_removed_is_told_with_the_mods_that_nothing_names_now
         "  no target names b now",
     ]
     assert reply.data == {"project": "/p", "removed": "them", "no_longer_named": ("fast", "b")}
-    assert reply.next_step == "vllm-mods sync  # reverts its mods in the target"
+    assert reply.next_step == "vllm-mods sync  # reverts the library's mods"
 
 
 def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> None:
@@ -783,7 +783,7 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
         words.Explained(
             "moved",
             "verdict",
-            "every hunk matches, at an offset",
+            "every hunk matches, at another line",
             "`apply` changes the files; `check` exits with 0",
             "vllm-mods apply MOD --target DIR",
         ),

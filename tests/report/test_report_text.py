@@ -83,7 +83,7 @@ def test_a_mod_that_brings_only_new_files_or_undeclared_ones_is_told_so() -> Non
     assert text.meaning(brings._replace(findings=(undeclared,))) == (
         "it changes files that its mod.toml does not declare"
     )
-    assert text.meaning(planned("moved")) == "every hunk matches, at an offset"
+    assert text.meaning(planned("moved")) == "every hunk matches, at another line"
 
 
 def test_a_refusal_names_each_mod_that_does_not_go_in() -> None:

@@ -182,7 +182,7 @@ def test_what_git_says_is_told_without_the_users_of_addresses_and_their_queries(
         "git+./alice: git init failed: fatal: 'https://…@h.org/x?…' and ssh://…@h.org/y are not for you"
     )
     assert caught.value.hint == (
-        "git uses its own credential helpers and ssh agent; check that `git ls-remote` works; libraries that were fetched before need no network"
+        "check git's credential helpers and ssh agent: `git ls-remote ./alice` must work; libraries that were fetched before need no network"
     )
 
 

@@ -323,7 +323,7 @@ def test_a_template_of_a_library_has_what_lies_beside_it(tmp_path: Path) -> None
     (folder / "template.toml").write_text(TOML.replace('"small"', '"other"'))
     with pytest.raises(ManifestError) as caught:
         source.open_template(library, "small")
-    assert caught.value.problems == ("name: 'other' must be the name of its folder, 'small'",)
+    assert caught.value.problems == ("name is 'other', but its folder is named 'small'",)
     opened = source.open_template(library, str(folder / "template.jinja"))
     assert (opened.about, opened.conversations) == (None, ())
     for named in (f"{folder}/gone", "gone.jinja", "gone.jinja2", "gone.j2", "gone.txt"):

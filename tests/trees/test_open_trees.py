@@ -437,7 +437,7 @@ def test_the_newest_build_of_a_clone(repository: Path) -> None:
     newest = git(repository, "rev-parse", "HEAD")[:12]
     why = f"no tag leads to {newest}, so its version is unknown"
     assert caught.value.message == f"{repository}: {why}"
-    assert caught.value.hint == f"git -C {repository} fetch --tags --unshallow"
+    assert caught.value.hint == f"git -C {repository} fetch --tags"
     git(repository, "tag", "v0.19.1")
     assert revisions.newest_build(str(repository)) is None
     git(repository, "commit", "-q", "--allow-empty", "-m", "y")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SPAN = re.compile(r"(.*[^/:.])\.\.([^.].*|\.\.?/.*)")
 _TREE = re.compile(r"(?:pypi|wheel|sdist|git|image):|[/.~]")
 _RELEASE = re.compile(r"\d+\.\d")
-_FORMS = "--against 0.32.0..0.33.0, or in a clone main..HEAD, else git:REPO@main..HEAD"
+_FORMS = "--against 0.32.0..0.33.0; in a clone of vLLM, --against main..HEAD; elsewhere, --against git:REPO@main..HEAD"
 
 
 def against(
@@ -83,12 +83,14 @@ def _revisions(
     try:
         clone = Repository(folder)
     except UsageError as error:
-        raise UsageError(error.message, hint=_FORMS) from error
+        hint = f"run this in a clone of vLLM, or name one: --against git:REPO@{base}..{head}"
+        raise UsageError(error.message, hint=hint) from error
     older, newer = clone.commit(base), clone.commit(head)
     fork = clone.merge_base(older, newer) or older  # a shallow clone may not have it
     if fork == newer:
         why = f"{head} has no commits beyond {base}; what is not committed does not count"
-        raise UsageError(why, hint=f"--against {head}..{base}")
+        hint = "commit the changes first" if older == newer else f"--against {head}..{base}"
+        raise UsageError(why, hint=hint)
     if fork != older:
         access.note(
             f"{base} has commits that {head} has not: BASE is {fork[:12]}, where they parted"

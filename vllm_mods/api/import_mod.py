@@ -115,10 +115,8 @@ class _ModImport(NamedTuple):
         """Take what is a mod of ours already, as it is."""
         terms = self.terms
         if terms.name not in {None, mod.name} or any((terms.summary, terms.license, terms.vllm)):
-            raise UsageError(
-                f"{self.path} is already a mod of vllm-mods; it is imported unchanged",
-                hint=f"vllm-mods import {self.path} --library DIR",
-            )
+            why = f"{self.path} is already a mod of vllm-mods; it is imported unchanged"
+            raise UsageError(why, hint=f"vllm-mods import {self.path} --library DIR")
         if (tree := self.open_tree()) is None:
             return NewMod(mod, files)
         planned = planner.plan_alone(mod, tree)
@@ -143,7 +141,9 @@ class _ModImport(NamedTuple):
             )
         except Lacked as error:
             if self.fetcher is None and error.urls:
-                error.hint = f"--fetch allows its downloads, each URL once; or {error.hint}"
+                error.hint = (
+                    f"give --fetch, which lets the script download each URL once; or {error.hint}"
+                )
             raise
 
     def releases(self) -> dict[str, Tree]:
@@ -157,10 +157,8 @@ class _ModImport(NamedTuple):
             opened = [self.access.open(f"image:{one}") for one in images]
             by_version = {tree.version: tree for tree in opened if tree.version}
             if len(by_version) < len(images):
-                raise UsageError(
-                    "two of the images have the same vLLM, or one does not state its version",
-                    hint="one --image for each release",
-                )
+                why = "two of the images have the same vLLM, or one does not state its version"
+                raise UsageError(why, hint="one --image for each release")
             return dict(sorted(by_version.items(), key=lambda row: versions.sort_key(row[0])))
         if spec is None:
             raise UsageError(

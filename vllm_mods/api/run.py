@@ -190,10 +190,8 @@ def wait_for(
 def check_single(pairing: str, planned: Service) -> None:
     """Raise ``UsageError`` for what runs on several nodes."""
     if planned.cluster:
-        raise UsageError(
-            f"{pairing} is for a cluster: each node starts its own container",
-            hint=f"vllm-mods export {pairing} --format compose",
-        )
+        why = f"{pairing} is for a cluster: each node starts its own container"
+        raise UsageError(why, hint=f"vllm-mods export {pairing} --format compose")
 
 
 def _check_command(served: ServedPairing, program: str, access: Access) -> None:
@@ -208,7 +206,9 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
         spec = f"image:{program}:{planned.image}"
         tree = access.open(spec, in_image=f"/{served.site_root}")
     except (TreeError, UsageError) as error:
-        access.note(f"the command is not checked: {error.message}")
+        access.note(
+            f"the serve command is not checked, and the container is started all the same: {error.message}"
+        )
         return
     serve_check.demand(asked, tree, note=access.note)
 
@@ -233,10 +233,8 @@ def _demand_program(served: ServedPairing, program: str | None, options: StartOp
     if found is not None:
         return found
     for name, lock in others.items():
-        raise Refused(
-            f"{name} has {image}, which was built from another lock ({lock}); nothing was started",
-            hint=build,
-        )
+        why = f"{name} has {image}, which was built from another lock ({lock}); nothing was started"
+        raise Refused(why, hint=build)
     names = engine.installed(program)
     hint = build if options.image is None else f"{names[0]} pull {image}"
     raise UsageError(f"{' and '.join(names)}: image {image} not found", hint=hint)
@@ -301,10 +299,8 @@ def of_log(
 ) -> looking.ServerEvidence:
     """Tell whether the code of mods and pairings ran, by a server's log. Raises ``UsageError`` where none is named."""
     if not names:
-        raise UsageError(
-            f"no mod or pairing was named, and {log_name} does not say which to look for",
-            hint="vllm-mods list  # then name one of these",
-        )
+        why = f"no mod or pairing was named, and {log_name} does not say which to look for"
+        raise UsageError(why, hint="vllm-mods list  # then name one of these")
     if len(log) > limits.LOG:
         access.note(f"{log_name}: only the first {limits.LOG} were searched")
     each = (library.pairing(name) if library.has_pairing(name) else name for name in names)

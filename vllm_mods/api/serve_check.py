@@ -195,7 +195,7 @@ def demand(
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:
-        note(f"the command is not checked: {error.message}")
+        note(f"the serve command is not checked: {error.message}")
         return
     for name, text in asked.serving.brought:
         note(f"{name} {text}")
@@ -208,10 +208,8 @@ def demand(
         of = asked.name
         if asked.serving.library is None:
             of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.serving.argv)))}"
-        raise Refused(
-            f"vLLM {tree.version} would reject the command of pairing {asked.name}{lines}",
-            hint=f"vllm-mods serve-check {of} --target {tree.spec}",
-        )
+        why = f"vLLM {tree.version} would reject the command of pairing {asked.name}{lines}"
+        raise Refused(why, hint=f"vllm-mods serve-check {of} --target {tree.spec}")
 
 
 def _with_template(asked: ServeArguments, library: Library) -> ServeArguments:

@@ -24,6 +24,7 @@ def template_check(
     parsers_of: str | None = None,
     parsers: tuple[str | None, str | None] = (None, None),
     answers: bytes | None = None,
+    answers_name: str = "--answers",
     inside: str | None = None,
     access: Access | None = None,
 ) -> tuple[checking.TemplateChecked, ...]:
@@ -33,7 +34,7 @@ def template_check(
     ``open_tree`` takes it, paths in there. ``conversations_of`` is a template or a folder whose conversations
     are rendered, without it those beside each template. ``parsers_of`` is a tree of which the parsers read
     answers back: those for tool calls and for reasoning that ``parsers`` names, or all that are meant. ``answers``
-    are texts as a model wrote them, in JSON (``templates/model_texts.py``), which have to come back byte for byte.
+    are texts as a model wrote them, in JSON (``templates/model_texts.py``), which have to come back byte for byte; messages call them ``answers_name``.
 
     Returns a ``TemplateChecked`` for each: ``ok``, and its findings. Raises ``UsageError`` for a template that
     there is not, ``ManifestError`` for what is wrong beside one.
@@ -55,7 +56,7 @@ def template_check(
         open_template(library, name) if inside is None else _open_inside(inside, name, access)
         for name in names or library.template_names()
     ]
-    texts = None if answers is None else model_texts.read(answers, "--answers")
+    texts = None if answers is None else model_texts.read(answers, answers_name)
     release = None if parsers_of is None else open_release(access.open(parsers_of))
     return tuple(
         checking.check(

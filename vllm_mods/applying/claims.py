@@ -5,7 +5,8 @@ import re
 
 from vllm_mods.base.errors import DiffError, ManifestError, Refused
 from vllm_mods.formats import receipt
-from vllm_mods.planning import applied, patching, planner
+from vllm_mods.library import packed_mod
+from vllm_mods.planning import patching, planner
 from vllm_mods.trees.folder import FolderTree
 
 _FORMS = {
@@ -56,7 +57,7 @@ def _is_supported(tree: FolderTree, file: receipt.ReceiptFile, new_files: set[st
 def _new_files(tree: FolderTree, current: receipt.Receipt, entry: receipt.ReceiptMod) -> list[str]:
     """Return the files that a mod makes where there are none; none if it is not as it went in."""
     try:
-        mod = applied.kept_mod(tree, entry.name)
+        mod = packed_mod.kept_mod(tree, entry.name)
         if mod is None or mod.digest != entry.digest:
             return []
         variant = next((one for one in mod.variants if one.id == entry.variant), None)

@@ -11,7 +11,8 @@ from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Variant, Ve
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.planning import applied, planner
+from vllm_mods.library import packed_mod
+from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.site import transitions, undone
 from vllm_mods.site.undone import Undone
@@ -106,10 +107,8 @@ def check_base(mods: Sequence[Mod], base: Tree) -> None:
 
     for mod in mods:
         if not lock_entries.places_in(mod, base):
-            raise UsageError(
-                f"{mod.name} was not made for {base.spec}: not every hunk matches there at its stated line",
-                hint="--base TREE with the vLLM that the patch was made from",
-            )
+            why = f"{mod.name} was not made for {base.spec}: not every hunk matches there at its stated line"
+            raise UsageError(why, hint="--base TREE with the vLLM that the patch was made from")
 
 
 def check_mods(mods: Sequence[Mod]) -> None:
@@ -119,10 +118,8 @@ def check_mods(mods: Sequence[Mod]) -> None:
         if not isinstance(mod, Mod):
             raise UsageError(f"this is not a mod: {mod!r}", hint='Library().mods("NAME")')
         if named.setdefault(mod.name, mod).digest != mod.digest:
-            raise UsageError(
-                f"two of these mods are named {mod.name}, and a tree can hold only one of them",
-                hint="rename one of them",
-            )
+            why = f"two of these mods are named {mod.name}, and a tree can hold only one of them"
+            raise UsageError(why, hint="rename one of them")
 
 
 def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -> Planned:
@@ -179,7 +176,7 @@ def notes(ground: Ground, plan: Plan, done: transitions.Transition) -> tuple[str
     lines = [f"{what}; the old originals are now in {done.aside} and can be removed"]
     if out := [name for name in gone if name not in named]:
         lines.append(
-            f"{', '.join(out)} was removed with it: vllm-mods apply {' '.join(out)} --target {plan.spec}"
+            f"that installation removed {', '.join(out)} too; to apply again: vllm-mods apply {' '.join(out)} --target {plan.spec}"
         )
     return tuple(lines)
 
@@ -203,19 +200,17 @@ def staying(tree: Tree, current: Receipt, gone: Collection[str]) -> tuple[Mod, .
 
 def kept_mod(tree: Tree, name: str) -> Mod:
     """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
-    mod = applied.kept_mod(tree, name)
+    mod = packed_mod.kept_mod(tree, name)
     if mod is None:
-        raise Refused(
-            f"{tree.spec}: {receipt.kept(name)} is gone, and {name}, which stays applied, needs it; nothing was changed",
-            hint=f"vllm-mods revert --target {tree.spec}  # removes all mods",
-        )
+        why = f"{tree.spec}: {receipt.kept(name)} is gone, and {name}, which stays applied, needs it; nothing was changed"
+        raise Refused(why, hint=f"vllm-mods revert --target {tree.spec}  # removes all mods")
     return mod
 
 
 def variants_in(tree: Tree, current: Receipt | None) -> Iterator[Variant]:
     """Yield the variants that went into a tree, of the mods that it has kept."""
     for entry in current.mods if current is not None else ():
-        mod = applied.kept_mod(tree, entry.name)
+        mod = packed_mod.kept_mod(tree, entry.name)
         yield from (one for one in (mod.variants if mod else ()) if one.id == entry.variant)
 
 

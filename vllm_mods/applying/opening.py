@@ -45,10 +45,9 @@ def open_tree(
 def check_finished(tree: FolderTree, state: state_folder.State, what: str) -> None:
     """Raise ``Refused`` for a tree in which an earlier run was interrupted: ``what`` undoes that first."""
     if state.unfinished is not None:
-        raise Refused(
-            f"{tree.spec}: an earlier run was interrupted here; {what} would first undo it",
-            hint=f"vllm-mods status --target {tree.spec}",
-        )
+        why = f"{tree.spec}: an earlier run was interrupted here; {what} can say what it would do only after that run is undone"
+        names = " ".join(("apply", *(one.name for one in state.mods))) if state.mods else "revert"
+        raise Refused(why, hint=f"vllm-mods {names} --target {tree.spec}  # undoes it first")
 
 
 def in_tree(names: Sequence[str], state: state_folder.State, tree: FolderTree) -> tuple[str, ...]:
@@ -56,10 +55,8 @@ def in_tree(names: Sequence[str], state: state_folder.State, tree: FolderTree) -
     known = {entry.name for entry in state.mods}
     for name in names:
         if name.rpartition("/")[2] not in known:
-            raise UsageError(
-                f"{name} is not applied to {tree.spec}; applied: {', '.join(sorted(known)) or 'nothing'}",
-                hint=f"vllm-mods status --target {tree.spec}",
-            )
+            why = f"{name} is not applied to {tree.spec}; applied: {', '.join(sorted(known)) or 'nothing'}"
+            raise UsageError(why, hint=f"vllm-mods status --target {tree.spec}")
     return tuple(name.rpartition("/")[2] for name in names)
 
 

@@ -30,7 +30,7 @@ GROUPS = {
         "with": "Run a command with mods in a copy of vLLM; the installed one is only read.",
     },
     "Share": {
-        "add": "Add a library of others to the project, pinned.",
+        "add": "Add someone else's library to the project, and lock its version.",
         "sync": "Make a vLLM have exactly the mods that the project names.",
         "update": "Update the project's libraries, and lock them.",
         "remove": "Remove a library from the project.",
@@ -50,7 +50,7 @@ GROUPS = {
     },
     "Make and keep": {
         "new": "Make a mod from a diff, two trees or a command.",
-        "import": "Make a pairing from a recipe, or a mod from spark-vllm-docker's.",
+        "import": "Turn a recipe into a pairing, or a mod of spark-vllm-docker into one of ours.",
         "export": "Write a mod for spark-vllm-docker, or a pairing as a recipe.",
         "port": "Make a variant of a mod for another vLLM.",
         "keep": "Keep a library up to date with vLLM's releases, on git branches.",

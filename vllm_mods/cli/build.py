@@ -86,7 +86,7 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 def upgrade_command(**given: Any) -> Reply:
     """Move a pairing to another vLLM: check, lock, serve-check and build, all of it or nothing.
 
-    The pairing's file gets the base and the range of that version, and the image gets a new tag; the old image
+    The pairing's file gets the base and the range of the new version, and the image gets a new tag; the old image
     stays. Without --to, the pairing is rebuilt on its base if the base has a new digest. Nothing is ported: a
     mod that does not apply is refused, with the command that ports it.
     """

@@ -66,7 +66,7 @@ _engine_options = options.all_of(
     "Print the command line; start nothing, and check neither the image nor the ARGUMENTs.",
     "only_print",
 )
-@option("--replace", "Remove a container of this name first, if run started it.")
+@option("--replace", "First remove the container of this name, if `run` started it.")
 @option("--wait", "Wait until it serves, then report whether the mods' code ran.")
 @options.library
 @options.network
@@ -174,7 +174,7 @@ def _announce(steps: Sequence[UpStep]) -> None:
 def ps_command(**given: Any) -> Reply:
     """List the containers that run started, in docker and podman.
 
-    The table has their state, restarts, port and mods, and whether the mods' code ran; the cause of each failure is below.
+    The table shows the state, restarts, port and mods of each container, and whether the mods' code ran; below it, the cause of each failure.
     """
     return report.containers(run.list_containers(**given))
 
@@ -198,10 +198,8 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
     if log is None and container is not None:
         return report.evidence(run.of_container(running=engine.container(container), **given))
     if log is None or container is not None:
-        raise UsageError(
-            "no log was named: give either --container or --log",
-            hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
-        )
+        why = "no log was named: give either --container or --log"
+        raise UsageError(why, hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -")
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)
     return report.evidence(run.of_log(log=data, log_name=log, **given))

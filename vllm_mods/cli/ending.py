@@ -21,7 +21,7 @@ from vllm_mods.base.errors import (
     Refused,
     VllmModsError,
 )
-from vllm_mods.cli import answers, terminal
+from vllm_mods.cli import COMMANDS, answers, terminal
 from vllm_mods.formats.schema import encode
 from vllm_mods.report import data
 
@@ -39,7 +39,7 @@ def end(error: BaseException, arguments: Sequence[str] = (), *, as_json: bool) -
         # given; Python must not find out again at exit. Or a shell has got what it completes with.
         drop_output()
         return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
-    code, message, hint, exit_code = _failure(error)
+    code, message, hint, exit_code = _failure(error, arguments)
     if hint:
         from vllm_mods.cli import kept_options  # noqa: PLC0415  (where there is a hint)
 
@@ -65,13 +65,14 @@ def end(error: BaseException, arguments: Sequence[str] = (), *, as_json: bool) -
     return exit_code
 
 
-def _failure(error: BaseException) -> Failure:
+def _failure(error: BaseException, arguments: Sequence[str]) -> Failure:
     """Return what is to be said: of a user's mistake, of the machine, else of a bug."""
     if isinstance(error, VllmModsError):
         return error.code, error.message, error.hint, error.exit_code
     if isinstance(error, click.ClickException):
         context = error.ctx if isinstance(error, click.UsageError) else None
-        hint = f"{context.command_path} --help" if context else "vllm-mods --help"
+        words = ("vllm-mods", *(word for word in arguments[:1] if word in COMMANDS))
+        hint = f"{context.command_path if context else ' '.join(words)} --help"
         return "usage", error.format_message(), hint, EXIT_USAGE
     return _of_machine(error) or (
         "bug",

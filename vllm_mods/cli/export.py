@@ -32,13 +32,11 @@ def command(
 
     The folder's run.sh applies the mod with vllm-mods; if that is not installed, it installs the wheel in the
     folder. A recipe renders the same command as the pairing. --format compose writes a file that starts the
-    image of the pairing's lock, for a cluster on two nodes; the options from --restart to --lock are for it.
+    image of the pairing's lock, for a cluster on two nodes; only this format takes the options from --restart to --lock.
     """
     if form == _RECIPE and start != StartOptions():
-        raise UsageError(
-            "only a compose file says how a container starts; recipes and mods do not",
-            hint=f"--format {_COMPOSE}",
-        )
+        why = "only a compose file says how a container starts; recipes and mods do not"
+        raise UsageError(why, hint=f"--format {_COMPOSE}")
     if not library.has(what) and not library.has_pairing(what):
         raise library.unknown(what)
     if not library.has(what):

@@ -39,8 +39,8 @@ def inspect(**given: Any) -> Reply:
 def verify(lock: str | None, **given: Any) -> Reply:
     """Check every layer, setting and file of an image against its lock.
 
-    Without --lock, use the lock inside the image. Of a multi-platform image, each platform's image is checked, and so is that
-    none in the lock is missing. Exit code 1 if the image differs; the differences are printed.
+    Without --lock, use the lock inside the image. Of a multi-platform image, the image for each platform is checked, and
+    each platform in the lock must have one. Exit code 1 if the image differs; the differences are printed.
     """
     written = None if lock is None else named_files.read(lock)
     return report.verified(image_verify(lock=written, lock_name=lock or "", **given))

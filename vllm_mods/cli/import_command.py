@@ -56,12 +56,12 @@ _of_mods = options.grouped(
 def command(
     path: str, folder: str | None, terms: ImportTerms, access: Access, **of_recipes: Any
 ) -> Reply:
-    """Make a pairing from a recipe, or a mod from the folder or zip of spark-vllm-docker and other launchers.
+    """Turn a recipe into a pairing, or the mod of a launcher into one of ours.
 
-    Without --output and --library, the pairing or the mod's manifest is printed. The run.sh of a mod is run in a
-    sandbox: on a copy of --tree in bubblewrap, or in a container of --image. Its changes become the mod, which is
-    checked on that vLLM. If `vllm-mods export` wrote the folder, its script is not run. Exit code 1 if the recipe has
-    something that a pairing cannot do; 2 if it cannot be read; 3 if the script does not make a mod.
+    PATH is a recipe, as spark-vllm-docker has them (YAML), or a mod, as it and other launchers have them: a folder or zip with a run.sh.
+    Without --output and --library, the pairing or the new mod.toml is printed. The run.sh is run in a sandbox: on a copy of --tree in
+    bubblewrap, or in a container of --image. Its changes become the mod, which is checked on that vLLM. If `vllm-mods export` wrote the
+    folder, its run.sh is not run. Exit code 1 if the recipe has something that a pairing cannot do; 2 if it cannot be read; 3 if run.sh does not make a mod.
     """
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, which --offline forbids", hint="give one")
@@ -74,10 +74,8 @@ def command(
             )
         return _import_recipe(path, folder, terms.name, **of_recipes)
     if any(of_recipes.values()):
-        raise UsageError(
-            f"--output and --mod are for recipes, and {path} is a mod",
-            hint="--library DIR writes a mod to DIR/patches/NAME",
-        )
+        why = f"--output and --mod are for recipes, and {path} is a mod"
+        raise UsageError(why, hint="--library DIR writes a mod to DIR/patches/NAME")
     progress = functools.partial(answers.show_line, last=False)
     mod = import_mod(path, terms, library=folder, progress=progress, access=access)
     return report.mod(mod, path)
@@ -99,10 +97,8 @@ def _import_recipe(
         own = result.pairing.name
         output = os.path.join(folder, "pairings", f"{own}.toml")
         if own in library.pairing_names():
-            raise UsageError(
-                f"there is a pairing named `{own}`: {library.pairing_file(own)}",
-                hint="give this one another name with --name",
-            )
+            why = f"there is a pairing named `{own}`: {library.pairing_file(own)}"
+            raise UsageError(why, hint="give this one another name with --name")
         with refusing_to_write(output):
             os.makedirs(os.path.dirname(output), exist_ok=True)
     if output:

@@ -22,7 +22,7 @@ from vllm_mods.report.reply import Reply
 def status_command(mods: tuple[str, ...], target: str) -> Reply:
     """Show which mods are applied to a vLLM tree, by its receipt, and whether their files are unchanged.
 
-    Exit code 0 if all files are unchanged; with MOD, if these mods are applied too.
+    Exit code 0 if all files are unchanged and, with MOD, if these mods are applied.
     """
     return report.status(status(target, *mods), target)
 

@@ -22,10 +22,8 @@ def show(name: str, library: Library) -> Reply:
         return report.mod(library.load(name))
     file = library.pairing_file(name)
     if library.has(name):
-        raise UsageError(
-            f"`{name}` is the name of a mod and of a pairing, {file}",
-            hint="rename the pairing: its file, and `name` in it",
-        )
+        why = f"`{name}` is the name of a mod and of a pairing, {file}"
+        raise UsageError(why, hint="rename the pairing: its file, and `name` in it")
     return report.pairing(library.pairing(name), file)
 
 

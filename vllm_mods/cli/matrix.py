@@ -67,7 +67,7 @@ def matrix_command(
 
     With neither MOD nor --pairing, it checks all mods of your libraries, or the bundled ones if you name no
     library. With neither --vllm nor --tree, it checks every release in the mods' ranges and the three newest releases
-    after them. If a release's wheel was uploaded twice, each build is checked (`0.20.1 build 0`). Exit code 0 if every mod applies,
+    after them. If a release's wheel was uploaded twice, both builds are checked (`0.20.1 build 0` is the first). Exit code 0 if every mod applies,
     or is already present, on every release in its ranges; with --against, if none got worse.
     """
     if relock and (trees or others):
@@ -111,7 +111,7 @@ def _refuse_beside_against(form: str, **given: Any) -> None:
     beside += [] if form in against_forms.FORMS else [f"--format {form}"]
     if beside:
         raise UsageError(
-            f"{beside[0]} is for the cells of a matrix, and --against says what changes",
+            f"{beside[0]} cannot be used with --against, which only says what changes",
             hint="vllm-mods matrix --tree BASE --tree HEAD  # the cells of two trees",
         )
 
@@ -123,7 +123,8 @@ def _show_progress(done: int, total: int) -> None:
 def _tell_lock(mod: Mod, updated: Updated) -> None:
     click.echo(f"wrote {os.path.join(mod.directory, 'mod.lock')}", err=True)
     if updated.kept:
-        answers.note(f"kept as before: {text.counted(len(updated.kept), 'release')}")
+        others = text.counted(len(updated.kept), "other release")
+        answers.note(f"the entries of {others} in mod.lock are unchanged")
     if updated.why is not None:
         of = f" for {', '.join(updated.lost)}" if updated.lost else ""
         answers.note(f"the previous mod.lock {updated.why}: its entries{of} were removed")

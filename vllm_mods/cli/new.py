@@ -28,7 +28,7 @@ recorded = options.grouped(
     ),
     options.option(
         "--ignore-checks",
-        "If the last step, such as a self-test, fails and has changed no file: leave it out and print its output.",
+        "Make the mod even if the command's last step, such as a self-test, fails, if that step changed no file; its output is printed.",
     ),
     options.option(
         "--env NAME=VALUE", "An environment variable for the container.", "environ", multiple=True

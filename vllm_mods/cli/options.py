@@ -153,7 +153,7 @@ where_served = all_of(
 """Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
-    "If the tree is a release or a wheel: check against this version of another package [the newest when vLLM was released].",
+    "The version of another package, such as transformers==4.57.0, to check against; only for a release or a wheel [the newest when that vLLM was released].",
     "others",
     multiple=True,
 )
@@ -174,7 +174,7 @@ target_tree = option(
 )
 workspace = option(
     "--workspace DIR",
-    "Where chat templates go [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
+    "The folder for chat templates [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
     envvar="WORKSPACE_DIR",
 )
 folders = option(
@@ -199,10 +199,8 @@ def read_source_date_epoch() -> int | None:
     if value is None or value == "":
         return None
     if not value.isascii() or not value.isdigit() or len(value) > 11:  # the year 5138
-        raise UsageError(
-            f"SOURCE_DATE_EPOCH is {value!r}; it must be a number of seconds since 1970",
-            hint="SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
-        )
+        why = f"SOURCE_DATE_EPOCH is {value!r}; it must be a number of seconds since 1970"
+        raise UsageError(why, hint="SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)")
     return int(value)
 
 
@@ -230,7 +228,7 @@ access_to_commits = grouped(
     _offline,
     option(
         "--commits REPO",
-        "Where to find builds such as pypi:0.22.1rc1.dev124+gace95c9cf: a clone of vLLM, or an index with a folder per commit.",
+        "A clone of vLLM, or the URL of an index with a folder per commit: needed for a build between releases, such as pypi:0.22.1rc1.dev124+gace95c9cf.",
     ),
 )
 """How trees are got at: from the cache alone, or from a clone of vLLM's repository too."""

@@ -52,10 +52,8 @@ def port_command(
     conflict or a port that would not work.
     """
     if sum((go_on, abort, target is not None)) != 1:
-        raise UsageError(
-            "give exactly one of --to, --continue and --abort",
-            hint=f"vllm-mods port {mod} --to TREE",
-        )
+        why = "give exactly one of --to, --continue and --abort"
+        raise UsageError(why, hint=f"vllm-mods port {mod} --to TREE")
     if abort:
         work = abort_port(library, mod, output=output)
         return Reply({"mod": work.mod, "aborted": work.name}, f"removed {work.folder}")

@@ -11,9 +11,7 @@ from vllm_mods.sharing import changing
 @click.command(name="add")
 @click.argument("source", metavar="SOURCE")
 @option(
-    "--name NAME",
-    "The prefix of its mods' names, as in NAME/MOD [the owner in the git URL].",
-    "owner",
+    "--name NAME", "The name of the library, as in NAME/MOD [the owner in the git URL].", "owner"
 )
 @option("--mod MOD", "A mod of the library to add to the default target.", "mods", multiple=True)
 @option(
@@ -23,11 +21,11 @@ from vllm_mods.sharing import changing
 )
 @json_output
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> Reply:
-    """Add a library of others to the project, pinned; print what it may change. No vLLM is changed.
+    """Add someone else's library to the project, and lock its version; print what it may change. No vLLM is changed.
 
     SOURCE is git+URL[@REV][#subdirectory=DIR], package:NAME of an installed distribution, or a folder. The
-    source goes into vllm-mods.toml, here or in a parent folder of this repository, and its present revision
-    into vllm-mods.lock. `vllm-mods sync` applies the mods.
+    project is the vllm-mods.toml here, or in a parent folder of this repository: SOURCE is written there, and
+    its present revision into vllm-mods.lock. `vllm-mods sync` applies the mods.
     """
     where = changing.project_path()
     library, suggested = changing.parse_source(source, where, signers)
@@ -41,7 +39,7 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
 def remove(library: str) -> Reply:
     """Remove a library from the project, and its mods from the targets. No vLLM is changed.
 
-    `vllm-mods sync` reverts its mods in the target; `vllm-mods revert` removes one mod from a vLLM.
+    `vllm-mods sync` then reverts the library's mods; `vllm-mods revert` removes one mod from a vLLM.
     """
     where = changing.read_project().where
     return report.removed(where, library, changing.remove(where, library))

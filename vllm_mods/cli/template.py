@@ -71,8 +71,8 @@ def check(
 ) -> Reply:
     """Check that templates make the right prompts.
 
-    Without TEMPLATE, all templates are checked. The command also shows the content format that each vLLM detects, and the arguments that the template reads,
-    and compares them with its template.toml. Exit code 1 if anything is wrong.
+    Without TEMPLATE, all templates are checked. The command also shows the content format that each release of vLLM detects in a template, and the arguments
+    that the template reads; if it has a template.toml, both must be as that says. Exit code 1 if anything is wrong.
     """
     if parsers != (target is not None) or ((tool or reasoner or answers) and not parsers):
         raise UsageError(
@@ -81,7 +81,12 @@ def check(
         )
     texts = None if answers is None else named_files.read(answers)
     results = template_check.template_check(
-        names=templates, parsers_of=target, parsers=(tool, reasoner), answers=texts, **given
+        names=templates,
+        parsers_of=target,
+        parsers=(tool, reasoner),
+        answers=texts,
+        answers_name=f"--answers {answers}",
+        **given,
     )
     return report.checked(results)
 
@@ -93,7 +98,7 @@ def check(
 def clients(templates: tuple[str, ...], library: Library) -> Reply:
     """Show which clients work with templates.
 
-    The clients are Claude Code, Codex, OpenCode, Cline and others. The command shows the table beside the templates. It was made with the code of each release,
+    The clients are Claude Code, Codex, OpenCode, Cline and others. The command shows the table that lies beside the templates and was made with the code of each release,
     from the requests that these clients send.
     """
     return report.clients(template_check.template_clients(library, templates))

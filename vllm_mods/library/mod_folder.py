@@ -35,10 +35,8 @@ def data_root() -> str:
     for root in (os.path.join(package, "_data"), os.path.dirname(package)):
         if os.path.isdir(os.path.join(root, "patches")):
             return root
-    raise UsageError(
-        f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches exists",
-        hint="the installation is incomplete; install vllm-mods again",
-    )
+    why = f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches exists"
+    raise UsageError(why, hint="the installation is incomplete; install vllm-mods again")
 
 
 def load_files(name: str, files: Mapping[str, bytes]) -> Mod:
@@ -69,7 +67,7 @@ def load_mod(
     files = _Files(folder, roots, read)
     own_name = os.path.basename(os.path.abspath(folder))
     if stated.name != own_name:
-        files.problems.append(f"name: {stated.name!r} must be the name of its folder, {own_name!r}")
+        files.problems.append(f"name is {stated.name!r}, but its folder is named {own_name!r}")
     variants = tuple(files.variant(f"variant[{i}]", one) for i, one in enumerate(stated.variants))
     images = files.filled("files", stated.files, ".source")
     if files.problems:

@@ -8,7 +8,9 @@ import json
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Mod
+from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats.receipt import kept
 from vllm_mods.library import mod_folder
 
 SCHEMA = 1
@@ -47,3 +49,10 @@ def unpack(data: bytes, where: str, name: str) -> Mod:
             hint="`vllm-mods revert` without a mod name does not need this file",
         ) from error
     return mod_folder.load_files(name, files)
+
+
+def kept_mod(tree: Tree, name: str) -> Mod | None:
+    """Read a mod as it was when it went into a tree, None where the tree has not kept it."""
+    path = kept(name)
+    raw = tree.read(path)
+    return None if raw is None else unpack(raw, f"{tree.spec}: {path}", name)

@@ -111,7 +111,9 @@ def _content(path: str, file: BinaryIO, *, any_kind: bool) -> bytes:
     most: limits.Limit = getattr(limits, name)
     data = file.read(most + 1)
     if len(data) > most:
-        raise ManifestError(path, (f"has more than {most}",), hint=f"ls -l {path}")
+        raise ManifestError(
+            path, (f"has more than {most}, the limit for {most.what}",), hint=f"ls -l {path}"
+        )
     return data
 
 

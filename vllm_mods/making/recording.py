@@ -74,10 +74,8 @@ def container_of(tree: Tree) -> sandbox.ImageInEngine:
     base = tree.base if isinstance(tree, ImageTree) else None
     if base is None or base.where not in engine_command.STORES:
         where = "" if base is None else f": it is in {base.where}"
-        raise UsageError(
-            f"{tree.spec} is not an image of a container engine{where}",
-            hint="docker pull IMAGE, and --image IMAGE",
-        )
+        why = f"{tree.spec} is not an image of a container engine{where}"
+        raise UsageError(why, hint="docker pull IMAGE, and --image IMAGE")
     return sandbox.ImageInEngine(engine_command.STORES[base.where], base.reference)
 
 
@@ -112,10 +110,8 @@ class _RecordedRun(NamedTuple):
         """Run the command and read what it did; where it does without patches that fail, once more for each of them."""
         effect, steps, output = self.run_once()
         if not (effect.changes or effect.templates):
-            raise Refused(
-                f"the command succeeded but changed nothing in vLLM{last_lines(output)}",
-                hint=reasons.OF_TREE,
-            )
+            why = f"the command succeeded but changed nothing in vLLM{last_lines(output)}"
+            raise Refused(why, hint=reasons.OF_TREE)
         if not 0 < len(steps) <= _OPTIONAL_STEPS:
             return effect
         with contextlib.suppress(Refused):  # it does not do without: nothing is optional
@@ -242,9 +238,10 @@ class _RecordedRun(NamedTuple):
         """Refuse a run that failed, lacked something, or survived the failure of a step: nobody knows the mod whole."""
         output = last_lines(ran.output)
         if ran.code:
-            last = f"\n  the last step: {seen.ended}" if seen.ended else ""
+            last = f"\n  the command ended at {seen.ended}" if seen.ended else ""
             if self.limits.ignore_checks:
-                last += "\n  it was not ignored: no step of a bash script failed that can only be a check"
+                last += "\n  --ignore-checks does not help: no step of a bash script failed that can only be a check"
+            last += "\n  the sandbox has no network and no GPU; it refused:" * bool(seen.lacked)
             error = self._lacking(
                 f"the command failed with exit code {ran.code}; nothing was written{last}"
                 f"{_listed(seen.lacked)}{output}",
@@ -257,22 +254,18 @@ class _RecordedRun(NamedTuple):
             raise error
         if rejects := [path for path in ran.written if path.endswith(".rej")]:
             named = ", ".join(path.removeprefix(f"{self.site}/") for path in rejects)
-            raise Refused(
-                f"a patch was only partly applied: {named}; nothing was written{output}",
-                hint=reasons.OF_TREE,
-            )
+            why = f"a patch was only partly applied: {named}; nothing was written{output}"
+            raise Refused(why, hint=reasons.OF_TREE)
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
             raise self._lacking(
-                f"the sandbox refused some of its requests, so its effect is unknown; nothing was written{lines}",
+                f"the sandbox has no network and no GPU; it refused these requests, so what the command does is unknown; nothing was written{lines}",
                 "",
                 seen,
             )
         if seen.failed:
-            raise Refused(
-                f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}",
-                hint=reasons.OF_TREE,
-            )
+            why = f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}"
+            raise Refused(why, hint=reasons.OF_TREE)
 
     def _lacking(self, message: str, output: str, seen: Watched) -> Lacked:
         """Return the refusal of a run that failed, with the URLs that it asked for and did not get."""
@@ -288,10 +281,8 @@ class _RecordedRun(NamedTuple):
         every = (*ran.written, *ran.gone, *ran.odd)
         inner = {path for path in every if path.startswith(f"{self.site}/")}
         if links := [path[start:] for path in ran.odd if path in inner]:
-            raise Refused(
-                f"{links[0]} became a link or a special file, and a mod can contain only regular files",
-                hint="change the command to copy the file itself",
-            )
+            why = f"{links[0]} became a link or a special file, and a mod can contain only regular files"
+            raise Refused(why, hint="change the command to copy the file itself")
         after: dict[str, bytes | None] = {path[start:]: ran.written.get(path) for path in inner}
         changes = tuple(
             FileChange(path=path, before=before, after=after[path])

@@ -106,18 +106,19 @@ def over_commits(mods: Sequence[Mod], repository: Repository, good: str, bad: st
     ``good`` back to where the two parted, which is not on that line.
     """
     since, until = repository.commit(good), repository.commit(bad)
+    if since == until:
+        why = f"{repository.spec}: {good} and {bad} are the same commit"
+        raise UsageError(why, hint=f"--good REV --bad {bad}  # REV is an older one")
     commits = repository.line(since, until)
     if not commits:
-        raise UsageError(
-            f"{repository.spec}: {bad} has no commits beyond {good}",
-            hint="name two revisions"
-            if since == until
-            else f"--good is the older one: --good {bad} --bad {good}",
-        )
+        why = f"{repository.spec}: {bad} has no commits beyond {good}"
+        raise UsageError(why, hint=f"--good {bad} --bad {good}  # the older one is --good")
     if not commits[0].parents:
         raise UsageError(
             f"{repository.spec}: {good} and {bad} have no common history in this clone",
-            hint=f"git -C {repository.folder} fetch --unshallow",
+            hint=f"git -C {repository.folder} fetch --unshallow"
+            if repository.is_shallow
+            else "name two revisions that have a common ancestor",
         )
     fork = commits[0].parents[0]
     points = [Point(name) for name in dict.fromkeys((since, fork))]

@@ -4,9 +4,8 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Variant, Verdict
-from vllm_mods.base.tree import Tree
-from vllm_mods.formats.receipt import Receipt, ReceiptMod, kept
-from vllm_mods.library.packed_mod import unpack
+from vllm_mods.formats.receipt import Receipt, ReceiptMod
+from vllm_mods.library.packed_mod import kept_mod
 from vllm_mods.planning import carried_parts, known_trees, patching
 from vllm_mods.planning.context import PlanContext
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -38,13 +37,6 @@ def conflicts(context: PlanContext) -> dict[str, tuple[str, ...]]:
     entries = context.receipt.mods if context.receipt is not None else ()
     inside = {entry.name: kept_mod(context.tree, entry.name) for entry in entries}
     return {name: mod.conflicts if mod is not None else () for name, mod in inside.items()}
-
-
-def kept_mod(tree: Tree, name: str) -> Mod | None:
-    """Read a mod as it was when it went into a tree, None where the tree has not kept it."""
-    path = kept(name)
-    raw = tree.read(path)
-    return None if raw is None else unpack(raw, f"{tree.spec}: {path}", name)
 
 
 def find_carried(context: PlanContext, mod: Mod) -> ModPlan | None:

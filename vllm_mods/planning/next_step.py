@@ -10,6 +10,8 @@ from vllm_mods.base.model import Level, Mod, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_path
 from vllm_mods.library.mod_folder import data_root
+from vllm_mods.library.packed_mod import kept_mod
+from vllm_mods.trees.receipt_tree import receipt_of
 
 _UNTOLD = frozenset({"look-alike", "ambiguous"})
 _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
@@ -43,7 +45,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
         packages = shlex.join(mod_plan.variant.python)
         advice = f"pip install {packages}  # in the environment of that vLLM, then try again"
     elif "conflicting-mod" in codes:
-        advice = "leave one of the two mods out, and revert it if it is applied; or make it again on a tree where the other one is applied"
+        advice = _beside_other(mod_plan.mod, plan, tree, same_lines=bool(paths))
     elif _TOGETHER & codes or "two-variants" in codes:
         advice = _command("show", mod_plan)
     elif mod_plan.verdict is Verdict.UNFIT:
@@ -79,6 +81,22 @@ def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
         made_on = "pypi:VERSION" if {*codes} & {*_UNTOLD, "unprovable"} else "auto"
         return mod_path.naming(mod_plan.mod.variants[0].patches[0].source, made_on)
     return mod_path.naming(place) if os.path.basename(os.path.dirname(place)) != "patches" else None
+
+
+def _beside_other(mod: Mod, plan: Plan, tree: Tree, *, same_lines: bool) -> str:
+    """Return how a mod goes in that another one keeps out: one that is asked for too, or is applied."""
+    if same_lines:
+        return f"leave one of the two mods out, or make {mod.name} again on a tree where the other one is applied"
+    asked, current = {one.mod.name for one in plan.mods}, receipt_of(tree)
+    inside = [one.name for one in (current.mods if current else ()) if one.name not in asked]
+    kept = ((name, kept_mod(tree, name)) for name in inside)
+    rivals = [
+        name for name, one in kept if name in mod.conflicts or (one and mod.name in one.conflicts)
+    ]
+    undo = f"vllm-mods revert {' '.join(rivals)} --target {shlex.quote(plan.spec)}"
+    return (
+        f"{undo}  # then {mod.name} can be applied" if rivals else "name only one of the two mods"
+    )
 
 
 def _is_edited(tree: Tree, path: str) -> bool:

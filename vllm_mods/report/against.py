@@ -50,12 +50,13 @@ def _details(one: AffectedMod) -> Iterator[str]:
     errors = [found for cell in cells for found in cell.findings if found.level is Level.ERROR]
     yield from findings([found for found in errors if found.path] or errors)
     for edit in one.edits:
-        yield f"{edit.path}:{edit.line}, {edit.hunk or 'which the mod uses'}"
+        whose = f"where {edit.hunk} belongs" if edit.hunk else "which the mod uses"
+        yield f"vLLM changed {edit.path}:{edit.line}, {whose}"
         yield from (f"  - {line}" for line in edit.removed)
         yield from (f"  + {line}" for line in edit.added)
-        many = f"{len(edit.commits)} commits changed this file; `vllm-mods bisect` names the one"
+        many = f"unknown: {len(edit.commits)} changed this file; `vllm-mods bisect` names the one"
         commits = edit.commits if len(edit.commits) <= _NAMED else (many,)
-        yield from (f"  {line}" for line in commits)
+        yield from (f"  commit {line}" for line in commits)
 
 
 def _summary(result: AgainstResult) -> str:

@@ -93,7 +93,8 @@ def _counted(path: str, diff: bytes) -> dict[str, Any]:
 def apply(done: Applied, pairing: Pairing | None, paint: text.Paint, *, dry_run: bool) -> Reply:
     """Return what was done, or would be, and how to serve with it."""
     answer = {**data.plan(done.plan), "changed": done.changed}
-    lines = [text.plan(done.plan, paint), text.done(done.changed, dry_run=dry_run)]
+    records = [f"  {path}: new hashes" for path in done.changed if path.endswith("/RECORD")]
+    lines = [text.plan(done.plan, paint), *records, text.done(done.changed, dry_run=dry_run)]
     if pairing is None:
         lines += text.serve_arguments(done.plan, done.templates)
     else:

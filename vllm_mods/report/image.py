@@ -64,4 +64,6 @@ def verified(result: ImageVerified) -> Reply:
         findings = [*answer["findings"], *result.findings]
         answer = {**answer, "ok": result.ok, "findings": findings, "platforms": by_platform}
     words = "\n".join((*filter(None, lines), *(f"  {finding}" for finding in result.findings)))
-    return Reply(answer, words, result.ok)
+    bare = (one.tree.base.reference for one in result.images.values() if one.lock is None)
+    hints = (f"vllm-mods image inspect {one}  # only `build` puts a lock in" for one in bare)
+    return Reply(answer, words, result.ok, None if result.ok else next(hints, None))

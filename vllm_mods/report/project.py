@@ -41,7 +41,7 @@ def removed(project: str, library: str, mods: Sequence[str]) -> Reply:
     return Reply(
         {"project": project, "removed": library, "no_longer_named": mods},
         "\n".join(lines),
-        next_step="vllm-mods sync  # reverts its mods in the target",
+        next_step="vllm-mods sync  # reverts the library's mods",
     )
 
 

@@ -15,11 +15,11 @@ WIDTH = 100
 
 MEANING = {
     Verdict.APPLIES: "every hunk matches at its stated line",
-    Verdict.MOVED: "every hunk matches, at an offset",
+    Verdict.MOVED: "every hunk matches, at another line",
     Verdict.APPLIED: "already applied",
     Verdict.UPSTREAM: "the release already has the change: the mod is not needed",
-    Verdict.CONFLICT: "the source does not match the patch",
-    Verdict.MISPLACED: "the text matches elsewhere, or in several places",
+    Verdict.CONFLICT: "the source does not match the patch, or another mod excludes it",
+    Verdict.MISPLACED: "the text matches, but nothing proves the place",
     Verdict.UNFIT: "the patch matches, but the result would not work",
     Verdict.MISSING: "a file, class or function that it changes is not in this tree",
     Verdict.PARTIAL: "applied only in part, or changed since",
@@ -95,6 +95,8 @@ def meaning(planned: ModPlan) -> str:
         return "it changes files that its mod.toml does not declare"
     if FindingCode.CONFLICTING_MOD in codes:
         return "it cannot be combined with another mod"
+    if planned.verdict is Verdict.CONFLICT:
+        return "the source does not match the patch"
     whole = planned.verdict is Verdict.APPLIES and not planned.hunks
     return "it only adds new files" if whole else MEANING[planned.verdict]
 
@@ -196,7 +198,7 @@ def columns(rows: Iterable[tuple[str, ...]], indent: str = "") -> list[str]:
 def between(labels: Sequence[str]) -> str:
     """Name versions in their order by the first and the last, others one by one."""
     keys = [versions.sort_key(one.partition(" ")[0]) for one in labels if one[:1].isdigit()]
-    if len(keys) < max(2, len(labels)) or keys != sorted(keys):
+    if len(keys) < max(2, len(labels)) or keys != sorted(keys) or keys[0] == keys[-1]:
         return ", ".join(labels)
     return f"{labels[0]} to {labels[-1]}"
 

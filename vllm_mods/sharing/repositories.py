@@ -100,13 +100,12 @@ def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words:
     if done.why:
         command = next(word for word in words if word in {"init", "fetch", "rev-parse"})
         why = re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", done.why))
-        why = f"git {command} failed: {why}"
+        why, check = f"git {command} failed: {why}", "git's credential helpers and ssh agent"
         if _NO_NETWORK.search(why):
             why = no_network(source.place.split("/")[2], why)
-        raise TreeError(
-            f"{source}: {why}",
-            hint="git uses its own credential helpers and ssh agent; check that `git ls-remote` works; libraries that were fetched before need no network",
-        )
+            check = "the network and git's proxy settings"
+        hint = f"check {check}: `git ls-remote {source.place}` must work; libraries that were fetched before need no network"
+        raise TreeError(f"{source}: {why}", hint=hint)
     return done.text
 
 

@@ -102,11 +102,11 @@ def _parse_call(call: Any) -> Any:
     return call
 
 
-def object_of(data: bytes, where: str) -> dict[str, Any]:
-    """Read a JSON object. Raises ``ManifestError``."""
+def object_of(data: bytes, where: str, hint: str | None = None) -> dict[str, Any]:
+    """Read a JSON object. Raises ``ManifestError``, with ``hint`` for other JSON."""
     raw = _json(data, where)
     if not isinstance(raw, dict):
-        raise ManifestError(where, (f"expected an object, found {in_words(raw)}",))
+        raise ManifestError(where, (f"expected an object, found {in_words(raw)}",), hint=hint)
     return raw
 
 

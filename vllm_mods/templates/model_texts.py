@@ -45,10 +45,11 @@ class TextsBack(NamedTuple):
 
 def read(data: bytes, where: str) -> ModelTexts:
     """Read texts. Raises ``ManifestError`` with every problem."""
+    form = """write {"texts": {"NAME": "TEXT"}}; "tools" and "kwargs" may be beside it"""
     try:
-        return decode(ModelTexts, object_of(data, where))
+        return decode(ModelTexts, object_of(data, where, form))
     except DecodeError as error:
-        raise ManifestError(where, error.problems) from error
+        raise ManifestError(where, error.problems, hint=form) from error
 
 
 def send_back(

@@ -120,7 +120,7 @@ def open_template(library: Library, named: str) -> Template:
     raw = library.read(about_path)
     read = None if raw is None else parse_about(raw, about_path)
     if read is not None and read.name != named:
-        why = f"name: {read.name!r} must be the name of its folder, {named!r}"
+        why = f"name is {read.name!r}, but its folder is named {named!r}"
         raise ManifestError(about_path, (why,))
     cases = _read_conversations(library, os.path.join(folder, CONVERSATIONS))
     return Template(named, path, library.read(path) or b"", read, cases)

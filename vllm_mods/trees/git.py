@@ -55,10 +55,8 @@ class GitTree(PristineTree):
         self._files = repository.entries(commit)
         self._named = version
         if "vllm/__init__.py" not in self._files:
-            raise UsageError(
-                f"{spec} has no vLLM: the commit has no vllm/__init__.py",
-                hint="name a clone of vLLM's repository",
-            )
+            why = f"{spec} has no vLLM: the commit has no vllm/__init__.py"
+            raise UsageError(why, hint="name a clone of vLLM's repository")
 
     @cached_property
     def version(self) -> str | None:
@@ -118,10 +116,8 @@ def split_name(name: str, spec: str = "") -> tuple[str, str]:
     if os.path.isdir(name):
         raise UsageError(f"{spec}: no revision was given", hint=f"git:{name.rstrip('@')}@HEAD")
     if "://" in name or name.startswith("git@"):
-        raise UsageError(
-            f"{spec}: only a repository on this machine can be read",
-            hint="git clone --filter=blob:none URL DIR, then git:DIR@REV",
-        )
+        why = f"{spec}: only a repository on this machine can be read"
+        raise UsageError(why, hint="git clone --filter=blob:none URL DIR, then git:DIR@REV")
     folder = name[: places[-1]] if places else name
     raise UsageError(f"{spec}: {folder}: no such folder", hint="git:REPO@REV, REPO a local folder")
 
@@ -175,11 +171,14 @@ class Repository:
         environ = {**self._environ, "GIT_CEILING_DIRECTORIES": above}
         done = git_process.run(self.folder, ("rev-parse", "--absolute-git-dir"), environ)
         if done.why:
-            raise UsageError(
-                f"{self.spec}: {self.folder} is not a git repository: {done.why}",
-                hint=f"git -C {self.folder} status",
-            )
+            why = f"{self.spec}: {self.folder} is not a git repository: {done.why}"
+            raise UsageError(why, hint=f"git -C {self.folder} status")
         return done.text
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether it lacks old commits; git refuses ``--unshallow`` in any other clone."""
+        return self.run("rev-parse", "--is-shallow-repository").text == "true"
 
     def run(self, *words: str, given: bytes = b"", index: str | None = None) -> GitOutcome:
         """Run git in it; ``index`` is a file to be used in place of its own."""
@@ -280,8 +279,7 @@ def newest_build(folder: str) -> str | None:
         newest = repository.commit("HEAD")
     version = repository.tree(newest).version
     if version is None:
-        raise UsageError(
-            f"{repository.folder}: no tag leads to {newest[:12]}, so its version is unknown",
-            hint=f"git -C {repository.folder} fetch --tags --unshallow",
-        )
+        why = f"{repository.folder}: no tag leads to {newest[:12]}, so its version is unknown"
+        more = " --unshallow" * repository.is_shallow
+        raise UsageError(why, hint=f"git -C {repository.folder} fetch --tags{more}")
     return version if node(version) is not None else None
