@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 from vllm_mods.base.model import Level
@@ -60,6 +61,14 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             yield from _member_of_enum(world, symbols, name)
         case ast.Call() as node:
             yield from _formats(node)
+            for one, other in pairwise([*node.args, *(k.value for k in node.keywords)]):
+                match one, other:
+                    case ast.Constant(value=str(module)), ast.Constant(value=str(name)) if (
+                        _QUALNAME.fullmatch(module) and name[:1].isupper() and name.isidentifier()
+                    ):
+                        yield from _model(world, module, name)
+                    case _:
+                        pass
             called = (dotted(node.func) or "").rpartition(".")[2]
             if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])

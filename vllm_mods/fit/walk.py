@@ -127,7 +127,18 @@ def asks_for_version(node: ast.AST) -> bool:
         or "vllm_version" in named
         or "version_is" in named
         or dotted(node) == "version.parse"
+        or named_module(node, "find_spec") is not None
     )
+
+
+def named_module(node: ast.AST, function: str) -> str | None:
+    """Return the module of vLLM that a call of some function names, ``None`` for anything else."""
+    match node:
+        case ast.Call(func=called, args=[ast.Constant(value=str(name)), *_]):
+            named = (dotted(called) or "").rpartition(".")[2] == function
+            return name if named and name.startswith("vllm.") else None
+        case _:
+            return None
 
 
 def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
