@@ -88,7 +88,7 @@ def _argument(asked: Asked) -> bool | None:
     open_ = any(line.unknown and line.owner("__init__") is None for line in lines)
     named = classes_named(world, owner) if owner else ()
     one_of_several = called is None and _UNION_CALL in diagnostic.more  # as attributes of a layer
-    if owner == "object" or open_ or one_of_several or not all(_is_stated(world, o) for o in named):
+    if owner == "object" or open_ or one_of_several or not all(_is_stated(o) for o in named):
         return False
     for line in lines:
         if "BaseModel" in line.bases:
@@ -120,7 +120,7 @@ def _call(asked: Asked) -> bool:
     if owner:
         classes = classes_named(world, owner.rpartition(".")[2])
         return bool(classes) and all(
-            _is_stated(world, one)
+            _is_stated(one)
             and (
                 name in {"__init__", "__new__"}
                 or not any(name in below.cls.methods for below in subclasses(world, one))
@@ -136,8 +136,8 @@ def _takes(asked: Asked) -> bool:
     return builtin or _call(asked)
 
 
-def _is_stated(world: World, symbol: Symbol) -> bool:
-    return "Protocol" not in lineage(world, symbol).bases
+def _is_stated(symbol: Symbol) -> bool:
+    return all(base.rpartition(".")[2] != "Protocol" for base in symbol.cls.bases)
 
 
 _TEXTS = words("str bytes")
