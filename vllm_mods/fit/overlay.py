@@ -20,7 +20,6 @@ _PLATFORM = "vllm/platforms/interface.py"
 _MADE = (b"class Platform:", b"class Platform(torch.Device):"), (b"def __getattr__(", b"def made_(")
 
 
-
 class Overlay:
     """A folder that shows ``vllm`` of a tree, and files in place of some of its own."""
 

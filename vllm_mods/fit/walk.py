@@ -134,11 +134,12 @@ def asks_for_version(node: ast.AST) -> bool:
 def named_module(node: ast.AST, function: str) -> str | None:
     """Return the module of vLLM that a call of some function names, ``None`` for anything else."""
     match node:
-        case ast.Call(func=called, args=[ast.Constant(value=str(name)), *_]):
-            named = (dotted(called) or "").rpartition(".")[2] == function
-            return name if named and name.startswith("vllm.") else None
-        case _:
-            return None
+        case ast.Call(
+            func=ast.Name(id=called) | ast.Attribute(attr=called),
+            args=[ast.Constant(value=str(name)), *_],
+        ) if called == function and name.startswith("vllm."):
+            return name
+    return None
 
 
 def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
