@@ -225,10 +225,11 @@ def _look(
             continue
         if isinstance(site.node, ast.Compare):
             compared.update(map(id, every(site.node)))  # a name that is compared is not looked up
-        for misuses in (string_misuses, operator_misuses):
-            if isinstance(site.node, ast.Constant) and id(site.node) in compared:
-                continue
-            for misuse in misuses(world, path, site):
+        if not (isinstance(site.node, ast.Constant) and id(site.node) in compared):
+            for misuse in (
+                *string_misuses(world, path, site),
+                *operator_misuses(world, path, site),
+            ):
                 yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
         of_kind = (
             *result_misuses(world, path, site),

@@ -15,9 +15,8 @@ from vllm_mods.base.tree import Tree
 PYTHON = (".py", ".pyi")
 """How the names of files end that a type checker reads."""
 
-# Its ``__getattr__`` gives the names of a module of torch, which a stub knows, and nothing for any other.
+# Its ``__getattr__`` gives the names of a module of torch, which a stub knows, and ``None`` for any other.
 _PLATFORM = "vllm/platforms/interface.py"
-_MADE = (b"class Platform:", b"class Platform(torch.Device):"), (b"def __getattr__(", b"def made_(")
 
 
 class Overlay:
@@ -106,10 +105,9 @@ class LaidOut:
         """
         lowest, below = tree.layers()
         shown = python_of(below, *layers)
-        if (platform := shown.get(_PLATFORM, lowest.read(_PLATFORM))) is not None:
-            for name, other in _MADE:
-                platform = platform.replace(name, other)
-            shown[_PLATFORM] = platform
+        if platform := shown.get(_PLATFORM, lowest.read(_PLATFORM)):
+            platform = platform.replace(b"class Platform:", b"class Platform(torch.Device):")
+            shown[_PLATFORM] = platform.replace(b"def __getattr__(", b"def made_(")
         return self._overlay(lowest).show(shown)
 
     def _overlay(self, tree: Tree) -> Overlay:

@@ -11,7 +11,7 @@ from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import definers, defines_plainly, files_mentioning, is_mentioned, meant_in
 from vllm_mods.fit.shapes import Class, Symbol, words
-from vllm_mods.fit.signatures import dotted, refusal, shape_of
+from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, shape_of, unbound
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
 
@@ -19,7 +19,6 @@ _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
 _QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
 _MODELS = "vllm/model_executor/models/"
 _REGISTERED = re.compile(rb"register_quantization_config\(\s*[\"']([\w-]+)[\"']")
-_RPC = "method", "timeout", "args", "kwargs"
 _LOGGING = words("debug info warning error critical exception")
 # As ``logging`` and ``%`` have them; a star takes an argument of its own and is left alone.
 _PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-zA-Z%])")
@@ -125,25 +124,23 @@ def _quantization(world: World, nodes: Iterable[ast.expr]) -> Misuses:
 
 def _of_worker(world: World, node: ast.Call) -> Misuses:
     """Say that no class defines the method that workers are to call, or that none takes its arguments."""
-    given: dict[str | None, ast.expr] = dict(zip(_RPC, node.args, strict=False))
-    given |= {keyword.arg: keyword.value for keyword in node.keywords}
-    for name in _literals([given[_RPC[0]]] if _RPC[0] in given else []):
-        methods = [(one.path, m) for one in definers(world, name) for m in one.cls.methods[name]]
+    placed = zip(("method", "timeout", "args", "kwargs"), node.args, strict=False)
+    given = {**dict(placed), **{keyword.arg: keyword.value for keyword in node.keywords}}
+    opaque = None in given or any(isinstance(one, ast.Starred) for one in node.args)
+    for name in _literals([given.get("method", ast.Tuple([]))]):
         if not is_mentioned(world, name, re.compile(rb"\b%b\b\s*[(=:]" % name.encode())):
             yield Misuse(f"no class defines {name!r}, which workers should call", name)
-        if None in given or any(isinstance(one, ast.Starred) for one in node.args):
-            continue  # it may give them
         match given.get("args", ast.Tuple([])), given.get("kwargs", ast.Dict([], [])):
-            case ast.Tuple(elts=plain), ast.Dict(keys=keys, values=values):
-                names = (k.value if isinstance(k, ast.Constant) else None for k in keys)
-                shape = shape_of(ast.Call(node, plain, list(map(ast.keyword, names, values))))
-                why = [not m.decorators and refusal(m.parameters[1:], shape) for _, m in methods]
+            case ast.Tuple(elts=plain), ast.Dict(keys=keys) if not opaque:
+                options = [ast.keyword(getattr(key, "value", None), node) for key in keys]
+                shape = shape_of(ast.Call(node, plain, options))
+                owners = definers(world, name)
+                methods = [(one.path, m) for one in owners for m in one.cls.methods[name]]
+                why = [not opaque_decorator(m) and refusal(unbound(m), shape) for _, m in methods]
                 if why and all(why):
                     path, method = methods[-1]
-                    text = f"workers' {name} is {path}:{method.line}, but the call {why[-1]}"
+                    text = f"{name} of workers is {path}:{method.line}, but the call {why[-1]}"
                     yield Misuse(text, name)
-            case _:
-                pass
 
 
 def _fields(world: World, keywords: list[ast.keyword]) -> Misuses:
