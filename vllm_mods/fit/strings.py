@@ -125,7 +125,8 @@ def _quantization(world: World, nodes: Iterable[ast.expr]) -> Misuses:
 def _of_worker(world: World, node: ast.Call) -> Misuses:
     """Say that no class defines the method that workers are to call, or that none takes its arguments."""
     placed = zip(("method", "timeout", "args", "kwargs"), node.args, strict=False)
-    given = {**dict(placed), **{keyword.arg: keyword.value for keyword in node.keywords}}
+    given: dict[str | None, ast.expr] = dict(placed)
+    given |= {keyword.arg: keyword.value for keyword in node.keywords}
     opaque = None in given or any(isinstance(one, ast.Starred) for one in node.args)
     for name in _literals([given.get("method", ast.Tuple([]))]):
         if not is_mentioned(world, name, re.compile(rb"\b%b\b\s*[(=:]" % name.encode())):
