@@ -45,6 +45,10 @@ FILES = {
             def take(self, a): ...
 
 
+        class Fed(Taker):
+            def feed(self, a): ...
+
+
         class Dynamic:
             x = 1
 
@@ -130,6 +134,8 @@ def levels(code: str, rule: str, text: str, more: str = "") -> str:
         (f"{_MANY} bound method `Plain.take`: expected 2, got 3", "error error"),
         (f"{_MANY} bound method `Plain.give`: expected 2, got 3", "note error"),
         (f"{_MANY} bound method `Taker.take`: expected 2, got 3", "note note"),
+        # a class below a protocol is one like any other
+        (f"{_MANY} bound method `Fed.feed`: expected 2, got 3", "error error"),
         (f"{_MANY} bound method `Gone.take`: expected 2, got 3", "note error"),
         (f"{_MANY} function `once`: expected 1, got 2", "error error"),
         (f"{_MANY} function `gone`: expected 1, got 2", "note error"),
