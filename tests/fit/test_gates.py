@@ -374,8 +374,9 @@ def test_a_coroutine_that_an_override_may_not_give_is_a_note() -> None:
         ("a, b, c = §pair()", "error error"),
         ("a, b = §pair()", "nothing nothing"),
         ("a, b, c = §stated()", "nothing nothing"),
-        ("a, b, c = §gone()", "error error"),
-        ("a, b, c = §x.pair()", "error error"),
+        # vllm/models/kimi_k3/amd/mtp.py of 0.31.0: self.mtp_block is a layer, whose forward gives two or three
+        ("a, b, c = §gone()", "note note"),
+        ("a, b, c = §x.pair()", "note note"),
         ("a, b, c = §1, 2", "error error"),
         ("a, b, c = §x", "note note"),
         ("a, b, c = await §pair()", "error error"),

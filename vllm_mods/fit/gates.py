@@ -230,24 +230,25 @@ def _assignment(asked: Asked) -> bool | None:
         # a name may be one of several, and ``tuple[int]`` is often stated for any length
         if assigned is None or not isinstance(assigned.value, ast.Call | ast.Await | ast.Tuple):
             return False
-        return None if _returns_as_many(asked, assigned) else True
+        return _gives_other_length(asked, assigned)
     if "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
 
 
-def _returns_as_many(asked: Asked, assigned: ast.Assign) -> bool:
-    """Tell whether what is called may return as many values as are taken, whatever its annotation says."""
+def _gives_other_length(asked: Asked, assigned: ast.Assign) -> bool | None:
+    """Ask what is called, not its annotation, how many values it returns; of a layer nobody knows which one it is."""
     call = assigned.value.value if isinstance(assigned.value, ast.Await) else assigned.value
     match assigned:
         case ast.Assign(targets=[ast.Tuple(elts=targets)]) if isinstance(call, ast.Call):
-            several = (definition(asked.world, *one) for one in _called(asked, call))
-            return any(
+            several = [definition(asked.world, *one) for one in _called(asked, call)]
+            as_many = any(
                 len(targets) in arities(one) or (one and isinstance(one.returns, ast.BinOp))
                 for one in several
             )
+            return None if as_many else bool(several)
         case _:
-            return False
+            return True
 
 
 def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:
