@@ -241,6 +241,8 @@ def _members(file: File, node: ast.Attribute, code: Code) -> Iterator[Mutant]:
             mine = file.scope(node, ast.ClassDef)
             if code.bases(mine) and node.attr in code.members(mine):  # type: ignore[arg-type]
                 yield file.renamed("method gone on self", node)
+        if value.id == "current_platform":
+            yield file.renamed("hook of the platform gone", node)
         if value.id == "envs" and node.attr.startswith("VLLM_"):
             yield file.renamed("environment variable", node)
         made = _local(file, node, value.id, code)
@@ -390,6 +392,16 @@ def _calls(file: File, node: ast.Call, code: Code) -> Iterator[Mutant]:
     if name == "isinstance" and isinstance(node.args[1], ast.Name):
         yield from _function(file, node, node.args[1], "class became a function: isinstance", code)
         yield from _unmarked(file, node, node.args[1].id, code)
+    end = file.text.span(node)[1] - 1
+    if name == "replace" and len(node.args) == 1 and node.keywords:
+        if not file.text.data[:end].rstrip().endswith(b","):
+            new = file.text.put(end, end, b", no_such=1")
+            yield file.mutant("field of replace() gone", node, "no_such=", new)
+    rpc = next((k.value for k in node.keywords if k.arg == "args"), None)
+    if name == "collective_rpc" and isinstance(rpc, ast.Tuple):
+        start = file.text.span(rpc)[0] + 1
+        new = file.text.put(start, start, b"None, None, ")
+        yield file.mutant("arguments of a call of workers", node, "None, None", new)
     yield from _above(file, node, code)
     yield from _layers(file, node, code)
     found = code.sole(name)
@@ -683,6 +695,12 @@ def _strings(file: File, node: ast.Constant, code: Code) -> Iterator[Mutant]:
         stem = module.replace(".", "/")
         if f"{stem}.py" in code.files or f"{stem}/__init__.py" in code.files:
             yield file.mutant("qualname string", node, text, after)
+    beside = parent.args if isinstance(parent, ast.Call) else []
+    following = beside[beside.index(node) + 1 :] if node in beside else []
+    match following:
+        case [ast.Constant(value=str(name)), *_] if name[:1].isupper():
+            if f"{text.replace('.', '/')}.py" in code.files:
+                yield file.mutant("module registered by its name", node, text, after)
     function = file.scope(node, ast.FunctionDef)
     stated = getattr(function, "returns", None)
     returned = isinstance(parent, ast.Return) and stated and "QuantizationM" in ast.unparse(stated)
@@ -796,6 +814,8 @@ def _statements(file: File, node: FunctionNode, code: Code) -> Iterator[Mutant]:
         "operator on wrong types", node, "steps = 3", "label = 'step ' + steps"
     )
     yield from file.before_body("call of what is no function", node, "steps = 3", "steps()")
+    by_name = "import importlib", "importlib.import_module('vllm.no_such')"
+    yield from file.before_body("module imported by its name", node, *by_name)
     for name in sorted(file.imported):
         found = code.cls(name)
         line = code.bases(found) if found is not None else None

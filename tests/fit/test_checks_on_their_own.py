@@ -54,6 +54,10 @@ FILES = {
         def work(self): ...
 
 
+        class Held:
+            x: int
+
+
         def add(x: Tensor, by: int) -> Tensor: ...
 
 
@@ -79,6 +83,7 @@ FILES = {
             FLASH = 1
     """,
     "vllm/model_executor/models/one.py": "class One: ...\n",
+    "vllm/workers.py": "class A:\n    def lend(self, a): ...\n\n\nclass B:\n    def lend(self, a, b): ...\n    @made\n    def wrapped(self): ...\n",
     REGISTRY: "",
 }
 
@@ -122,6 +127,18 @@ def _messages(
         ("x.collective_rpc(method='wrk')", "no class defines 'wrk', which workers should call"),
         ("x.collective_rpc('work')", ""),
         ("x.collective_rpc(other='wrk')", ""),
+        ("x.collective_rpc('lend', args=())", "lend of workers is vllm/workers.py:6, but the call fails: missing a required argument: 'a'"),
+        ("x.collective_rpc('lend', 3, (1, 2, 3))", "lend of workers is vllm/workers.py:6, but the call fails: too many positional arguments"),
+        ("x.collective_rpc('lend', kwargs={'a': 1, 'c': 2})", "lend of workers is vllm/workers.py:6, but the call fails: missing a required argument: 'b'"),
+        ("x.collective_rpc('lend', args=(1, 2)), x.collective_rpc('lend', None, (1,), {'b': 1})", ""),
+        ("x.collective_rpc('lend', args=given), x.collective_rpc('lend', args=(*given,))", ""),
+        ("x.collective_rpc('lend', *given), x.collective_rpc('lend', **given), x.collective_rpc('lend', kwargs={**given})", ""),
+        ("x.collective_rpc('wrapped', args=(1,))", ""),
+        ("register('x', 'vllm.gone.names', 'Backend')", "there is no module vllm.gone.names"),
+        ("register(path='vllm.model_executor.models.one', name='Two')", "vllm/model_executor/models/one.py does not define Two"),
+        ("register('x', 'vllm.model_executor.models.one', 'One'), register('vllm.gone.names', 'lower'), register('vllm.gone', 'Gone')", ""),
+        ("dataclasses.replace(a, gone=1)", "note: no class has a field gone, which `replace` is to set"),
+        ("replace(a, x=1, **more), a.replace(gone=1)", ""),
         ("f(attention_backend='FLASH_ATTM')", "note: nothing else in the tree names the attention backend 'FLASH_ATTM'; the nearest is FLASH_ATTN"),
         ("f(my_attention_backend='FLASH_ATTN')", ""),
         ("f(backend='FLASH_ATTM')", ""),
@@ -190,9 +207,9 @@ def test_the_models_of_the_registry(table: str, message: str) -> None:
     ("code", "messages"),
     [
         ("torch.ops.vllm.add(1, 2)", []),
-        ("torch.ops.vllm.add(1)", ["torch.ops.vllm.add is vllm/more.py:9, but the call fails: missing a required argument: 'by'"]),
+        ("torch.ops.vllm.add(1)", ["torch.ops.vllm.add is vllm/more.py:13, but the call fails: missing a required argument: 'by'"]),
         ("torch.ops.vllm.both(1)", []),
-        ("torch.ops.vllm.both(1, 2, 3)", ["torch.ops.vllm.both is vllm/more.py:9, but the call fails: too many positional arguments"]),
+        ("torch.ops.vllm.both(1, 2, 3)", ["torch.ops.vllm.both is vllm/more.py:13, but the call fails: too many positional arguments"]),
         ("torch.ops.vllm.ad", ["nothing registers torch.ops.vllm.ad; the nearest is add"]),
         ("torch.ops.vllm.kept", []),
         ("torch.ops.vllm.work", []),
@@ -406,6 +423,9 @@ def _imports(text: str) -> list[str]:
         ("from .gone import A", ["1 : cannot import A from vllm.gone: the tree has no module vllm.gone; A is defined only in vllm.a"]),
         ("from .... import A", ["? a relative import leaves the tree"]),
         ("import vllm._C", ["? vllm._C is generated when vLLM is built"]),
+        ("import_module('vllm.gone')\nimportlib.import_module('vllm.a')", ["1 : cannot import vllm.gone: the tree has no module vllm.gone"]),
+        ("import_module(name), import_module('.gone', 'vllm'), other('vllm.gone')", []),
+        ("if find_spec('vllm.gone'):\n    import vllm.gone", ["? it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
         ("import torch.nn", ["? torch is not in the tree"]),
         ("try:\n    import vllm.gone\nexcept ImportError:\n    pass", ["? it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
         ("if TYPE_CHECKING:\n    import vllm.gone", ["? it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),

@@ -45,6 +45,10 @@ FILES = {
             def take(self, a): ...
 
 
+        class Fed(Taker):
+            def feed(self, a): ...
+
+
         class Dynamic:
             x = 1
 
@@ -130,6 +134,8 @@ def levels(code: str, rule: str, text: str, more: str = "") -> str:
         (f"{_MANY} bound method `Plain.take`: expected 2, got 3", "error error"),
         (f"{_MANY} bound method `Plain.give`: expected 2, got 3", "note error"),
         (f"{_MANY} bound method `Taker.take`: expected 2, got 3", "note note"),
+        # a class below a protocol is one like any other
+        (f"{_MANY} bound method `Fed.feed`: expected 2, got 3", "error error"),
         (f"{_MANY} bound method `Gone.take`: expected 2, got 3", "note error"),
         (f"{_MANY} function `once`: expected 1, got 2", "error error"),
         (f"{_MANY} function `gone`: expected 1, got 2", "note error"),
@@ -368,8 +374,9 @@ def test_a_coroutine_that_an_override_may_not_give_is_a_note() -> None:
         ("a, b, c = §pair()", "error error"),
         ("a, b = §pair()", "nothing nothing"),
         ("a, b, c = §stated()", "nothing nothing"),
-        ("a, b, c = §gone()", "error error"),
-        ("a, b, c = §x.pair()", "error error"),
+        # vllm/models/kimi_k3/amd/mtp.py of 0.31.0: self.mtp_block is a layer, whose forward gives two or three
+        ("a, b, c = §gone()", "note note"),
+        ("a, b, c = §x.pair()", "note note"),
         ("a, b, c = §1, 2", "error error"),
         ("a, b, c = §x", "note note"),
         ("a, b, c = await §pair()", "error error"),

@@ -85,6 +85,25 @@ FILES = {
     """,
     "vllm/filled.py": "_all = globals()\nbuild('Message', _all)\n",
     "vllm/filled_too.py": "build('Message', globals())\n",
+    "vllm/platforms/__init__.py": "from .interface import Platform\ncurrent_platform: Platform\n",
+    "vllm/platforms/interface.py": """
+        import torch
+
+
+        class Platform:
+            def is_cuda(self) -> bool: ...
+
+            def __getattr__(self, key: str): ...
+    """,
+    "vllm/worker.py": """
+        import torch
+        import torch.distributed
+
+
+        class Worker:
+            @torch.inference_mode()
+            def start(self, tokens: int): ...
+    """,
     "vllm/lazy.py": "torch = LazyLoader('torch', globals(), 'torch')\n",
     "vllm/parts.py": """
         import contextlib
@@ -231,6 +250,22 @@ NOES = [
         "fit-string",
         "no class defines 'hok', which workers should call",
     ),
+    (
+        "c.late.collective_rpc('start', args=(1, 2))",
+        "fit-string",
+        "vllm/worker.py:7, but the call fails",
+    ),
+    (
+        "from vllm.worker import Worker\nw: Worker = m\nw.start(1, gone=2)",
+        "fit-call",
+        "parameter of bound method `Worker.start`",
+    ),
+    ("import importlib\nimportlib.import_module('vllm.gone')", "fit-import", "no module vllm.gone"),
+    (
+        "c.late.register('x', 'vllm.parts.gone', 'Mine')",
+        "fit-string",
+        "there is no module vllm.parts.gone",
+    ),
     ("Request(seed=1)", "fit-call", "required parameters `prompt`"),
     (
         "from vllm.config import Stated\nStated()",
@@ -285,6 +320,16 @@ NOTES = [
     ),
     ("print(c.late.quant_method in ('fp8', 'fp9'))", "fit-string", "quantization method 'fp9'"),
     ("from vllm.parts import Sizes\nd: Sizes = m\nprint(d['x'])", "fit-string", 'unknown key "x"'),
+    (
+        "from vllm.platforms import current_platform\ncurrent_platform.gone()",
+        "fit-attribute",
+        "`Platform` has no attribute `gone`",
+    ),
+    (
+        "from dataclasses import replace\nreplace(c, gone=1)",
+        "fit-string",
+        "no class has a field gone",
+    ),
     ("from vllm.parts import Mlp\nlayer: Mlp = m\nlayer(c, y=m)", "fit-call", "argument `y`"),
 ]
 YESES = [
@@ -350,6 +395,11 @@ SILENT = [
     "find(c)",
     "import os\nos.environ['VLLM_LOGGING'], os.environ['HOME']",
     "import os\nos.environ['VLLM_OWN'] = '1'\nprint(os.environ['VLLM_OWN'])",
+    "from vllm.platforms import current_platform\ncurrent_platform.is_cuda(), current_platform.synchronize()",
+    "from dataclasses import replace\nreplace(m, dtype='x')",
+    "c.late.collective_rpc('start', args=(1,)), c.late.collective_rpc('start', None, (), {'tokens': 1})",
+    "import importlib\nimportlib.import_module('vllm.parts')\nimportlib.import_module('.gone', 'vllm')",
+    "c.late.register('x', 'vllm.parts', 'Flash', module='vllm.model_executor.gone')",
     "print(c.late.quant_method == 'fp8' or c.late.quant_method == 'FP9')",
 ]
 

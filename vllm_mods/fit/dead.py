@@ -105,14 +105,11 @@ def _problem(path: str, new: _Added, message: str, level: Level) -> Problem:
 def _is_named(world: World, word: str, path: str) -> bool:
     """Tell whether a name stands anywhere but in the one definition."""
     find = re.compile(rb"\b%b\b" % re.escape(word.encode()))
-    # What a patch adds, its own files use, nearly always.
     if len(find.findall(world.read(path) or b"")) > 1:
         return True
-    if any(find.search(data or b"") for other, data in world.files.items() if other != path):
-        return True
-    # What stands nearest is read first: one file that has it is enough.
-    folder = path.rpartition("/")[0]
-    files = sorted(python_files(world), key=lambda other: not other.startswith(folder))
+    # One file that has it is enough: what a patch adds, its own files use, else what stands nearest.
+    near = *world.files, path.rpartition("/")[0]
+    files = sorted(python_files(world), key=lambda other: not other.startswith(near))
     return any(find.search(world.glance(other) or b"") for other in files if other != path)
 
 

@@ -88,7 +88,7 @@ def _argument(asked: Asked) -> bool | None:
     open_ = any(line.unknown and line.owner("__init__") is None for line in lines)
     named = classes_named(world, owner) if owner else ()
     one_of_several = called is None and _UNION_CALL in diagnostic.more  # as attributes of a layer
-    if owner == "object" or open_ or one_of_several or not all(_is_stated(world, o) for o in named):
+    if owner == "object" or open_ or one_of_several or not all(_is_stated(o) for o in named):
         return False
     for line in lines:
         if "BaseModel" in line.bases:
@@ -120,7 +120,7 @@ def _call(asked: Asked) -> bool:
     if owner:
         classes = classes_named(world, owner.rpartition(".")[2])
         return bool(classes) and all(
-            _is_stated(world, one)
+            _is_stated(one)
             and (
                 name in {"__init__", "__new__"}
                 or not any(name in below.cls.methods for below in subclasses(world, one))
@@ -136,8 +136,8 @@ def _takes(asked: Asked) -> bool:
     return builtin or _call(asked)
 
 
-def _is_stated(world: World, symbol: Symbol) -> bool:
-    return "Protocol" not in lineage(world, symbol).bases
+def _is_stated(symbol: Symbol) -> bool:
+    return all(base.rpartition(".")[2] != "Protocol" for base in symbol.cls.bases)
 
 
 _TEXTS = words("str bytes")
@@ -230,24 +230,25 @@ def _assignment(asked: Asked) -> bool | None:
         # a name may be one of several, and ``tuple[int]`` is often stated for any length
         if assigned is None or not isinstance(assigned.value, ast.Call | ast.Await | ast.Tuple):
             return False
-        return None if _returns_as_many(asked, assigned) else True
+        return _gives_other_length(asked, assigned)
     if "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
 
 
-def _returns_as_many(asked: Asked, assigned: ast.Assign) -> bool:
-    """Tell whether what is called may return as many values as are taken, whatever its annotation says."""
+def _gives_other_length(asked: Asked, assigned: ast.Assign) -> bool | None:
+    """Ask what is called, not its annotation, how many values it returns; of a layer nobody knows which one it is."""
     call = assigned.value.value if isinstance(assigned.value, ast.Await) else assigned.value
     match assigned:
         case ast.Assign(targets=[ast.Tuple(elts=targets)]) if isinstance(call, ast.Call):
-            several = (definition(asked.world, *one) for one in _called(asked, call))
-            return any(
+            several = [definition(asked.world, *one) for one in _called(asked, call)]
+            as_many = any(
                 len(targets) in arities(one) or (one and isinstance(one.returns, ast.BinOp))
                 for one in several
             )
+            return None if as_many else bool(several)
         case _:
-            return False
+            return True
 
 
 def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:

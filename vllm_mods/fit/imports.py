@@ -18,7 +18,7 @@ from vllm_mods.fit.search import (
 )
 from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.signatures import dotted, imports_of
-from vllm_mods.fit.walk import CodeSite
+from vllm_mods.fit.walk import CodeSite, named_module
 from vllm_mods.fit.world import World, absolute, module_stem, remembered
 
 # Standard modules that do something when imported: never imported to look into them.
@@ -35,6 +35,8 @@ def import_problems(
             for _, alias in imports_of(node):
                 if lines & {alias.line, node.lineno}:
                     yield from _import(world, path, site, alias)
+        elif name := named_module(node, "import_module"):
+            yield from _import(world, path, site, Import(0, name, None, node.lineno))
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield from _made_when_asked(world, path, site, node)
 

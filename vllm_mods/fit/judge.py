@@ -225,16 +225,11 @@ def _look(
             continue
         if isinstance(site.node, ast.Compare):
             compared.update(map(id, every(site.node)))  # a name that is compared is not looked up
-        for misuses in (string_misuses, operator_misuses):
-            if isinstance(site.node, ast.Constant) and id(site.node) in compared:
-                continue
-            for misuse in misuses(world, path, site):
+        place = world, path, site
+        if not (isinstance(site.node, ast.Constant) and id(site.node) in compared):
+            for misuse in (*string_misuses(*place), *operator_misuses(*place)):
                 yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
-        of_kind = (
-            *result_misuses(world, path, site),
-            *abstract_misuses(world, path, site, at_origin),
-        )
-        for misuse in of_kind:
+        for misuse in (*result_misuses(*place), *abstract_misuses(*place, at_origin)):
             key = site.scope.name, lasting(misuse.text)
             yield at_site(path, site, FindingCode.FIT_KIND, misuse, *key)
 

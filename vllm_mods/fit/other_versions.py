@@ -97,10 +97,9 @@ def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             yield "use", name
-        case ast.ImportFrom(module=module, names=names):
-            yield from (("import", name) for name in (module or "", *(one.name for one in names)))
-        case ast.Import(names=names):
+        case ast.ImportFrom(names=names) | ast.Import(names=names):
             yield from (("import", alias.name) for alias in names)
+            yield "import", getattr(node, "module", None) or ""
         case ast.Constant(value=str(text)):
             yield "text", text
         case _:

@@ -15,6 +15,9 @@ from vllm_mods.base.tree import Tree
 PYTHON = (".py", ".pyi")
 """How the names of files end that a type checker reads."""
 
+# Its ``__getattr__`` gives the names of a module of torch, which a stub knows, and ``None`` for any other.
+_PLATFORM = "vllm/platforms/interface.py"
+
 
 class Overlay:
     """A folder that shows ``vllm`` of a tree, and files in place of some of its own."""
@@ -101,7 +104,11 @@ class LaidOut:
         Each layer lies over those before it; ``None`` takes a file away. Raises ``TreeError``.
         """
         lowest, below = tree.layers()
-        return self._overlay(lowest).show(python_of(below, *layers))
+        shown = python_of(below, *layers)
+        if platform := shown.get(_PLATFORM, lowest.read(_PLATFORM)):
+            platform = platform.replace(b"class Platform:", b"class Platform(torch.Device):")
+            shown[_PLATFORM] = platform.replace(b"def __getattr__(", b"def made_(")
+        return self._overlay(lowest).show(shown)
 
     def _overlay(self, tree: Tree) -> Overlay:
         for known, overlay in self._overlays:

@@ -30,7 +30,7 @@ def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
 
 def _function(
     world: World, path: str, call: ast.Call, scope: CodeScope
-) -> tuple[Symbol, Function] | None:
+) -> list[tuple[Symbol, Function]]:
     """Return the one plain function that a call is of, by its name at module level or on ``self``."""
     name = dotted(call.func) or ""
     head, _, rest = name.partition(".")
@@ -43,32 +43,29 @@ def _function(
     elif name:
         symbols = meant_in(world, path, scope, name)
     plain = [(s, s.binding) for s in symbols if isinstance(s.binding, Function)]
-    return plain[0] if len(plain) == len(symbols) == 1 else None
+    return plain if len(plain) == len(symbols) == 1 else []
 
 
 def _unpacked(
     world: World, path: str, call: ast.Call, scope: CodeScope, many: int, *, awaited: bool
 ) -> Misuses:
-    symbol, function = _function(world, path, call, scope) or (None, None)
-    if symbol is None or function is None or opaque_decorator(function):
-        return
-    if "contextmanager" in function.marks or function.asynchronous is not awaited:
-        return
-    lengths = arities(definition(world, symbol.path, function)) or {None}
-    if None not in lengths and many not in lengths and not _is_overridden(world, symbol, function):
-        gives = " or ".join(str(length) for length in sorted(lengths, key=str))
-        text = f"{call_text(call)}() is unpacked into {many}"
-        yield Misuse(f"{text}, and {symbol.where} returns {gives}", function.name)
+    for symbol, function in _function(world, path, call, scope):
+        opaque = opaque_decorator(function) or "contextmanager" in function.marks
+        lengths = arities(definition(world, symbol.path, function)) or {None}
+        if opaque or function.asynchronous is not awaited or {None, many} & lengths:
+            continue
+        if not _is_overridden(world, symbol, function):
+            gives = " or ".join(str(length) for length in sorted(lengths, key=str))
+            text = f"{call_text(call)}() is unpacked into {many}"
+            yield Misuse(f"{text}, and {symbol.where} returns {gives}", function.name)
 
 
 def _entered(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misuses:
-    symbol, function = _function(world, path, call, scope) or (None, None)
-    if symbol is None or function is None or function.decorators:
-        return
-    node = definition(world, symbol.path, function)
-    if node and is_generator(node) and not _is_overridden(world, symbol, function):
-        text = f"{call_text(call)}() is used in `with`, but {symbol.where} is a generator"
-        yield Misuse(f"{text} without @contextmanager", function.name)
+    for symbol, function in _function(world, path, call, scope):
+        node = None if function.decorators else definition(world, symbol.path, function)
+        if node and is_generator(node) and not _is_overridden(world, symbol, function):
+            text = f"{call_text(call)}() is used in `with`, but {symbol.where} is a generator"
+            yield Misuse(f"{text} without @contextmanager", function.name)
 
 
 def _is_overridden(world: World, symbol: Symbol, function: Function) -> bool:

@@ -139,27 +139,22 @@ def real_names(data: bytes, used: bytes) -> frozenset[bytes]:
 @remembered
 def definers(world: World, method: str) -> tuple[Symbol, ...]:
     """Return every class that defines a method of that name."""
-    wanted = f"def {method}(".encode()
-    return tuple(
-        found
-        for path, data in files_mentioning(world, (method,))
-        if wanted in data
-        for _, found in classes_in(world, path)
-        if method in found.cls.methods
-    )
+    found = _classes(world, method, rb"def %b\(")
+    return tuple(symbol for _, symbol in found if method in symbol.cls.methods)
 
 
 @remembered
 def classes_named(world: World, name: str) -> tuple[Symbol, ...]:
     """Return every class of the tree, of whatever module, that has a name."""
-    wanted = re.compile(rb"^[ \t]*class\s+%b\b" % name.encode(), re.MULTILINE)
-    return tuple(
-        symbol
-        for path, data in files_mentioning(world, (name,))
-        if wanted.search(data)
-        for dotted, symbol in classes_in(world, path)
-        if dotted.rpartition(".")[2] == name
-    )
+    found = _classes(world, name, rb"(?m)^[ \t]*class\s+%b\b")
+    return tuple(symbol for dotted, symbol in found if dotted.rpartition(".")[2] == name)
+
+
+def _classes(world: World, name: str, wanted: bytes) -> Iterator[tuple[str, Symbol]]:
+    """Yield the classes of the files that have a name in some way."""
+    for path, data in files_mentioning(world, (name,)):
+        if re.search(wanted % name.encode(), data):
+            yield from classes_in(world, path)
 
 
 def class_at(world: World, path: str, scope: CodeScope | None) -> Symbol | None:

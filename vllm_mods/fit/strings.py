@@ -3,14 +3,15 @@
 import ast
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
-from vllm_mods.fit.search import defines_plainly, files_mentioning, is_mentioned, meant_in
+from vllm_mods.fit.search import definers, defines_plainly, files_mentioning, is_mentioned, meant_in
 from vllm_mods.fit.shapes import Class, Symbol, words
-from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, shape_of, unbound
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
 
@@ -60,7 +61,13 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             yield from _member_of_enum(world, symbols, name)
         case ast.Call() as node:
             yield from _formats(node)
+            given = _literals((*node.args, *(keyword.value for keyword in node.keywords)))
+            for module, name in pairwise(given):
+                if _QUALNAME.fullmatch(module) and name[:1].isupper() and name.isidentifier():
+                    yield from _model(world, module, name)
             called = (dotted(node.func) or "").rpartition(".")[2]
+            if dotted(node.func) in {"replace", "dataclasses.replace"}:
+                yield from _fields(world, node.keywords)
             if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])
             if called == "collective_rpc":
@@ -87,18 +94,11 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             if dotted(getattr(site.scope.node, "returns", None)) == "QuantizationMethods":
                 yield from _quantization(world, [value])
         case ast.Constant(value=str(text)) if _QUALNAME.fullmatch(text):
-            wrong = _qualname(world, text)
-            if wrong:
-                yield Misuse(wrong, text.rpartition(".")[2])
+            yield from _qualname(world, text)
         case ast.Dict(values=values) if path == f"{_MODELS}registry.py":
-            for value in values:
-                match value:
-                    case ast.Tuple(
-                        elts=[ast.Constant(value=str(module)), ast.Constant(value=str(name))]
-                    ):
-                        yield from _model(world, module, name)
-                    case _:
-                        pass
+            for pair in (_literals([value]) for value in values):
+                if len(pair) == 2:
+                    yield from _model(world, *pair)
 
 
 def _member_of_enum(world: World, symbols: tuple[Symbol, ...], name: str) -> Misuses:
@@ -123,11 +123,33 @@ def _quantization(world: World, nodes: Iterable[ast.expr]) -> Misuses:
 
 
 def _of_worker(world: World, node: ast.Call) -> Misuses:
-    """Say that no class defines the method that workers are to call."""
-    named = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "method")]
-    for name in _literals(named):
+    """Say that no class defines the method that workers are to call, or that none takes its arguments."""
+    placed = zip(("method", "timeout", "args", "kwargs"), node.args, strict=False)
+    given: dict[str | None, ast.expr] = dict(placed)
+    given |= {keyword.arg: keyword.value for keyword in node.keywords}
+    opaque = None in given or any(isinstance(one, ast.Starred) for one in node.args)
+    for name in _literals([given.get("method", ast.Tuple([]))]):
         if not is_mentioned(world, name, re.compile(rb"\b%b\b\s*[(=:]" % name.encode())):
             yield Misuse(f"no class defines {name!r}, which workers should call", name)
+        match given.get("args", ast.Tuple([])), given.get("kwargs", ast.Dict([], [])):
+            case ast.Tuple(elts=plain), ast.Dict(keys=keys) if not opaque:
+                options = [ast.keyword(getattr(key, "value", None), node) for key in keys]
+                shape = shape_of(ast.Call(node, plain, options))
+                owners = definers(world, name)
+                methods = [(one.path, m) for one in owners for m in one.cls.methods[name]]
+                why = [not opaque_decorator(m) and refusal(unbound(m), shape) for _, m in methods]
+                if why and all(why):
+                    path, method = methods[-1]
+                    text = f"{name} of workers is {path}:{method.line}, but the call {why[-1]}"
+                    yield Misuse(text, name)
+
+
+def _fields(world: World, keywords: list[ast.keyword]) -> Misuses:
+    """Say which field of a dataclass nothing states: a note, since the object may be another package's."""
+    for name in (keyword.arg for keyword in keywords if keyword.arg):
+        if not is_mentioned(world, name, re.compile(rb"(?m)^\s+%b\s*:" % name.encode())):
+            text = f"no class has a field {name}, which `replace` is to set"
+            yield Misuse(text, name, Level.NOTE)
 
 
 def _asks(node: ast.expr) -> str:
@@ -171,36 +193,29 @@ def _lonely(world: World, nodes: Iterable[ast.expr], table: _NameTable) -> Misus
             yield Misuse(text + nearest(name, known), name, Level.NOTE)
 
 
-def _qualname(world: World, text: str) -> str:
+def _qualname(world: World, text: str) -> Misuses:
     """Say what of a dotted path to a class in the tree is not there."""
-    dotted_name, _, last = text.partition(":") if ":" in text else text.rpartition(".")
-    if last.islower():
-        return ""
-    where = world.locate(dotted_name)
-    wrong = _undefined(world, where.module, last)
-    if where.exists is False and dotted_name.rpartition(".")[2].islower():
-        wrong = f"there is no module {dotted_name}"
-    return f"{text!r}: {wrong}" if wrong else ""
-
-
-def _undefined(world: World, path: str | None, name: str) -> str:
-    """Say that a module, if it is one of the tree, does not define a name."""
-    if path is None or world.lookup(path, name).exists is not False:
-        return ""
-    module = world.module(path)
-    return f"{path} does not define {name}{nearest(name, module.names if module else ())}"
+    module, _, last = text.partition(":") if ":" in text else text.rpartition(".")
+    if not last.islower() and module.rpartition(".")[2].islower():
+        for misuse in _model(world, module, last):
+            yield misuse._replace(text=f"{text!r}: {misuse.text}", token=last)
 
 
 def _model(world: World, module: str, name: str) -> Misuses:
+    """Say what of a module and a name in it is not there; those of the registry are below the models."""
     whole = module if module.startswith("vllm.") else f"{_MODELS}{module}".replace("/", ".")
     lookup = world.locate(whole)
+    path = lookup.module
     if lookup.exists is False:
         others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
         yield Misuse(f"there is no module {whole}{nearest(module, others)}", module)
-    elif lookup.module and defines_plainly(world, lookup.module, name):
-        return  # as nearly all that the registry names, which is hundreds
-    elif wrong := _undefined(world, lookup.module, name):
-        yield Misuse(wrong, name)
+    # as nearly all that the registry names, which is hundreds, is defined plainly
+    elif (
+        path and not defines_plainly(world, path, name) and world.lookup(path, name).exists is False
+    ):
+        found = world.module(path)
+        near = nearest(name, found.names if found else ())
+        yield Misuse(f"{path} does not define {name}{near}", name)
 
 
 def _formats(node: ast.Call) -> Misuses:

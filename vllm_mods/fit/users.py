@@ -168,10 +168,9 @@ def _definitions(world: World, path: str, parts: Iterable[_Part]) -> dict[str, l
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 forms[prefix + node.name].append(_form(node))
             case ast.Import() | ast.ImportFrom() | ast.Assign():
+                form = _Form("" if isinstance(node, ast.Assign) else _IMPORTED)
                 for name, _ in bindings(node):
-                    forms[prefix + name].append(
-                        _Form("" if isinstance(node, ast.Assign) else _IMPORTED)
-                    )
+                    forms[prefix + name].append(form)
             case ast.AnnAssign(target=ast.Name(id=name)):
                 # with a space it is a field: the class is called with it
                 default = "" if node.value is None else "="

@@ -127,7 +127,19 @@ def asks_for_version(node: ast.AST) -> bool:
         or "vllm_version" in named
         or "version_is" in named
         or dotted(node) == "version.parse"
+        or named_module(node, "find_spec") is not None
     )
+
+
+def named_module(node: ast.AST, function: str) -> str | None:
+    """Return the module of vLLM that a call of some function names, ``None`` for anything else."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id=called) | ast.Attribute(attr=called),
+            args=[ast.Constant(value=str(name)), *_],
+        ) if called == function and name.startswith("vllm."):
+            return name
+    return None
 
 
 def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
