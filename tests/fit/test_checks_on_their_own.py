@@ -137,7 +137,6 @@ def _messages(
         ("register('x', 'vllm.gone.names', 'Backend')", "there is no module vllm.gone.names"),
         ("register(path='vllm.model_executor.models.one', name='Two')", "vllm/model_executor/models/one.py does not define Two"),
         ("register('x', 'vllm.model_executor.models.one', 'One'), register('vllm.gone.names', 'lower'), register('vllm.gone', 'Gone')", ""),
-        ("dataclasses.replace(a, gone=1)", "note: no class has a field gone, which `replace` is to set"),
         ("replace(a, x=1, **more), a.replace(gone=1)", ""),
         ("f(attention_backend='FLASH_ATTM')", "note: nothing else in the tree names the attention backend 'FLASH_ATTM'; the nearest is FLASH_ATTN"),
         ("f(my_attention_backend='FLASH_ATTN')", ""),

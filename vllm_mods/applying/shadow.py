@@ -7,6 +7,7 @@ cache has in its keys.
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -30,8 +31,7 @@ from vllm_mods.site.transitions import Transition
 from vllm_mods.trees.folder import MARKER, FolderTree
 
 _BIG = 1 << 20
-_KEPT_SECONDS = 7 * 86400
-"""How long a copy is kept that nobody uses."""
+_KEPT_SECONDS = 7 * 86400  # a copy that nobody uses
 
 
 class Shadow(NamedTuple):
@@ -95,13 +95,9 @@ def shadow(
 def _copied(tree: FolderTree, transition: Transition | None) -> list[str]:
     """Return what of the site root is copied: vLLM, our folder and whatever else changes, with their distributions."""
     paths = [MARKER, *(change.path for change in (transition.changes if transition else ()))]
-    for path in paths:
-        if path.startswith("/") or path.endswith(".pth"):
-            why = "is outside of it" if path.startswith("/") else "is read in site-packages only"
-            raise Refused(
-                f"a copy of {tree.root} cannot have {path}, which {why}; nothing was written",
-                hint=f"vllm-mods apply MOD --target {tree.root}",
-            )
+    if other := [path for path in paths if path.startswith("/") or path.endswith(".pth")]:
+        why = f"a copy of {tree.root} would be read without {other[0]}; nothing was written"
+        raise Refused(why, hint=f"vllm-mods apply MOD --target {tree.root}")
     owners = {tree.owner(path) for path in paths}
     infos = (name for name in tree.folders() if tree_names.dist_info(name) in owners)
     names = {receipt.STATE, *infos, *(path.partition("/")[0] for path in paths)}
@@ -129,10 +125,7 @@ def _make(
     os.mkdir(place)
     changes = transition.changes if transition else ()
     changed = {f"{tree.root}/{change.path}" for change in changes}
-
-    def copy(source: str, target: str) -> None:
-        _copy_file(source, target, changed)
-
+    copy = functools.partial(_copy_file, changed)
     for name in names:
         source, target = f"{tree.root}/{name}", f"{place}/{name}"
         if not os.path.isdir(source):
@@ -152,7 +145,7 @@ def _make(
         transaction.commit(place, transition)
 
 
-def _copy_file(source: str, target: str, changed: Collection[str]) -> None:
+def _copy_file(changed: Collection[str], source: str, target: str) -> None:
     is_source = source.endswith((".py", ".pyc")) or source in changed
     if not is_source and os.path.getsize(source) >= _BIG:
         os.symlink(source, target)

@@ -66,8 +66,6 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
                 if _QUALNAME.fullmatch(module) and name[:1].isupper() and name.isidentifier():
                     yield from _model(world, module, name)
             called = (dotted(node.func) or "").rpartition(".")[2]
-            if dotted(node.func) in {"replace", "dataclasses.replace"}:
-                yield from _fields(world, node.keywords)
             if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])
             if called == "collective_rpc":
@@ -142,14 +140,6 @@ def _of_worker(world: World, node: ast.Call) -> Misuses:
                     path, method = methods[-1]
                     text = f"{name} of workers is {path}:{method.line}, but the call {why[-1]}"
                     yield Misuse(text, name)
-
-
-def _fields(world: World, keywords: list[ast.keyword]) -> Misuses:
-    """Say which field of a dataclass nothing states: a note, since the object may be another package's."""
-    for name in (keyword.arg for keyword in keywords if keyword.arg):
-        if not is_mentioned(world, name, re.compile(rb"(?m)^\s+%b\s*:" % name.encode())):
-            text = f"no class has a field {name}, which `replace` is to set"
-            yield Misuse(text, name, Level.NOTE)
 
 
 def _asks(node: ast.expr) -> str:
