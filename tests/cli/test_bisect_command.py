@@ -169,7 +169,7 @@ def test_a_good_end_on_a_branch_of_its_own(call: Call, repo: Path) -> None:
     ("arguments", "message"),
     [
         (("--good", "main", "--bad", "v0.19.0"), "--good v0.19.0 --bad main"),
-        (("--good", "main", "--bad", "main"), "name two revisions"),
+        (("--good", "main", "--bad", "main"), "main and main are the same commit"),
         (("--good", "nope", "--bad", "main"), "no revision nope"),
         (("--good", "v0.19.0", "--bad", "main", "--variant", "z"), "--variant a"),
     ],
