@@ -74,10 +74,10 @@ def test_the_answer_in_json(place: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (("rev",), "takes no mods and no option of theirs: mods"),
-        (("--pairing", "x", "--model", "m"), "no option of theirs: --pairing, --model"),
-        (("--with", "torch==2"), "no option of theirs: --with"),
-        (("--format", "sarif", "--explain"), "no option of theirs: --explain, --format"),
+        (("rev",), "these cannot be used with --plugin: mods"),
+        (("--pairing", "x", "--model", "m"), "with --plugin: --pairing, --model"),
+        (("--with", "torch==2"), "with --plugin: --with"),
+        (("--format", "sarif", "--explain"), "with --plugin: --explain, --format"),
     ],
 )
 def test_what_is_of_mods_does_not_go_with_it(call: Call, more: tuple[str, ...], why: str) -> None:

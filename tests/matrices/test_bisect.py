@@ -153,7 +153,7 @@ def test_a_tree_that_cannot_be_read_is_no_verdict() -> None:
 class History:
     """A repository in memory: a line of commits, and the texts of all revisions."""
 
-    spec, folder, is_shallow = "git:repo", "/repo", True
+    spec, folder, typed, is_shallow = "git:repo", "/repo", "git -C /repo", True
 
     def __init__(self, texts: dict[str, str], line: Sequence[Commit]) -> None:
         self.texts, self.commits = texts, line

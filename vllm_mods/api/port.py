@@ -138,7 +138,8 @@ def continue_port(
             )
     variant = next((one for one in copy.variants if one.id == work.variant), None)
     if variant is None:
-        raise UsageError(f"{copy.name} no longer has a variant `{work.variant}`", hint="--abort")
+        why = f"{copy.name} no longer has a variant `{work.variant}`, which is being ported"
+        raise UsageError(why, hint=f"vllm-mods port {copy.name} --abort  # or put it back")
     job = porting.Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
     cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
     new = porting.finish(job, cuts, work.homes)

@@ -20,11 +20,11 @@ from vllm_mods.report.reply import Reply
 @options.target_folder
 @options.option(
     "--keep-links",
-    "Refuse to replace a file that has other hard links; these would keep the old contents.",
+    "Refuse to change a file that has other hard links, which would keep the old contents.",
 )
 @options.option(
     "--without-files",
-    "Skip files outside site-packages, which only `build` can add, and name them.",
+    "Skip, and list, a mod's files outside site-packages, which only `build` can add.",
 )
 @options.option("--dry-run", "Print what would change; write nothing.")
 @options.json_output

@@ -39,7 +39,7 @@ def lock_command(
     """Resolve a pairing to hashes, and write them to its lock.
 
     An image depends only on the base and this lock. With --check nothing is written, and the exit code is 1 if
-    anything changed. A mod that vllm-mods.toml does not trust is not locked. Every file that `build` adds has the
+    anything changed. Mods that vllm-mods.toml does not trust are refused. Every file that `build` adds has the
     time SOURCE_DATE_EPOCH, or else 1970.
     """
     output = given["output"]

@@ -86,9 +86,9 @@ def _check_plugin(
     params = click.get_current_context().command.params
     more = [one.opts[0] for one in params if one.name != "library" and given.get(one.name or "")]
     if plugin is None or more:
-        what = f"takes no mods and no option of theirs: {', '.join(more)}"
-        why = "--made-for needs --plugin" if plugin is None else f"--plugin {what}"
-        raise UsageError(why, hint="--plugin DIST [--made-for TREE] --target TREE, nothing else")
+        what = f"these cannot be used with --plugin: {', '.join(more)}"
+        why = "--made-for needs --plugin" if plugin is None else what
+        raise UsageError(why, hint="vllm-mods check --plugin DIST [--made-for TREE] --target TREE")
     from vllm_mods.api.plugin_check import plugin_check  # noqa: PLC0415  (where one is named)
 
     tree, known = access.open(target, **opening), made_for and access.open(made_for)

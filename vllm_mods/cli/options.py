@@ -158,7 +158,7 @@ others = option(
     multiple=True,
 )
 verify = option(
-    "--verify", "Download each release's whole wheel once and check its hash from the index."
+    "--verify", "Download each release's whole wheel once; compare its hash with the index."
 )
 target_folder = option(
     "--target DIR",
@@ -211,7 +211,7 @@ _offline = option("--offline", "Use only the cache; do not use the network.")
 access = grouped("access", open_access, _offline)
 plan_terms = all_of(
     option("--only-supported", "Skip mods that have no variant for this tree, and name them."),
-    option("--strict-version", "Use a variant only on the vLLM versions in its range."),
+    option("--strict-version", "Refuse a variant outside its range, even where it fits."),
     option(
         "--base TREE",
         "The vLLM that the mods were made for; it helps to decide between places that look alike.",

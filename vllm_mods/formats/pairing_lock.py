@@ -311,5 +311,5 @@ def _broken(where: str, problems: Sequence[str]) -> ManifestError:
     return ManifestError(
         where,
         tuple(problems),
-        hint="the file is generated: `vllm-mods lock PAIRING` writes it again",
+        hint=f"the file is generated: `vllm-mods lock PAIRING --output {where}` writes it again",
     )

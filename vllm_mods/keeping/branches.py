@@ -46,7 +46,7 @@ class LibraryHome(NamedTuple):
 
     def refused(self, what: str, why: str) -> Refused:
         """Return the refusal of something that failed."""
-        hint = f"git -C {self.repository.folder} branch --list 'vllm-mods*'"
+        hint = f"{self.repository.typed} branch --list 'vllm-mods*'"
         if "ident" in why:
             hint = "git config user.name NAME; git config user.email ADDRESS"
         elif re.search("unable to access|Authentication|remote rejected", why):

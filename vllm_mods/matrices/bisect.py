@@ -116,7 +116,7 @@ def over_commits(mods: Sequence[Mod], repository: Repository, good: str, bad: st
     if not commits[0].parents:
         raise UsageError(
             f"{repository.spec}: {good} and {bad} have no common history in this clone",
-            hint=f"git -C {repository.folder} fetch --unshallow"
+            hint=f"{repository.typed} fetch --unshallow"
             if repository.is_shallow
             else "name two revisions that have a common ancestor",
         )

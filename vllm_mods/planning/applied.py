@@ -84,9 +84,7 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
     ]
     if not edited:
         return context.plan_of(mod, variant, Verdict.APPLIED)
-    message = (
-        f"the receipt says that this mod is applied, but {', '.join(edited)} was changed since"
-    )
+    message = f"the mod was applied, but somebody changed these files since: {', '.join(edited)}"
     finding = Finding(FindingCode.CHANGED_SINCE, message, path=edited[0])
     return context.plan_of(mod, variant, Verdict.PARTIAL, finding)
 

@@ -105,7 +105,7 @@ def revert_transition(
     if edited and not discard_edits:
         way = "only" if stay.mods else "discard"
         raise Refused(
-            f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. To keep these edits, nothing was done",
+            f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. Nothing was done, since these edits would be lost",
             hint=f"vllm-mods revert --{way}-edits --target {root}  # discards these edits",
         )
     return stay._replace(

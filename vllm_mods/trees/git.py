@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -155,6 +156,7 @@ class Repository:
         """Open it. Raises ``UsageError`` if there is none."""
         self.folder = os.path.expanduser(folder)
         self.spec = spec or f"git:{self.folder}"
+        self.typed = f"git -C {shlex.quote(self.folder)}"  # how a hint has it
         self._blobs: dict[str, bytes] = {}
         self._environ = git_process.environment(os.environ, settings=settings)
         if git_dir is not None:
@@ -172,7 +174,7 @@ class Repository:
         done = git_process.run(self.folder, ("rev-parse", "--absolute-git-dir"), environ)
         if done.why:
             why = f"{self.spec}: {self.folder} is not a git repository: {done.why}"
-            raise UsageError(why, hint=f"git -C {self.folder} status")
+            raise UsageError(why, hint=f"{self.typed} status")
         return done.text
 
     @property
@@ -189,7 +191,7 @@ class Repository:
         """Return what a command of git prints; ``what`` is said where it fails. Raises ``TreeError``."""
         done = self.run(*words)
         if done.why:
-            raise TreeError(f"{self.spec}: {what}: {done.why}", hint=f"git -C {self.folder} fsck")
+            raise TreeError(f"{self.spec}: {what}: {done.why}", hint=f"{self.typed} fsck")
         return done.out
 
     def commit(self, revision: str) -> str:
@@ -201,7 +203,7 @@ class Repository:
             silent = done.why.startswith("exit code")
             why = f"{self.folder} has no revision {revision}" if silent else done.why
             what = f"origin {revision}" if re.fullmatch(r"[0-9a-f]{7,40}", revision) else "--tags"
-            raise UsageError(f"{self.spec}: {why}", hint=f"git -C {self.folder} fetch {what}")
+            raise UsageError(f"{self.spec}: {why}", hint=f"{self.typed} fetch {what}")
         return done.text
 
     def tree(self, commit: str) -> GitTree:
@@ -281,5 +283,5 @@ def newest_build(folder: str) -> str | None:
     if version is None:
         why = f"{repository.folder}: no tag leads to {newest[:12]}, so its version is unknown"
         more = " --unshallow" * repository.is_shallow
-        raise UsageError(why, hint=f"git -C {repository.folder} fetch --tags{more}")
+        raise UsageError(why, hint=f"{repository.typed} fetch --tags{more}")
     return version if node(version) is not None else None
