@@ -96,7 +96,7 @@ def test_a_failed_script_says_its_own_reason(script: str, hint: str) -> None:
 @pytest.mark.usefixtures("sandboxed")
 def test_a_step_is_shown_by_its_first_line() -> None:
     script = b"python3 - <<'PY'\nimport sys\nsys.exit('no anchor')\nPY\nexit 3"
-    with pytest.raises(Refused, match=r"last step: run.sh:5: `exit 3`\n  \| no anchor"):
+    with pytest.raises(Refused, match=r"the command ended at run.sh:5: `exit 3`\n  \| no anchor"):
         recording.record(["bash", "run.sh"], "x", {"run.sh": script}, TREE, Limits(seconds=30))
     shown = str(WatchedCommand(1, "run.sh:1", ("python3", "-c", "import sys\nsys.exit(1)")))
     assert shown == "run.sh:1: `python3 -c import sys...`"

@@ -49,7 +49,7 @@ def test_a_change_is_seen_to_break_a_mod_and_is_mended_either_way(
     assert broken.code == 1
     assert "\n  fast 1.0.0: applies, then conflict\n" in broken.out
     assert "\n    vLLM changed vllm/loader.py:4, where hunk 1 of x.patch belongs\n" in broken.out
-    assert f"\n      {git(clone, 'rev-parse', 'work')[:12]} " in broken.out
+    assert f"\n      commit {git(clone, 'rev-parse', 'work')[:12]} " in broken.out
     assert broken.out.endswith("\n1 mod got worse; nothing breaks for 1 mod.\n")
     assert "main has commits that work has not" in broken.err
     annotation = matrix("--format", "github").out.splitlines()[0]
