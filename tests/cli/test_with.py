@@ -241,6 +241,24 @@ def test_a_command_keeps_its_copy_in_use(with_mods: Run, cache: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_a_copy_in_use_is_used_by_others_at_once(
+    with_mods: Run, site: Path, library: Path, cache: Path
+) -> None:
+    mods = vm.Library(str(library)).mods("fast")
+    with vm.shadow(mods, site) as used, vm.shadow(mods, site) as again:
+        assert again.root == used.root
+        assert with_mods("true").returncode == 0
+    assert len(copies(cache)) == 1
+
+
+def test_two_that_start_at_once_make_one_copy(site: Path, library: Path, cache: Path) -> None:
+    words = [sys.executable, "-m", "vllm_mods", "with", "fast", "--library", str(library)]
+    words += ["--target", str(site), "--", sys.executable, "-c", WHERE]
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = {one.communicate()[0] for one in both}
+    assert len(said) == len(copies(cache)) == 1
+
+
 def test_a_half_made_copy_is_never_used(with_mods: Run, cache: Path) -> None:
     assert with_mods("true").returncode == 0
     (copy,) = copies(cache)

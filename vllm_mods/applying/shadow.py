@@ -83,7 +83,7 @@ def shadow(
             _remove_unused(folder)
             lock = os.open(f"{root}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             stack.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_SH if os.path.isdir(root) else fcntl.LOCK_EX)
             os.utime(lock)
             if not os.path.isdir(root):
                 _make(f"{root}.new", tree, names, transition)
