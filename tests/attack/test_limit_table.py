@@ -171,7 +171,7 @@ def waited(_: Path) -> None:
 
 
 def asked_what_it_imports(_: Path) -> None:
-    interpreter.check_import([sys.executable, "-c", "1"], "/", os.environ)
+    interpreter.check_import([sys.executable, "-c", "1"], "/", "/", dict(os.environ))
 
 
 def looked_for(_: Path) -> None:

@@ -241,6 +241,18 @@ def test_a_command_keeps_its_copy_in_use(with_mods: Run, cache: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_a_command_of_another_environment_is_noted(
+    with_mods: Run, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs/vllm").mkdir(parents=True)
+    (tmp_path / "theirs/vllm/__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/theirs:{os.environ.get('PYTHONPATH', '')}")
+    answer = with_mods(sys.executable, "-c", WHERE)
+    assert answer.returncode == 0
+    note = f"belongs to another vLLM, {tmp_path}/theirs/vllm; the copy is of {site}\n"
+    assert f"note: {sys.executable} {note}" in answer.stderr
+
+
 def test_a_copy_in_use_is_used_by_others_at_once(
     with_mods: Run, site: Path, library: Path, cache: Path
 ) -> None:

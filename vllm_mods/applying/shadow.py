@@ -35,8 +35,9 @@ _KEPT_SECONDS = 7 * 86400  # a copy that nobody uses
 
 
 class Shadow(NamedTuple):
-    """A copy at the site root ``root``, and the ``plan`` of its mods; in use as long as anybody holds the ``lock``."""
+    """A copy of the site root ``of`` at ``root``, and the ``plan`` of its mods; in use as long as anybody holds the ``lock``."""
 
+    of: str
     root: str
     plan: Plan
     notes: tuple[str, ...]
@@ -89,7 +90,7 @@ def shadow(
                 _make(f"{root}.new", tree, names, transition)
                 os.rename(f"{root}.new", root)
             fcntl.flock(lock, fcntl.LOCK_SH)
-        yield Shadow(root, plan, tuple(notes), lock)
+        yield Shadow(tree.root, root, plan, tuple(notes), lock)
 
 
 def _copied(tree: FolderTree, transition: Transition | None) -> list[str]:

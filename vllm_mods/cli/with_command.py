@@ -48,12 +48,8 @@ def command(mods: tuple[str, ...], pairing: str | None, library: Library, target
     if pairing is not None:
         trust.demand_pairing(library, pairing)
     with shadow(chosen.mods, target, planned=lambda plan: announce(plan, chosen)) as copy:
-        for note in copy.notes:
+        for note in (*copy.notes, *check_import(words, copy.root, copy.of, copy.environ)):
             answers.note(note)
-        if not check_import(words, copy.root, copy.environ):
-            answers.note(
-                f"{words[0]} is not a Python program: which vLLM it imports is not checked"
-            )
         titles = ", ".join(one.mod.title for one in copy.plan.mods)
         answers.note(f"{titles} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use

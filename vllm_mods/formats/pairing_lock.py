@@ -308,8 +308,5 @@ def _short(text: str | None) -> str:
 
 
 def _broken(where: str, problems: Sequence[str]) -> ManifestError:
-    return ManifestError(
-        where,
-        tuple(problems),
-        hint=f"the file is generated: `vllm-mods lock PAIRING --output {where}` writes it again",
-    )
+    hint = f"the file is generated: `vllm-mods lock PAIRING --output {where}` writes it again"
+    return ManifestError(where, tuple(problems), hint=hint)

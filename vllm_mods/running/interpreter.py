@@ -5,7 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError, reading
@@ -13,11 +13,14 @@ from vllm_mods.base.errors import Refused, UsageError, reading
 _PYTHON = re.compile(r"python[\d.]*\Z")
 _FLAGS = re.compile(r"-(?:[XW].*|[bBdEiIOPqsSuvx]+)")
 """Flags before ``-c``, ``-m`` or the script (https://docs.python.org/3/using/cmdline.html)."""
-_ASK = "import importlib.util as u; s = u.find_spec('vllm'); print('\\n' + str(s and s.origin))"
+_ASK = """import importlib.machinery as machinery, importlib.util as util, sys
+behind = [folder for folder in sys.path if folder != sys.argv[1]]
+found = util.find_spec("vllm"), machinery.PathFinder.find_spec("vllm", behind)
+print("", *(spec and spec.origin for spec in found), sep="\\n")"""
 
 
-def check_import(command: Sequence[str], root: str, environ: Mapping[str, str]) -> bool:
-    """Check that a command imports the vLLM in ``root``; return False if it is not a Python program, so that nobody knows.
+def check_import(command: Sequence[str], root: str, of: str, environ: dict[str, str]) -> list[str]:
+    """Check that a command imports the vLLM in ``root``, a copy ``of`` another one; return what one should know of it.
 
     Raises ``Refused`` where it would import another one, ``UsageError`` where there is no such program.
     """
@@ -26,19 +29,21 @@ def check_import(command: Sequence[str], root: str, environ: Mapping[str, str]) 
         raise UsageError(f"{command[0]} is not a program", hint="-- vllm serve MODEL")
     python, folder = _python_of(program, command)
     if not python:
-        return False
-    asking = [*python, "-c", _ASK]
+        return [f"{command[0]} is not a Python program: which vLLM it imports is not checked"]
+    asking = [*python, "-c", _ASK, root]
     try:
         asked = subprocess.run(
-            asking, cwd=folder, env=dict(environ), capture_output=True, stdin=subprocess.DEVNULL,
+            asking, cwd=folder, env=environ, capture_output=True, stdin=subprocess.DEVNULL,
             timeout=limits.IMPORT_SECONDS, check=True, encoding="utf-8", errors="replace",
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         why = f"{shlex.join(python)} does not say which vLLM it imports: {error}"
         raise Refused(why, hint=shlex.join([*python, "-c", "import vllm"])) from error
-    origin = asked.stdout.splitlines()[-1]
+    origin, own = asked.stdout.splitlines()[-2:]
     if os.path.realpath(origin).startswith(f"{os.path.realpath(root)}/"):
-        return True
+        is_other = own != "None" and not os.path.realpath(own).startswith(f"{of}/")
+        text = f"{command[0]} belongs to another vLLM, {os.path.dirname(own)}; the copy is of {of}"
+        return [text] if is_other else []
     why, hint = "another folder comes before PYTHONPATH", f"{shlex.join(python)} -m site"
     if ignoring := [word for word in python[1:] if re.match(r"-[a-zA-Z]*[EI]", word)]:
         why, hint = f"{ignoring[0]} ignores PYTHONPATH", f"leave out {ignoring[0]}"
