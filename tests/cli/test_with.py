@@ -94,11 +94,13 @@ def test_what_is_big_and_no_source_is_a_link(with_mods: Run, site: Path, cache: 
     (site / "vllm/small.so").write_bytes(b"x")
     (site / "vllm/big.py").write_text("#" * (1 << 20))
     (site / "vllm.libs").mkdir()
+    (site / "vllm/dangling").symlink_to("nowhere")
     assert with_mods("true").returncode == 0
     (copy,) = copies(cache)
     assert {path.name for path in copy.rglob("*") if path.is_symlink()} == {
         "_C.abi3.so",
         "vllm.libs",
+        "dangling",
     }
     assert (copy / "vllm/_C.abi3.so").samefile(site / "vllm/_C.abi3.so")
 

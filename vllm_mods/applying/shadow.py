@@ -114,7 +114,7 @@ def _key(root: str, names: Sequence[str], transition: Transition | None) -> str:
         for folder, folders, files in os.walk(f"{root}/{name}"):
             folders[:] = sorted(set(folders) - {"__pycache__"})
             for path in (os.path.join(folder, file) for file in sorted(files)):
-                info = os.stat(path)
+                info = os.lstat(path)
                 facts.append((path, info.st_size, info.st_mtime_ns, info.st_mode))
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
