@@ -91,7 +91,9 @@ def check(err: str, folder: Path, read: Callable[[], object]) -> None:
 def _moved(folder: str, copy: str) -> Iterator[None]:
     """Have the current folder and the variables name a copy for what they name now."""
     here, environ = os.getcwd(), dict(os.environ)
-    os.chdir(here.replace(folder, copy))
+    os.chdir(
+        here.replace(folder, copy) if here.startswith(folder) else copy
+    )  # nothing is written here
     os.environ.update({name: value.replace(folder, copy) for name, value in environ.items()})
     try:
         yield
