@@ -46,7 +46,7 @@ class Shadow(NamedTuple):
     @property
     def environ(self) -> dict[str, str]:
         """The environment in which Python imports vLLM from the copy: this one's, and what the mods ask for beside it."""
-        wanted = {name: value for one in self.plan.mods for name, value in one.mod.env}
+        wanted = dict(pair for mod_plan in self.plan.mods for pair in mod_plan.mod.env)
         behind = filter(None, (os.environ.get("PYTHONPATH"),))
         return {**wanted, **os.environ, "PYTHONPATH": os.pathsep.join((self.root, *behind))}
 
@@ -95,7 +95,8 @@ def shadow(
 
 def _copied(tree: FolderTree, transition: Transition | None) -> list[str]:
     """Return what of the site root is copied: vLLM, our folder and whatever else changes, with their distributions."""
-    paths = [MARKER, *(change.path for change in (transition.changes if transition else ()))]
+    changes = transition.changes if transition else ()
+    paths = [MARKER, *(change.path for change in changes)]
     if other := [path for path in paths if path.startswith("/") or path.endswith(".pth")]:
         why = f"a copy of {tree.root} would be read without {other[0]}; nothing was written"
         raise Refused(why, hint=f"vllm-mods apply MOD --target {tree.root}")
@@ -109,7 +110,8 @@ def _key(root: str, names: Sequence[str], transition: Transition | None) -> str:
     """Return a name for the copy, which follows from the files as they are and from what becomes of them."""
     facts: list[object] = [root]
     if transition is not None:
-        facts += [transition.mods, *((one.path, sha256(one.after)) for one in transition.changes)]
+        results = ((change.path, sha256(change.after)) for change in transition.changes)
+        facts += [transition.mods, *results]
     for name in names:
         for folder, folders, files in os.walk(f"{root}/{name}"):
             folders[:] = sorted(set(folders) - {"__pycache__"})
@@ -125,8 +127,7 @@ def _make(
     shutil.rmtree(place, ignore_errors=True)  # of a run that was killed
     os.mkdir(place)
     changes = transition.changes if transition else ()
-    changed = {f"{tree.root}/{change.path}" for change in changes}
-    copy = functools.partial(_copy_file, changed)
+    copy = functools.partial(_copy_file, {f"{tree.root}/{change.path}" for change in changes})
     for name in names:
         source, target = f"{tree.root}/{name}", f"{place}/{name}"
         if not os.path.isdir(source):
@@ -147,8 +148,8 @@ def _make(
 
 
 def _copy_file(changed: Collection[str], source: str, target: str) -> None:
-    is_source = source.endswith((".py", ".pyc")) or source in changed
-    if not is_source and os.path.getsize(source) >= _BIG:
+    is_written = source.endswith((".py", ".pyc")) or source in changed
+    if not is_written and os.path.getsize(source) >= _BIG:
         os.symlink(source, target)
         return
     shutil.copy2(source, target)

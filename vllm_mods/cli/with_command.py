@@ -50,7 +50,7 @@ def command(mods: tuple[str, ...], pairing: str | None, library: Library, target
     with shadow(chosen.mods, target, planned=lambda plan: announce(plan, chosen)) as copy:
         for note in (*copy.notes, *check_import(words, copy.root, copy.of, copy.environ)):
             answers.note(note)
-        titles = ", ".join(one.mod.title for one in copy.plan.mods)
+        titles = ", ".join(mod_plan.mod.title for mod_plan in copy.plan.mods)
         answers.note(f"{titles} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command

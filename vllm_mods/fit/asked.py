@@ -103,7 +103,7 @@ class Asked:
 
     def called_classes(self) -> tuple[Symbol, ...]:
         """Return the classes of the tree that the call makes one of."""
-        return tuple(one for one in self.called() if isinstance(one.binding, Class))
+        return tuple(symbol for symbol in self.called() if isinstance(symbol.binding, Class))
 
     def called(self) -> tuple[Symbol, ...]:
         """Return the functions and classes of the tree that the call names."""
@@ -114,7 +114,7 @@ class Asked:
         scope = next((site.scope for site in self.sites if site.node is call), None)
         world, path = self.world, self.diagnostic.path
         symbols = meant_in(world, path, scope, name) if scope else world.resolve(path, name).symbols
-        return tuple(one for one in symbols if isinstance(one.binding, Class | Function))
+        return tuple(symbol for symbol in symbols if isinstance(symbol.binding, Class | Function))
 
     def classes(self, kind: str) -> tuple[Symbol, ...]:
         """Return the classes of the tree that a type may name; none for a type of another kind."""

@@ -79,7 +79,7 @@ def _argument(asked: Asked) -> bool | None:
     call = asked.call()
     if diagnostic.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
         # what is no parameter may be an option, and these are in small letters
-        return any(one.isupper() for one in _QUOTED.findall(diagnostic.text)) or None
+        return any(name.isupper() for name in _QUOTED.findall(diagnostic.text)) or None
     world = asked.world
     called = _CALLED.search(diagnostic.text)
     owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
@@ -268,8 +268,8 @@ def _index(asked: Asked) -> bool | None:
 
 def _key(asked: Asked) -> bool | None:
     """Let be what is stored: only a key that is read has to be there."""
-    reads = [one for one in asked.around if isinstance(one, ast.Subscript)][:1]
-    return any(isinstance(one.ctx, ast.Load) for one in reads) or None
+    keyed = [node for node in asked.around if isinstance(node, ast.Subscript)][:1]
+    return any(isinstance(node.ctx, ast.Load) for node in keyed) or None
 
 
 def _truth(asked: Asked) -> bool | None:

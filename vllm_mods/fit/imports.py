@@ -100,7 +100,7 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
         return True, ""
     answer, found = world.lookup(path, name), world.module(path)
     bound = found.names.get(name) if found and not (found.lazy or found.dynamic) else None
-    only_stated = bound and all(getattr(one, "typing_only", False) for one in bound)
+    only_stated = bound and all(getattr(binding, "typing_only", False) for binding in bound)
     if only_stated and world.locate(f"{module}.{name}").exists is False:
         return False, f"{path} binds {name} for type checkers only"
     return answer.exists, answer.why or f"{path} does not define {name}"

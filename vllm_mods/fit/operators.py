@@ -89,9 +89,9 @@ def _schema(world: World, path: str, node: ast.Call) -> Misuses:
 
 def _unfit_parameters(function: DefNode, call: ast.Call) -> Iterator[str]:
     arguments = function.args
-    known = {one.arg for one in every(arguments) if isinstance(one, ast.arg)}
+    known = {node.arg for node in every(arguments) if isinstance(node, ast.arg)}
     changed = (inner for k in call.keywords if k.arg == "mutates_args" for inner in every(k.value))
-    names = (str(one.value) for one in changed if isinstance(one, ast.Constant))
+    names = (str(node.value) for node in changed if isinstance(node, ast.Constant))
     yield from (f"it has no parameter {name} to change" for name in names if name not in known)
     if function.returns is None:
         yield "its return type is not annotated"

@@ -65,10 +65,10 @@ def meant_in(world: World, path: str, scope: CodeScope, name: str) -> tuple[Symb
     bound = next((b for one in scope.in_function() if (b := local_names(one.node).get(head))), None)
     if bound is None:
         return world.resolve(path, name).symbols
-    imports = (one for one in bound if isinstance(one, Import))
-    symbols = [symbol for one in imports for symbol in world.imported(path, one).symbols]
+    imports = (binding for binding in bound if isinstance(binding, Import))
+    symbols = [symbol for binding in imports for symbol in world.imported(path, binding).symbols]
     for part in rest:
-        symbols = [inner for one in symbols for inner in world.member(one, part).symbols]
+        symbols = [inner for symbol in symbols for inner in world.member(symbol, part).symbols]
     return tuple(symbols)
 
 

@@ -134,7 +134,7 @@ def _of_worker(world: World, node: ast.Call) -> Misuses:
                 options = [ast.keyword(getattr(key, "value", None), node) for key in keys]
                 shape = shape_of(ast.Call(node, plain, options))
                 owners = definers(world, name)
-                methods = [(one.path, m) for one in owners for m in one.cls.methods[name]]
+                methods = [(owner.path, m) for owner in owners for m in owner.cls.methods[name]]
                 why = [not opaque_decorator(m) and refusal(unbound(m), shape) for _, m in methods]
                 if why and all(why):
                     path, method = methods[-1]
