@@ -123,18 +123,6 @@ class _Drafter(Steps):
             self.writable(owner)
             self.touch(owner, data, kind=receipt.RECORD)
 
-    def untouched(self, path: str) -> bytes:
-        known = self.old.get(path)
-        if known is None or known.before is None:
-            return self.look.read(path) or b""
-        data = receipt.untouched(known, self.look.read)
-        if data is None:
-            raise Refused(
-                f"{path}: its original is missing or damaged; nothing was changed",
-                hint=f"vllm-mods verify --target {self.site.root}",
-            )
-        return data
-
     def state(self) -> None:
         """Bring the receipt and the mods' sources up to date."""
         mods = self.transition.mods

@@ -13,7 +13,6 @@ from vllm_mods.site import site
 from vllm_mods.site.journal_text import Folder, Journal, Step
 from vllm_mods.site.site import Look, Site
 from vllm_mods.site.transitions import Transition
-from vllm_mods.trees.receipt_tree import reinstall
 
 NEW_FILE_MODE = 0o644
 
@@ -69,7 +68,6 @@ class Steps:
         self.keep_links = keep_links
         self.look = Look(site=where, folders={})
         self.old = {file.path: file for file in (old_receipt.files if old_receipt else ())}
-        self.old_receipt = old_receipt
         self.net = dict(self.old)
         self.ops: dict[str, Op] = {}
         self.made: dict[str, None] = {}
@@ -155,25 +153,30 @@ class Steps:
         if not op.removes:
             self.made.update(dict.fromkeys(self.look.missing(path)))
 
+    def untouched(self, path: str) -> bytes:
+        """Return a file as it was before any mod, empty if there was none. Raises ``Refused``."""
+        known = self.old.get(path)
+        if known is None or known.before is None:
+            return self.look.read(path) or b""
+        data = receipt.untouched(known, self.look.read)
+        if data is None:
+            raise Refused(
+                f"{path}: its original is missing or damaged; nothing was changed",
+                hint=f"vllm-mods verify --target {self.site.root}",
+            )
+        return data
+
     def restore(self, path: str) -> None:
         """Bring one file back to what it was before any mod."""
-        known = self.net.pop(path, None)
-        if known is None:
-            raise ValueError(f"{path} is in no receipt, so it cannot be restored")
+        known = self.net.pop(path)
         if known.before is None:
             self.remove(path)
             return
+        self.untouched(path)  # raises where its original is of no use
         original = receipt.original(path)
-        saved = self.info(original)
-        if saved is None or self.digest(original) != known.before:
-            what = "missing" if saved is None else "damaged"
-            raise Refused(
-                f"{path}: its original {self.site.absolute(original)} is {what}; "
-                "nothing was changed",
-                hint=reinstall(self.old_receipt and self.old_receipt.vllm),
-            )
-        step, place = self.step(path, known.before), self.site.absolute(original)
-        self.add(Op(step, self.info(path), source=place, private=saved.st_nlink > 1))
+        saved, place = self.info(original), self.site.absolute(original)
+        private = saved is not None and saved.st_nlink > 1
+        self.add(Op(self.step(path, known.before), self.info(path), source=place, private=private))
         self.remove(original)
 
     def gone(self) -> tuple[tuple[Folder, ...], list[str]]:

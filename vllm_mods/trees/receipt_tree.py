@@ -5,18 +5,13 @@ from collections.abc import Iterable
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.formats import receipt, tree_names
+from vllm_mods.trees.packages import reinstalling
 
 
 def receipt_of(tree: Tree) -> receipt.Receipt | None:
     """Return what a tree of whatever kind says was applied to it, None if it says nothing."""
     raw = None if tree.remote else tree.read(receipt.RECEIPT)
     return None if raw is None else receipt.parse(raw)
-
-
-def reinstall(version: str | None) -> str:
-    """Return the hint for a file whose original is of no use."""
-    named = f"vllm=={version}" if version else "vllm"
-    return f"reinstall vLLM: pip install --force-reinstall --no-deps {named}"
 
 
 class Pristine(TreeView):
@@ -39,10 +34,8 @@ class Pristine(TreeView):
         if data is None:
             saved = receipt.original(path)
             what = "missing" if self.below.read(saved) is None else "damaged"
-            raise TreeError(
-                f"{self.spec}: the original of {path}, {saved}, is {what}",
-                hint=reinstall(self.version),
-            )
+            why = f"{self.spec}: the original of {path}, {saved}, is {what}"
+            raise TreeError(why, hint=reinstalling(self.below, self.version))
         return data
 
     def paths(self, under: str = "vllm") -> Iterable[str]:
