@@ -15,6 +15,7 @@ from lowering import lower
 
 from vllm_mods.diagnosis import search
 from vllm_mods.formats.receipt import RECEIPT
+from vllm_mods.trees.folder import roots_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,9 +173,9 @@ def test_the_active_environments_are_those_of_this_python_and_of_the_surrounding
 def test_an_environment_has_each_of_its_pythons(tmp_path: Path) -> None:
     places = [tree(tmp_path / f"lib/python3.{minor}/site-packages") for minor in (11, 12)]
     (tmp_path / "lib/python3.13/site-packages").mkdir(parents=True)
-    assert list(search.in_prefix(str(tmp_path))) == places
-    assert list(search.in_prefix("")) == []
-    assert list(search.in_prefix("a\0b")) == []
+    assert roots_in(str(tmp_path)) == places
+    assert roots_in("") == []
+    assert roots_in("a\0b") == []
 
 
 def test_a_file_that_is_none_has_no_text(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from vllm_mods.base import limits
 from vllm_mods.formats import receipt
+from vllm_mods.trees.folder import MARKER, roots_in
 
 _PYTHON = re.compile(r"(?P<prefix>.*)/lib(?:64)?/python(?P<minor>3\.\d+)/(?:site|dist)-packages\Z")
 
@@ -30,7 +31,7 @@ def active(environ: Mapping[str, str]) -> tuple[str, ...]:
     mine = here()
     named = [environ.get("VIRTUAL_ENV"), environ.get("CONDA_PREFIX")]
     prefixes = [one for one in named if one] or [_of_program(environ)]
-    roots = [root for prefix in prefixes for root in in_prefix(prefix)]
+    roots = [root for prefix in prefixes for root in roots_in(prefix)]
     return tuple(dict.fromkeys((*([os.path.realpath(mine)] if mine else ()), *roots)))
 
 
@@ -40,20 +41,13 @@ def _of_program(environ: Mapping[str, str]) -> str:
     return os.path.dirname(os.path.dirname(program)) if program else ""
 
 
-def in_prefix(prefix: str) -> Iterator[str]:
-    """Yield the site roots with a vLLM in one environment."""
-    if prefix and "\0" not in prefix:
-        folders = sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages"))
-        yield from (os.path.realpath(folder) for folder in folders if _holds(folder))
-
-
 def installed(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the site root of every vLLM once, those of the active environment first.
 
     The others are in ``.venv`` here, uv's tools, pipx's, conda's list of environments, the user's own
     packages and the system's.
     """
-    found = (root for prefix in _prefixes(environ) for root in in_prefix(prefix))
+    found = (root for prefix in _prefixes(environ) for root in roots_in(prefix))
     return tuple(dict.fromkeys((*active(environ), *found)))
 
 
@@ -143,7 +137,7 @@ def _path(environ: Mapping[str, str], path: Sequence[str]) -> list[str]:
 
 
 def _holds(folder: str) -> bool:
-    return os.path.isfile(os.path.join(folder, "vllm", "__init__.py"))
+    return os.path.isfile(os.path.join(folder, MARKER))
 
 
 def _editable() -> str | None:

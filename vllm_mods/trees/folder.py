@@ -167,13 +167,20 @@ def find_site_root(path: str) -> str:
 
 
 def _roots_in_environment(path: str) -> list[str]:
-    """Return the site roots with a vLLM of a virtual environment or an installation prefix, or of its interpreter."""
-    import glob  # noqa: PLC0415  (few name one)
-
+    """Return the site roots with a vLLM of an environment, or of its interpreter."""
     folder, name = os.path.split(os.path.abspath(path))  # the interpreter is a link out of it
     if name.startswith("python") and os.path.basename(folder) == "bin" and os.path.isfile(path):
         path = os.path.dirname(folder)
-    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", MARKER)
+    return roots_in(path)
+
+
+def roots_in(prefix: str) -> list[str]:
+    """Return the site roots with a vLLM in a virtual environment or an installation prefix, sorted."""
+    import glob  # noqa: PLC0415  (few name one)
+
+    if not os.path.isdir(prefix):
+        return []
+    pattern = os.path.join(glob.escape(prefix), "lib", "python3*", "*-packages", MARKER)
     roots = (os.path.dirname(os.path.dirname(place)) for place in glob.glob(pattern))
     return sorted({os.path.realpath(root) for root in roots})
 
