@@ -311,7 +311,7 @@ def test_references_that_name_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
         open_base("localhost/x:1")
     with pytest.raises(TreeError, match="no docker engine responds at unix"):
         open_base("docker:x")
-    with pytest.raises(UsageError, match="podman is not installed here"):
+    with pytest.raises(TreeError, match="podman cannot be run: No such file or directory"):
         open_base("podman:x")
     gc.collect()
     os.mkdir(tmp_path / "folder")
