@@ -10,7 +10,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, all_well
 from vllm_mods.building.identity import differences, differs
-from vllm_mods.formats import pairing_lock, receipt
+from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import FILE, LINK, children, resolve, settings
 from vllm_mods.images.oci import UNKNOWN, IndexEntry, platform_of
@@ -19,6 +19,7 @@ from vllm_mods.site import undone
 from vllm_mods.site.integrity import compare
 from vllm_mods.trees import beside
 from vllm_mods.trees.image import ImageTree
+from vllm_mods.trees.receipt_tree import receipt_of
 
 LOCK = pairing_lock.PLACE
 _OURS = ("vllm-mods.", "org.opencontainers.image.")
@@ -51,8 +52,7 @@ class Inspection(NamedTuple):
 
 def inspect(tree: ImageTree) -> Inspection:
     """Look at an image: receipt and lock in it, every file that they name, the labels."""
-    raw = tree.read(receipt.RECEIPT)
-    applied = None if raw is None else receipt.parse(raw, f"{tree.spec}: {receipt.RECEIPT}")
+    applied = receipt_of(tree)
     written = tree.read(LOCK)
     lock = None if written is None else pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
     digest = None if written is None else sha256(written)

@@ -15,6 +15,7 @@ from vllm_mods.images.model import Base, environment, resolve as resolve_path, s
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library import packed_mod, trust
 from vllm_mods.planning import planner
+from vllm_mods.trees.receipt_tree import receipt_of
 
 
 class Resolved(NamedTuple):
@@ -53,8 +54,7 @@ def resolve(
     trust.demand(mods)
     if problems := container.problems(wanted):
         raise ManifestError(f"pairing {wanted.name}", problems)
-    raw = tree.read(receipt.RECEIPT)
-    applied = None if raw is None else receipt.parse(raw, f"{base.reference}: {receipt.RECEIPT}")
+    applied = receipt_of(tree)
     outside = workspace(base)
     planned = planner.plan(mods, tree, receipt=applied, workspace=outside or planner.WORKSPACE)
     if not planned.ok:

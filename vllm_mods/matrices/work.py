@@ -17,7 +17,6 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
-from vllm_mods.formats import receipt
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.explain import explain
@@ -30,6 +29,7 @@ from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.index import release_file
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.other_packages import changed_distributions
+from vllm_mods.trees.receipt_tree import receipt_of
 from vllm_mods.trees.release import Releases
 
 
@@ -154,8 +154,7 @@ class Workshop:
         mods = self._needed(name)
         cell = blank = blank_cell(self._mods[name], tree.spec, tree.version)
         try:
-            raw = None if tree.pristine else noted.read(receipt.RECEIPT)
-            applied = None if raw is None else receipt.parse(raw)
+            applied = None if tree.pristine else receipt_of(noted)
             whole = planner.plan(mods, noted, receipt=applied, cache=self._fit, origin=self.origins)
             planned = next(one for one in whole.mods if one.mod.name == name)
             cell = filled(blank, second_reading(planned) if self.setting.strict else planned)

@@ -11,7 +11,7 @@ from vllm_mods.trees.packages import reinstalling
 def receipt_of(tree: Tree) -> receipt.Receipt | None:
     """Return what a tree of whatever kind says was applied to it, None if it says nothing."""
     raw = None if tree.remote else tree.read(receipt.RECEIPT)
-    return None if raw is None else receipt.parse(raw)
+    return None if raw is None else receipt.parse(raw, f"{tree.spec}: {receipt.RECEIPT}")
 
 
 class Pristine(TreeView):
