@@ -40,8 +40,9 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
 from vllm_mods.site import journal, transaction
 from vllm_mods.site.integrity import undone_in
+from vllm_mods.site.obstacles import refusal
 from vllm_mods.site.state_folder import State, read_state
-from vllm_mods.site.transaction import Outcome, commit, recover, refusal
+from vllm_mods.site.transaction import Outcome, commit, recover
 from vllm_mods.site.transitions import Transition, revert_transition
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.receipt_tree import pristine
@@ -547,7 +548,7 @@ def test_a_state_that_cannot_be_read_is_refused_by_what_cannot(
 
     def fails(path: str) -> object:
         if not named or path.endswith(named):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return real(path)
 
     with monkeypatch.context() as patched:
@@ -555,7 +556,7 @@ def test_a_state_that_cannot_be_read_is_refused_by_what_cannot(
         with pytest.raises(Refused) as caught:
             read_state(str(site))
     place = f"{site}/.vllm-mods{named}" if named else str(site)
-    assert caught.value.message == f"{place}: cannot be read: Input/output error"
+    assert caught.value.message == f"{place}: Input/output error; nothing was changed"
     assert caught.value.hint == "the disk fails: dmesg | tail"
 
 
@@ -836,10 +837,7 @@ def test_a_lost_original_is_named_before_anything_is_changed(site: Path, damage:
     with pytest.raises(Refused) as caught:
         revert(site)
     said = "vllm/a.py: its original is missing or damaged; nothing was changed"
-    assert (caught.value.message, caught.value.hint) == (
-        said,
-        f"vllm-mods verify --target {site}",
-    )
+    assert (caught.value.message, caught.value.hint) == (said, f"vllm-mods verify --target {site}")
     assert snapshot(site) == before
 
 

@@ -19,7 +19,7 @@ from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.library import trust
 from vllm_mods.planning import planner
-from vllm_mods.site import integrity, transaction, transitions
+from vllm_mods.site import integrity, obstacles, transaction, transitions
 from vllm_mods.site.state_folder import State
 from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
@@ -226,7 +226,7 @@ def revert(
                 discard = discard_edits or only_edits
                 transition = plan_removal(tree, left, gone, discard_edits=discard)
             except OSError as error:
-                raise transaction.refusal(tree.root, error) from error
+                raise obstacles.refusal(tree.root, error) from error
             if not (only_edits and all_well(integrity.findings(state, undone.paths))):
                 terms = Terms(source_date_epoch=source_date_epoch)
                 changed = _commit(tree, transition._replace(undone=undone.paths), terms, notes)

@@ -51,6 +51,12 @@ def hint(error: OSError, place: str, root: str) -> str:
     return _HINTS.get(error.errno or 0, "ls -la {root}").format(root=root)
 
 
+def refusal(root: str, error: OSError, outcome: str = "nothing was changed") -> Refused:
+    """Say what was in the way of reading or writing a tree."""
+    place = error.filename2 or error.filename or root
+    return Refused(f"{place}: {error.strerror}; {outcome}", hint=hint(error, str(place), root))
+
+
 def _refuse(place: str, obstacle: tuple[str, str] | None) -> None:
     if obstacle is not None:
         what, help_ = obstacle

@@ -3,7 +3,6 @@
 import os
 from typing import NamedTuple
 
-from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.site import journal, obstacles, site
@@ -29,14 +28,10 @@ class State(NamedTuple):
 def read_state(root: str) -> State:
     """Return what lies in a tree. Raises ``Refused`` for a broken receipt."""
     root = os.path.realpath(root)
-    place = f"{root}/{receipt.RECEIPT}"
     try:
         data = site.Look(site.Site(root), {}).read(receipt.RECEIPT)
-        place = root
         unfinished = journal.unfinished(root)
     except OSError as error:
-        raise Refused(
-            f"{place}: cannot be read: {error.strerror}", hint=obstacles.hint(error, place, root)
-        ) from error
+        raise obstacles.refusal(root, error) from error
     applied = None if data is None else receipt.parse(data, f"{root}/{receipt.RECEIPT}")
     return State(root, applied, unfinished)

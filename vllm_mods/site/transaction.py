@@ -80,7 +80,7 @@ def _drafted(
     try:
         return where, draft(where, applied, transition, keep_links=keep_links)
     except OSError as error:
-        raise refusal(root, error) from error
+        raise obstacles.refusal(root, error) from error
 
 
 def _changed(drafted: Draft) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def recover(root: str, note: Callable[[str], object] = lambda _said: None) -> bo
         if journal.find(root) is None:
             return False
     except OSError as error:
-        raise refusal(root, error) from error
+        raise obstacles.refusal(root, error) from error
     with _locked(root) as lock:
         return _recovered(root, lock, note)
 
@@ -119,7 +119,7 @@ def _locked(root: str) -> Iterator[int]:
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise refusal(root, error) from error
+        raise obstacles.refusal(root, error) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -130,7 +130,7 @@ def _locked(root: str) -> Iterator[int]:
             ) from error
         except OSError as error:
             why = "the folder cannot be locked; nothing was changed"
-            raise refusal(root, error, why) from error
+            raise obstacles.refusal(root, error, why) from error
         yield descriptor
     finally:
         os.close(descriptor)
@@ -185,7 +185,9 @@ def _run(opened: OpenFolders, drafted: Draft, source_date_epoch: int | None) -> 
                 if not isinstance(error, OSError):
                     raise
                 if not progress.committed:
-                    raise refusal(opened.root, error, "everything was put back") from error
+                    raise obstacles.refusal(
+                        opened.root, error, "everything was put back"
+                    ) from error
                 note = f"{error}: {progress.work} could not be removed; the next command will"
                 progress.notes.append(note)
     except _Interrupted:
@@ -317,11 +319,3 @@ def _undo(opened: OpenFolders, drafted: Draft, progress: _Progress, cause: BaseE
             putting_back.put_back(opened, work, drafted.journal, reached=progress.begun, what=what)
             journal.finish(opened, work)
         journal.sweep(opened, work)
-
-
-def refusal(root: str, error: OSError, outcome: str = "nothing was changed") -> Refused:
-    """Say what was in the way of reading or writing a tree."""
-    place = error.filename2 or error.filename or root
-    return Refused(
-        f"{place}: {error.strerror}; {outcome}", hint=obstacles.hint(error, str(place), root)
-    )
