@@ -110,11 +110,11 @@ def test_more_than_a_mod_has_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
             assert len(folder.read(place).files) == len(folder.read(archive).files) == 2
 
 
-@pytest.mark.parametrize("name", ["/x", "../x", "a/../x", "a\\x", "c:/x"])
+@pytest.mark.parametrize("name", ["/x", "../x", "a/../x", "a\\x"])
 def test_an_entry_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     with zipfile.ZipFile(tmp_path / "m.zip", "w") as archive:
         archive.writestr(name, b"")
-    with pytest.raises(UsageError, match="would be unpacked outside the mod's folder"):
+    with pytest.raises(UsageError, match="is not a plain relative path"):
         folder.read(str(tmp_path / "m.zip"))
 
 
@@ -127,9 +127,9 @@ def test_an_entry_that_is_no_file_is_refused(tmp_path: Path, kind: int) -> None:
     if kind == stat.S_IFREG:
         assert folder.read(str(tmp_path / "m.zip")).files == {"run.sh": b"x"}
         return
-    with pytest.raises(UsageError, match="is a link or a device") as caught:
+    with pytest.raises(UsageError, match="is a symbolic link or a device") as caught:
         folder.read(str(tmp_path / "m.zip"))
-    assert caught.value.hint == "pack the file itself: zip without -y"
+    assert caught.value.hint == f"unzip -l {tmp_path / 'm.zip'}"
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -138,13 +138,13 @@ def test_zips_that_say_a_thing_twice_or_are_none_are_refused(tmp_path: Path) -> 
     with zipfile.ZipFile(place, "w") as archive:
         archive.writestr("run.sh", b"1")
         archive.writestr("run.sh", b"2")
-    with pytest.raises(UsageError, match=r"two entries are named run\.sh") as caught:
+    with pytest.raises(UsageError, match=r"'run\.sh' appears twice in the archive") as caught:
         folder.read(place)
     assert caught.value.hint == f"unzip -l {place}"
     (tmp_path / "m.zip").write_bytes(b"no zip")
-    with pytest.raises(UsageError, match=f"^{place} cannot be read: ") as caught:
+    with pytest.raises(UsageError, match=f"^{place}: corrupt or unreadable: ") as caught:
         folder.read(place)
-    assert caught.value.hint == f"unzip -t {place}"
+    assert caught.value.hint == f"unzip -l {place}"
 
 
 def test_an_exported_folder_is_read_back_as_the_mod_that_it_puts_in(tmp_path: Path) -> None:

@@ -147,8 +147,8 @@ class ZipArchive(Archive):
         info = self.infos.get(name)
         if info is None:
             return None
-        if stat.S_ISLNK(info.external_attr >> 16):
-            raise TreeError(f"{self._label}: {name} is a symbolic link", hint=_REBUILD)
+        if stat.S_IFMT(info.external_attr >> 16) not in {0, stat.S_IFREG}:
+            raise TreeError(f"{self._label}: {name} is a symbolic link or a device", hint=_REBUILD)
         with reading(f"{self._label}: {name}"):
             return zips.content(self._zip, info, most=most)
 
