@@ -119,7 +119,7 @@ def doors() -> dict[str, object]:
     through("vm.apply", lambda: vm.apply(mods(), "site").changed)
     through("export", lambda: sorted(folders.export(mods())))
     resolve: Any = resolving.resolve
-    through("resolve", lambda: resolve(None, mods(), None, None, "", epoch=0, wheels=None))
+    through("resolve", lambda: resolve(None, mods(), None, epoch=0))
     for name in ("lock", "build", "export", "apply"):
         more = ["--target", "site"] if name == "apply" else []
         named = ["--pairing", "pair"] if name == "apply" else ["pair"]

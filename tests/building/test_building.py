@@ -10,6 +10,7 @@ import stat
 import tarfile
 import zipfile
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import mod_making as making
 import pytest
@@ -23,10 +24,9 @@ from vllm_mods.building import building, resolving, wheels
 from vllm_mods.formats import pairing, pairing_lock, receipt
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
-from vllm_mods.trees.folder import FolderTree
+from vllm_mods.trees.image import ImageTree
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from vllm_mods.base.model import Mod
@@ -58,28 +58,18 @@ def image(tmp_path: Path) -> FolderBase:
     return FolderBase(tmp_path / "image")
 
 
-class ImageTree(FolderTree):
-    """Reads absolute paths where the image has them."""
-
-    top: Path
-
-    def read(self, path: str) -> bytes | None:
-        if not path.startswith("/"):
-            return super().read(path)
-        place = self.top / path[1:]
-        return place.read_bytes() if place.exists() else None
+def tree_of(base: FolderBase) -> ImageTree:
+    tree = ImageTree(base, SITE, workspace=resolving.workspace(base))
+    tree.version = "0.19.1"
+    return tree
 
 
 def resolve(base: FolderBase, *mods: Mod, epoch: int = 0) -> resolving.Resolved:
-    def wheels(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
-        assert (tuple(requirements), platform) == (("tabulate>=0.9",), "linux/amd64")
-        return (WHEEL,)
-
-    tree = ImageTree(str(base.root / SITE))
-    tree.top = base.root
-    return resolving.resolve(
-        PAIRING, mods or (PATCHING, WRITING), base, tree, SITE, epoch=epoch, wheels=wheels
-    )
+    with patch.object(wheels, "resolve", return_value=(WHEEL,)) as chooses:
+        found = resolving.resolve(PAIRING, mods or (PATCHING, WRITING), tree_of(base), epoch=epoch)
+    for requirements, target in (call.args for call in chooses.call_args_list):
+        assert (requirements, target[:2]) == (["tabulate>=0.9"], ("3.12", "x86_64"))
+    return found
 
 
 def drafted(base: FolderBase, *mods: Mod, epoch: int = 0) -> building.Drafted:
@@ -272,14 +262,10 @@ def test_a_wheel_is_chosen_for_the_image_and_fetched_by_its_hash(
 def test_what_a_lock_has_chosen_is_not_chosen_again(image: FolderBase) -> None:
     locked = resolve(image).lock._replace(tool="vllm-mods 0.1", wheels=(WHEEL, WHEEL))
 
-    def nobody(_requirements: Sequence[str], _platform: str) -> tuple[LockedWheel, ...]:
-        raise AssertionError
-
-    tree = ImageTree(str(image.root / SITE))
-    tree.top = image.root
-    again = resolving.resolve(
-        PAIRING, (PATCHING, WRITING), image, tree, SITE, epoch=9, wheels=nobody, locked=locked
-    ).lock
+    with patch.object(wheels, "resolve", side_effect=AssertionError):
+        again = resolving.resolve(
+            PAIRING, (PATCHING, WRITING), tree_of(image), epoch=9, locked=locked
+        ).lock
     assert (again.tool, again.wheels, again.epoch) == ("vllm-mods 0.1", (WHEEL, WHEEL), 9)
     assert again.mods == locked.mods
 

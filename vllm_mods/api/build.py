@@ -203,7 +203,7 @@ def build(
     ) as opened:
         for part, on_platform in zip(parts, opened, strict=True):
             if moved := pairing_lock.moved(part, on_platform.drafted.lock):
-                where = on_platform.base.reference
+                where = on_platform.tree.base.reference
                 what = f"the lock {locked.path} no longer matches {where}; nothing was built"
                 if all(one.path.startswith(("base.", "image.")) for one in moved):
                     what = f"{where} was rebuilt with the same vLLM: lock again, then build"
@@ -214,7 +214,7 @@ def build(
         mods = library.select(library.mods_of(wanted))  # what nobody knows, `lock` has said
         look_at_model(wanted, mods, folder=model_folder, memory=device_memory, here=True)
         on_base.demand_serving(library, wanted, opened, access)
-        place = outputs.parse(output, opened[0].base)
+        place = outputs.parse(output, opened[0].tree.base)
         names.parse(tag)
         images, written = on_base.build_all(locked, opened, place, tag, platform)
     return BuildResult(tuple(images), tag, place, written, locked.sha256)
@@ -251,7 +251,7 @@ def upgrade(
             library, wanted, ref, platforms, epoch=epoch, beside=(before.path,), access=access
         ) as opened,
     ):
-        place = outputs.parse(output, opened[0].base)
+        place = outputs.parse(output, opened[0].tree.base)
         if base is not None:
             wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
         for on_platform in opened:

@@ -19,8 +19,8 @@ from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import architectures
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing_lock import LockedModel, LockedWheel, PairingLock
-from vllm_mods.images.model import Base, children
+from vllm_mods.formats.pairing_lock import LockedModel, PairingLock
+from vllm_mods.images.model import Base
 from vllm_mods.images.oci import is_for, platform_of
 from vllm_mods.images.open import demand_platform, in_engine, open_base
 from vllm_mods.library import trust
@@ -51,9 +51,8 @@ class ReadLock(NamedTuple):
 
 
 class OnBase(NamedTuple):
-    """A pairing resolved on an open base, and what its image will hold."""
+    """A pairing resolved on the vLLM in an open base, and what its image will hold."""
 
-    base: Base
     drafted: building.Drafted
     tree: ImageTree
     planned: Plan
@@ -154,8 +153,8 @@ def on_bases(
             named = in_image
             if locked is not None and base.entry(f"{locked.vllm.site_root}/vllm") is not None:
                 named = f"/{locked.vllm.site_root}"
-            site_root = find_site_root(base, named)
-            tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
+            workspace = resolving.workspace(base)
+            tree = ImageTree(base, find_site_root(base, named), workspace=workspace)
             if text := pairing.advice(wanted, tree.version):
                 access.note(text)
             for found, hint in packages_beside.unmet(tree):
@@ -167,24 +166,14 @@ def on_bases(
 def _draft(
     wanted: Pairing, mods: Sequence[Mod], tree: ImageTree, epoch: int, locked: PairingLock | None
 ) -> OnBase:
-    base, site_root = tree.base, tree.site_root
-
-    def choose_wheels(texts: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
-        from vllm_mods.building import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
-
-        names = [os.path.basename(entry.path) for entry in children(base, site_root)]
-        return wheels.resolve(texts, wheels.target(site_root, platform, names))
-
-    resolved = resolving.resolve(
-        wanted, mods, base, tree, site_root, epoch=epoch, wheels=choose_wheels, locked=locked
-    )
+    resolved = resolving.resolve(wanted, mods, tree, epoch=epoch, locked=locked)
     nodes: list[TarEntry] = []
     for wheel in resolved.lock.wheels:
-        from vllm_mods.building import wheels  # noqa: PLC0415
+        from vllm_mods.building import wheels  # noqa: PLC0415  (as in `resolve`)
 
-        data = wheels.fetch(wheel, wheels.target(site_root, resolved.lock.base.platform, ()))
-        nodes += wheels.unpack(data, wheel, site_root, epoch=epoch)
-    return OnBase(base, building.draft(base, resolved, nodes), tree, resolved.planned)
+        data = wheels.fetch(wheel, wheels.target(tree.site_root, resolved.lock.base.platform, ()))
+        nodes += wheels.unpack(data, wheel, tree.site_root, epoch=epoch)
+    return OnBase(building.draft(tree.base, resolved, nodes), tree, resolved.planned)
 
 
 def demand_serving(
@@ -227,7 +216,7 @@ def build_all(
 
     Raises ``UsageError`` where not all that the lock is of would be in one place, and no ``platform`` was named.
     """
-    parts, first = pairing_lock.by_platform(locked.lock), opened[0].base
+    parts, first = pairing_lock.by_platform(locked.lock), opened[0].tree.base
     every = " and ".join(parts)
     if len(opened) > 1 and place.kind not in outputs.SEVERAL:
         raise UsageError(
@@ -240,8 +229,8 @@ def build_all(
             hint=f"--base registry:{locked.lock.base.ref}, or --platform {platform_of(first.config)}",
         )
     images = []
-    for base, drafted, _, _ in opened:
+    for drafted, tree, _ in opened:
         part = parts[drafted.lock.base.platform]
-        built = building.build(base, drafted._replace(lock=part), locked.data)
-        images.append(BuiltFor(part, built, base))
+        built = building.build(tree.base, drafted._replace(lock=part), locked.data)
+        images.append(BuiltFor(part, built, tree.base))
     return images, outputs.write(place, [image[1:] for image in images], tag)

@@ -1,6 +1,7 @@
 """A pairing on a base, down to hashes: its lock, and what the lock was made from."""
 
-from collections.abc import Callable, Sequence
+import posixpath
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.applying import advice
@@ -11,10 +12,11 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.formats import container, pairing, pairing_lock, receipt
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.images import names
-from vllm_mods.images.model import Base, environment, resolve as resolve_path, settings
+from vllm_mods.images.model import Base, children, environment, resolve as resolve_path, settings
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library import packed_mod, trust
 from vllm_mods.planning import planner
+from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
 
@@ -33,20 +35,16 @@ class Resolved(NamedTuple):
 def resolve(
     wanted: pairing.Pairing,
     mods: Sequence[Mod],
-    base: Base,
-    tree: Tree,
-    site_root: str,
+    tree: ImageTree,
     *,
     epoch: int,
-    wheels: Callable[[Sequence[str], str], tuple[pairing_lock.LockedWheel, ...]],
     locked: pairing_lock.PairingLock | None = None,
 ) -> Resolved:
-    """Resolve a pairing, whose ``mods`` are read, on a base with its vLLM at ``site_root``.
+    """Resolve a pairing, whose ``mods`` are read, on the vLLM in a base.
 
-    ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if they do. Of
-    a lock, ``locked``, these, the manifests of mods, who made it and the format of its layer are taken from
-    there. Raises ``Refused`` unless every mod is trusted and would end up in, ``ManifestError`` for a pairing
-    that no image may be made of.
+    Of a lock, ``locked``, the wheels of what the mods require of Python packages, the manifests of mods, who made
+    it and the format of its layer are taken from there. Raises ``Refused`` unless every mod is trusted and would
+    end up in, ``ManifestError`` for a pairing that no image may be made of.
     """
     if locked is not None:
         was = {one.name: one for one in locked.mods}
@@ -54,6 +52,7 @@ def resolve(
     trust.demand(mods)
     if problems := container.problems(wanted):
         raise ManifestError(f"pairing {wanted.name}", problems)
+    base, site_root = tree.base, tree.site_root
     applied = receipt_of(tree)
     outside = workspace(base)
     planned = planner.plan(mods, tree, receipt=applied, workspace=outside or planner.WORKSPACE)
@@ -72,8 +71,13 @@ def resolve(
         for text in one.variant.python
     ]
     needed: tuple[pairing_lock.LockedWheel, ...] = ()
-    if requirements:
-        needed = wheels(requirements, platform) if locked is None else locked.wheels
+    if requirements and locked is not None:
+        needed = locked.wheels
+    elif requirements:
+        from vllm_mods.building import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
+
+        folders = [posixpath.basename(entry.path) for entry in children(base, site_root)]
+        needed = wheels.resolve(requirements, wheels.target(site_root, platform, folders))
     return Resolved(
         lock=pairing_lock.PairingLock(
             pairing=wanted.name,
