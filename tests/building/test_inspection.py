@@ -44,7 +44,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
 
 def seen(place: str, tmp_path: Path) -> inspection.Inspection:
     base = open_base(place.removeprefix("oci:oci:"), cache_dir=str(tmp_path / "cache"))
-    tree = open_image(base, "image:it", None, platform=None, named=None)
+    tree = open_image(base, "image:it", platform=None, named=None)
     return inspection.inspect(tree)
 
 

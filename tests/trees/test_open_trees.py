@@ -361,9 +361,9 @@ def test_an_image_for_another_platform_is_closed_again(tmp_path: Path) -> None:
     cache = str(tmp_path / "cache")
     opened = open_base(f"oci:{place}", cache_dir=cache)
     with pytest.raises(UsageError, match=r"it is for linux/\w+, not linux/s390x"):
-        open_image(opened, "x", None, platform="linux/s390x", named=None)
+        open_image(opened, "x", platform="linux/s390x", named=None)
     opened = open_base(f"oci:{place}", cache_dir=cache)
-    tree = open_image(opened, "x", None, platform=None, named=f"/{SITE}/vllm")
+    tree = open_image(opened, "x", platform=None, named=f"/{SITE}/vllm")
     assert (tree.spec, tree.site_root) == ("x", SITE)
 
 

@@ -35,13 +35,7 @@ class ArchiveTree(PristineTree):
     identity: str | None
 
     def __init__(
-        self,
-        archive: Archive,
-        *,
-        spec: str,
-        remote: bool = False,
-        workspace: str | None = None,
-        identity: str | None = None,
+        self, archive: Archive, *, spec: str, remote: bool = False, identity: str | None = None
     ) -> None:
         if "vllm/__init__.py" not in archive.names:
             raise UsageError(
@@ -50,7 +44,6 @@ class ArchiveTree(PristineTree):
             )
         self.spec = spec
         self.remote = remote
-        self.workspace = workspace
         self.identity = identity
         self.others: OtherPackages | None = None
         self._archive = archive

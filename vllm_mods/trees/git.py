@@ -42,15 +42,9 @@ class GitTree(PristineTree):
     """The files of one commit of a repository."""
 
     def __init__(
-        self,
-        repository: Repository,
-        commit: str,
-        spec: str,
-        workspace: str | None = None,
-        version: str | None = None,
+        self, repository: Repository, commit: str, spec: str, version: str | None = None
     ) -> None:
         self.spec = spec
-        self.workspace = workspace
         self.commit = commit
         self._repository = repository
         self._files = repository.entries(commit)
@@ -94,13 +88,11 @@ class GitTree(PristineTree):
         return (path for path in regular if path.startswith(prefix))
 
 
-def open_git(
-    name: str, *, spec: str, workspace: str | None = None, version: str | None = None
-) -> GitTree:
+def open_git(name: str, *, spec: str, version: str | None = None) -> GitTree:
     """Open ``REPO@REV``, by a version where its name states one. Raises ``UsageError`` if there is no such repository or revision."""
     folder, revision = split_name(f"git:{name}", spec)
     repository = Repository(folder, spec)
-    return GitTree(repository, repository.commit(revision), spec, workspace, version)
+    return GitTree(repository, repository.commit(revision), spec, version)
 
 
 def split_name(name: str, spec: str = "") -> tuple[str, str]:

@@ -126,9 +126,7 @@ class ImageTree(Tree):
         )
 
 
-def open_image(
-    base: Base, spec: str, workspace: str | None, *, platform: str | None, named: str | None
-) -> ImageTree:
+def open_image(base: Base, spec: str, *, platform: str | None, named: str | None) -> ImageTree:
     """Open the vLLM in an image, which is closed with it; the parameters are those of ``open_tree`` and ``find_site_root``.
 
     Raises ``UsageError`` for an image without vLLM, with two, or with one that cannot be patched.
@@ -138,7 +136,7 @@ def open_image(
     try:
         if platform is not None:
             demand_platform(base, platform)
-        return ImageTree(base, find_site_root(base, named), spec=spec, workspace=workspace)
+        return ImageTree(base, find_site_root(base, named), spec=spec)
     except BaseException:
         base.close()
         raise

@@ -88,26 +88,30 @@ def open_tree(
         raise UsageError(f"{spec} needs a name after the colon", hint=_FORMS)
     network: dict[str, Any] = {"offline": offline, "progress": progress, "note": note}
     network["cache_dir"] = cache_dir
+    tree: Tree
     if kind == "image":
         from vllm_mods.images.open import open_base  # noqa: PLC0415  (the engines' libraries)
         from vllm_mods.trees.image import open_image  # noqa: PLC0415
 
         base = open_base(rest, platform=platform, **network)
-        return open_image(base, spec, workspace, platform=platform, named=in_image)
-    if kind == "git":
+        tree = open_image(base, spec, platform=platform, named=in_image)
+    elif kind == "git":
         from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
 
-        return open_git(rest, spec=spec, workspace=workspace)
-    tree = None if kind == "pypi" else _open_archive(kind, rest, spec=spec, workspace=workspace)
-    if tree is not None and not others:
-        return tree
-    from vllm_mods.trees.other_packages import OtherPackages  # noqa: PLC0415
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
+        tree = open_git(rest, spec=spec)
+    elif kind == "pypi":
+        from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
 
-    releases = Releases(workspace=workspace, commits=commits, **network)
-    if tree is None:
-        return releases.open(rest, verify=verify, named=others)
-    tree.others = OtherPackages(releases.of, tree.metadata, named=others or {})
+        tree = Releases(commits=commits, **network).open(rest, verify=verify, named=others)
+    else:
+        tree = archive = _open_archive(kind, rest, spec=spec)
+        if others:
+            from vllm_mods.trees.other_packages import OtherPackages  # noqa: PLC0415
+            from vllm_mods.trees.release import Releases  # noqa: PLC0415
+
+            of = Releases(commits=commits, **network).of
+            archive.others = OtherPackages(of, archive.metadata, named=others)
+    tree.workspace = workspace
     return tree
 
 
@@ -116,7 +120,7 @@ def as_tree(tree: Tree | Folder) -> Tree:
     return open_tree(tree) if isinstance(tree, str | os.PathLike) else tree
 
 
-def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> "ArchiveTree":
+def _open_archive(kind: str, path: str, *, spec: str) -> "ArchiveTree":
     from vllm_mods.trees import archive  # noqa: PLC0415  (zipfile, tarfile: 15 ms)
 
     path = os.path.expanduser(path)  # No shell does it behind a colon.
@@ -130,5 +134,4 @@ def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> 
         kind_of_error = UsageError if named else TreeError
         hint = f"ls -la {os.path.dirname(os.path.abspath(path))}  # shows what is there"
         raise kind_of_error(f"{spec}: {error.strerror}", hint=hint) from error
-    opened = archive.open_archive(kind, file, path)
-    return archive.ArchiveTree(opened, spec=spec, workspace=workspace)
+    return archive.ArchiveTree(archive.open_archive(kind, file, path), spec=spec)

@@ -45,7 +45,6 @@ class Releases:
         self,
         *,
         offline: bool = False,
-        workspace: str | None = None,
         progress: Progress | None = None,
         note: Note | None = None,
         cache_dir: str | None = None,
@@ -53,7 +52,6 @@ class Releases:
     ) -> None:
         self._commits = commits
         self._offline = offline
-        self._workspace = workspace
         self._progress = progress
         self._note = note
         self._tell = functools.cache(note or (lambda _: None))
@@ -114,8 +112,7 @@ class Releases:
         if self._commits is not None and commit is not None and "://" not in self._commits:
             from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
 
-            place = f"{self._commits}@{commit}"
-            return open_git(place, spec=spec, workspace=self._workspace, version=name)
+            return open_git(f"{self._commits}@{commit}", spec=spec, version=name)
         if commit is not None:
             urls = (*self._settings.index_urls, f"{self._commits}/{commit}")
             self._connect(self._settings._replace(index_urls=urls))
@@ -136,13 +133,7 @@ class Releases:
         archive, file = self._archive(candidates)
         seen = archive.seen if isinstance(archive, RemoteZip) else None
         in_parts = None if seen is None or seen.whole else seen.key
-        tree = ArchiveTree(
-            archive,
-            spec=spec,
-            remote=True,
-            workspace=self._workspace,
-            identity=in_parts or file.sha256,
-        )
+        tree = ArchiveTree(archive, spec=spec, remote=True, identity=in_parts or file.sha256)
         tree.releases = self
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
         tree.others = OtherPackages(self.of, tree.metadata, file.uploaded, named or {})
