@@ -21,7 +21,7 @@ from vllm_mods.base.sessions import reason
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import streams
-from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, Base, ImageEntry
 
 # What is kept of a listing, so that a search in vllm/ does not cost a request for each file.
 _LARGEST_KEPT = 1 << 20
@@ -32,16 +32,15 @@ _GO_FOLDER, _GO_LINK, _GO_OTHERS = 1 << 31, 1 << 27, 0b1111 << 24
 _RECORDS, _FORMAT, _DAYS = "engine-images", "1", 90
 
 
-class Container:
+class ContainerFiles(Base):
     """The files of a container, running or not; it is named by ``identify`` when the first of them is asked for.
 
     It has what the engine puts into each: ``.dockerenv``, ``etc/hosts`` and its like, ``dev``.
     """
 
-    def __init__(self, client: APIClient, identify: Callable[[], str], what: str) -> None:
+    def __init__(self, client: APIClient, reference: str) -> None:
+        self.reference = reference
         self._client = client
-        self._identify = identify
-        self._what = what
         self._entries: dict[str, ImageEntry | None] = {}
         self._looked: dict[str, ImageEntry | None] = {"": ImageEntry("", DIR, 0o755, 0, 0, 0)}
         self._contents: dict[str, bytes] = {}
@@ -55,7 +54,11 @@ class Container:
     @cached_property
     def _url(self) -> str:
         client = self._client
-        return f"{client.base_url}/v{client.api_version}/containers/{self._identify()}/archive"
+        return f"{client.base_url}/v{client.api_version}/containers/{self.identify()}/archive"
+
+    def identify(self) -> str:
+        """Return the container to read from."""
+        raise NotImplementedError
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path. Links on the way are not followed, though the engine would."""
@@ -171,7 +174,9 @@ class Container:
                 return None
             member = archive.next()
             if member is None:
-                raise TreeError(f"{self._what}: the engine sent nothing for /{path}", hint=AGAIN)
+                raise TreeError(
+                    f"{self.reference}: the engine sent nothing for /{path}", hint=AGAIN
+                )
             if content or (member.isreg() and member.size <= _LARGEST_KEPT):
                 self._contents[path] = streams.content(archive, member)
             return streams.entry(member, path)
@@ -206,12 +211,12 @@ class Container:
         """Raise ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too."""
         if self._unsure and self._stat("") is None:
             raise TreeError(
-                f"{self._what}: the container was removed while it was being read", hint=AGAIN
+                f"{self.reference}: the container was removed while it was being read", hint=AGAIN
             )
 
     def _stat(self, path: str) -> ImageEntry | None:
         """Ask for what lies at a path, without its owner."""
-        with asking(self._what):
+        with asking(self.reference):
             response = self._client.head(
                 self._url, params={"path": f"/{path}"}, timeout=self._client.timeout
             )
@@ -224,7 +229,7 @@ class Container:
             mode, target = int(said["mode"]), str(said.get("linkTarget") or "")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TreeError(
-                f"{self._what}: /{path}: the engine answered {response.status_code} without describing the file",
+                f"{self.reference}: /{path}: the engine answered {response.status_code} without describing the file",
                 hint=AGAIN,
             ) from error
         is_link = mode & _GO_LINK and target
@@ -234,7 +239,7 @@ class Container:
 
     @contextlib.contextmanager
     def _archive(self, path: str) -> Iterator[tarfile.TarFile | None]:
-        with asking(self._what):
+        with asking(self.reference):
             response = self._client.get(
                 self._url,
                 params={"path": f"/{path}"},
@@ -252,11 +257,11 @@ class Container:
                 return
             if response.status_code != requests.codes.ok:
                 raise TreeError(
-                    f"{self._what}: /{path}: the engine answered {response.status_code}: "
+                    f"{self.reference}: /{path}: the engine answered {response.status_code}: "
                     f"{_said(response)}",
                     hint=AGAIN,
                 )
-            with streams.reading(f"{self._what}: /{path}", AGAIN), asking(self._what):
+            with streams.reading(f"{self.reference}: /{path}", AGAIN), asking(self.reference):
                 file = cast("BinaryIO", streams.Forward(response.raw))
                 with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Info) as archive:
                     yield archive

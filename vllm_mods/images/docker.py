@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import weakref
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import docker.errors
@@ -22,9 +22,9 @@ from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.base.sessions import reason
 from vllm_mods.images import oci
-from vllm_mods.images.container_files import Container, asking
+from vllm_mods.images.container_files import ContainerFiles, asking
 from vllm_mods.images.layout import open_blob
-from vllm_mods.images.model import Descriptor, Opened
+from vllm_mods.images.model import Descriptor
 
 LABEL = "vllm-mods.reading"
 """On every container that is made here: `docker ps -aq --filter label=vllm-mods.reading`."""
@@ -48,14 +48,13 @@ def connect() -> APIClient:
         ) from error
 
 
-class EngineImage(Opened):
+class EngineImage(ContainerFiles):
     """An image of the engine; with ``container``, the files of a container as they are now."""
 
     def __init__(
         self, client: APIClient, name: str, cache: Cache, *, reference: str, container: bool
     ) -> None:
-        self.reference = reference
-        self._client = client
+        super().__init__(client, reference)
         self._cache = cache
         self._read_from, image = "", name
         with asking(reference):
@@ -83,29 +82,22 @@ class EngineImage(Opened):
         # What was built here is verified: it is read itself each time, as a container is.
         is_kept = not container and "vllm-mods.lock" not in labels
         self._identities = (self._inspected["Id"], *self.diff_ids) if is_kept else ()
+        if self._identities:
+            self.remember(cache, *self._identities)
         self._remove: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
         """Remove the container that was made to read from, and end the connection."""
-        files: Container | None = vars(self).pop("_files", None)  # each knows the other
         with contextlib.closing(self._client):
             try:
-                if files is not None:
-                    files.check()
-                    if self._identities:
-                        files.keep(self._cache, *self._identities)
+                self.check()
+                if self._identities:
+                    self.keep(self._cache, *self._identities)
             finally:
                 if self._remove is not None:
                     self._remove()
 
-    @cached_property
-    def _files(self) -> Container:
-        files = Container(self._client, self._identify, self.reference)
-        if self._identities:
-            files.remember(self._cache, *self._identities)
-        return files
-
-    def _identify(self) -> str:
+    def identify(self) -> str:
         """Return the container to read from, which is made for an image."""
         if self._read_from:
             return self._read_from

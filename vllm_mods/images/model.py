@@ -6,7 +6,6 @@ root itself (``usr/local/lib``). Symbolic links are followed by ``resolve`` and 
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from io import IOBase
 from typing import Any, NamedTuple, Protocol
 
@@ -58,24 +57,7 @@ class Blob(NamedTuple):
     diff_id: str
 
 
-class Readable(Protocol):
-    """The files of an image."""
-
-    def entry(self, path: str) -> ImageEntry | None:
-        """Return what lies at a path; ``None`` for nothing, and for a path through a link."""
-
-    def look(self, path: str) -> ImageEntry | None:
-        """Return what lies at a path, perhaps without its owner: an engine tells that at fifty times the cost."""
-        return self.entry(path)
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a regular file, ``None`` if there is none at that very path."""
-
-    def paths(self, under: str) -> Iterable[ImageEntry]:
-        """Return everything below a folder, in no particular order, links not followed."""
-
-
-class Base(Readable, Protocol):
+class Base(Protocol):
     """An image. Whoever opens one calls ``close``: a source may hold a container or a mount.
 
     ``reference`` is the image as it was named, ``where`` the kind of place it lies in: ``docker``,
@@ -99,6 +81,19 @@ class Base(Readable, Protocol):
     manifest_digest: str | None = None
     layers: tuple[Descriptor, ...] | None = None
     blobs: tuple[Blob, ...] = ()
+
+    def entry(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path; ``None`` for nothing, and for a path through a link."""
+
+    def look(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path, perhaps without its owner: an engine tells that at fifty times the cost."""
+        return self.entry(path)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a regular file, ``None`` if there is none at that very path."""
+
+    def paths(self, under: str) -> Iterable[ImageEntry]:
+        """Return everything below a folder, in no particular order, links not followed."""
 
     def close(self) -> None:
         """Release what is held. A second call does nothing."""
@@ -163,27 +158,3 @@ def with_ancestors(path: str) -> list[str]:
     """Return a path's folders, outermost first, and the path itself."""
     parts = path.split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-
-
-class Opened(Base):
-    """An image whose ``_files`` are opened when the first of them is asked for."""
-
-    @cached_property
-    def _files(self) -> Readable:
-        raise NotImplementedError
-
-    def entry(self, path: str) -> ImageEntry | None:
-        """Return what lies at a path."""
-        return self._files.entry(path)
-
-    def look(self, path: str) -> ImageEntry | None:
-        """Return what lies at a path, perhaps without its owner."""
-        return self._files.look(path)
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file."""
-        return self._files.read(path)
-
-    def paths(self, under: str) -> Iterable[ImageEntry]:
-        """Return everything below a folder."""
-        return self._files.paths(under)

@@ -4,8 +4,6 @@ It needs no service that runs, so there may be no API to talk to. The image is m
 read, which in a rootless storage takes a user namespace: ``podman unshare vllm-mods …``.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import io
@@ -26,8 +24,11 @@ from vllm_mods.images import engine_command, model, oci
 _KINDS = {stat.S_IFREG: model.FILE, stat.S_IFDIR: model.DIR, stat.S_IFLNK: model.LINK}
 
 
-class StoredImage(model.Opened):
-    """An image that podman has. Raises ``UsageError`` if there is none of that name."""
+class StoredImage(model.Base):
+    """An image that podman has, mounted when the first of its files is asked for: no link in it leads out to this machine.
+
+    Raises ``UsageError`` if there is none of that name.
+    """
 
     where = engine_command.PODMAN
 
@@ -51,25 +52,18 @@ class StoredImage(model.Opened):
             self._give_back()
 
     @cached_property
-    def _files(self) -> _MountedFiles:
+    def _root(self) -> str:
         self._give_back = weakref.finalize(
             self, engine_command.call, engine_command.PODMAN, "image", "unmount", self._identity
         )
-        place = engine_command.call(engine_command.PODMAN, "image", "mount", self._identity)
-        return _MountedFiles(place, self.reference)
-
-
-class _MountedFiles(model.Readable):
-    """What lies below ``root``, where an image is mounted: no link in it leads out to this machine."""
-
-    def __init__(self, root: str, what: str) -> None:
-        self._root = root
-        self._what = what
+        return engine_command.call(engine_command.PODMAN, "image", "mount", self._identity)
 
     def entry(self, path: str) -> model.ImageEntry | None:
+        """Return what lies at a path."""
         return self._entry(path) if self._is_folder(posixpath.dirname(path)) else None
 
     def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
         entry = self.entry(path)
         if entry is None or entry.kind != model.FILE:
             return None
@@ -79,6 +73,7 @@ class _MountedFiles(model.Readable):
                 return limits.bounded(file, limits.UNPACKED_FILE, path)
 
     def paths(self, under: str) -> Iterator[model.ImageEntry]:
+        """Return everything below a folder."""
         if not self._is_folder(under):
             return
         for folder, folders, files in os.walk(self._place(under), onerror=self._unread):
@@ -120,7 +115,7 @@ class _MountedFiles(model.Readable):
 
     def _reading(self, path: str) -> contextlib.AbstractContextManager[None]:
         hint = "run the command as root or in `podman unshare`"
-        return reading(path, f"{self._what}: /{path}", hint=hint)
+        return reading(path, f"{self.reference}: /{path}", hint=hint)
 
 
 def _read_document(folder: str, key: str) -> bytes:
