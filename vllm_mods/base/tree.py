@@ -1,7 +1,5 @@
 """What any vLLM source tree can be asked; no I/O here. Paths are as in ``base.model``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
@@ -34,7 +32,7 @@ class Tree(Protocol):
     root: str | None = None
     workspace: str | None = None
     verified: str | None = None
-    releases: TreeSource | None = None
+    releases: "TreeSource | None" = None
 
     @cached_property
     def version(self) -> str | None:
@@ -79,7 +77,7 @@ class Tree(Protocol):
         """Return name and version of the distribution that a path belongs to, None where that is not known."""
         return None
 
-    def apart(self) -> Tree:
+    def apart(self) -> "Tree":
         """Return the same tree, as if no other distribution had been asked for."""
         return self
 
@@ -87,7 +85,7 @@ class Tree(Protocol):
         """Have some files here that are read next, in few round trips. Raises ``TreeError``."""
         return
 
-    def layers(self) -> tuple[Tree, Mapping[str, bytes | None]]:
+    def layers(self) -> "tuple[Tree, Mapping[str, bytes | None]]":
         """Return the tree that most of the files lie in, and those that differ from it, None for one that is gone."""
         return self, {}
 

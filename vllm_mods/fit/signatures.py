@@ -1,7 +1,5 @@
 """Function signatures and type names, read from syntax nodes, and whether a call binds to a signature."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence

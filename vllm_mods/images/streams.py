@@ -1,7 +1,5 @@
 """Streams of image layers: checked against their digest, unpacked, limited, read forwards only, as tars."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib
@@ -95,7 +93,7 @@ def unpacked(source: io.IOBase) -> limits.Sizable:
 class Forward:
     """A limited source for ``tarfile`` to read forwards (``r|``); all goes through ``hashed``, if any."""
 
-    def __init__(self, source: limits.Sizable, hashed: hashlib._Hash | None = None) -> None:
+    def __init__(self, source: limits.Sizable, hashed: "hashlib._Hash | None" = None) -> None:
         self._source = source
         self._hashed = hashed
         self._done = 0

@@ -4,22 +4,18 @@ Every verdict is ``plan``'s. A line may change more than once: what is found is 
 changes, proven by a plan of the tree before and one of the tree after.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding
+from vllm_mods.base.model import Finding, Mod, ModPlan
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import diff
 from vllm_mods.planning import lock_entries, planner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from vllm_mods.base.model import Mod, ModPlan
-    from vllm_mods.base.tree import Tree
     from vllm_mods.trees.git import Commit, Repository
 
 
@@ -30,7 +26,7 @@ class Point(NamedTuple):
     """
 
     name: str
-    commit: Commit | None = None
+    commit: "Commit | None" = None
 
 
 class Judged(NamedTuple):
@@ -99,7 +95,9 @@ def search(
     )
 
 
-def over_commits(mods: Sequence[Mod], repository: Repository, good: str, bad: str) -> BisectOutcome:
+def over_commits(
+    mods: Sequence[Mod], repository: "Repository", good: str, bad: str
+) -> BisectOutcome:
     """Search the first parents of revision ``bad``, back to what revision ``good`` has.
 
     Raises ``UsageError`` if nothing lies between them, and if the verdict changes on the way from

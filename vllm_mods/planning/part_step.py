@@ -1,7 +1,5 @@
 """One part of a variant on one view of a tree: put in, or taken out, where it belongs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -29,7 +27,7 @@ class Part(NamedTuple):
     """
 
     source: str
-    diff: diff.FileDiff | None = None
+    diff: "diff.FileDiff | None" = None
     path: str = ""
     whole: bytes | None = None
     replaces: tuple[str, ...] = ()

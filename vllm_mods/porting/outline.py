@@ -4,8 +4,6 @@ In the lines of whatever holds them, definitions stand as one line each, their m
 definitions is merged like that of lines, and what is in a definition is merged with its namesake's.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -28,7 +26,7 @@ class Outline(NamedTuple):
 
     key: str
     lines: Lines
-    inner: tuple[Outline, ...]
+    inner: tuple["Outline", ...]
     start: int
     end: int
 
@@ -42,7 +40,7 @@ class Outline(NamedTuple):
         return b"".join(self.flat())
 
     @property
-    def marked(self) -> dict[bytes, Outline]:
+    def marked(self) -> "dict[bytes, Outline]":
         """What is in it, by mark."""
         return {mark(one.key): one for one in self.inner}
 

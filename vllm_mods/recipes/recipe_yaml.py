@@ -4,8 +4,6 @@ Pure: text in, ``Pairing`` and findings out, and back. Keys that a pairing has n
 does not do although the recipe says it, or something that would not work; a note is to be known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -161,7 +159,7 @@ class _RecipeReader(command.RecipeFindings):
             )
         return pairing
 
-    def own(self) -> _Own:
+    def own(self) -> "_Own":
         """Read what ``write`` noted of the pairing it came from."""
         try:
             return decode(_WithOwn, {OWN: self.raw.get(OWN) or {}}).vllm_mods

@@ -4,8 +4,6 @@ Nothing of vLLM is imported before it is needed: this runs where some ``vllm`` c
 sandbox (``parser_sandbox``) or in a real one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import inspect
@@ -36,7 +34,7 @@ def reader(
     reasoning: str | None,
     tools: Sequence[Any],
     kwargs: dict[str, Any],
-) -> AnswerReader:
+) -> "AnswerReader":
     """Return the release's parsers for one answer, put together as its server does."""
     protocol = importlib.import_module("vllm.entrypoints.openai.chat_completion.protocol")
     request = protocol.ChatCompletionRequest(

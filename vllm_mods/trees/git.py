@@ -3,8 +3,6 @@
 Nothing is checked out. The one place that imports GitPython, and for one job: a process of git that hands out blobs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -42,7 +40,7 @@ class GitTree(PristineTree):
     """The files of one commit of a repository."""
 
     def __init__(
-        self, repository: Repository, commit: str, spec: str, version: str | None = None
+        self, repository: "Repository", commit: str, spec: str, version: str | None = None
     ) -> None:
         self.spec = spec
         self.commit = commit

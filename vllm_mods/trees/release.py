@@ -1,7 +1,5 @@
 """``pypi:X``: a release, read from where pip would take it."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools
@@ -14,6 +12,7 @@ from packaging.version import Version
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError, reading
 from vllm_mods.base.hops import check_hop, redact
+from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import nearest, node, parse
 from vllm_mods.trees.archive import ArchiveTree, open_archive
 from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, release_file
@@ -24,12 +23,10 @@ from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
 from vllm_mods.trees.spans import OFFLINE, NoRangesError
 
 if TYPE_CHECKING:
-    from vllm_mods.base.tree import Tree
     from vllm_mods.trees.http import Http
 
-    Progress = Callable[[str, int, int | None], None]
-    Note = Callable[[str], None]
-
+Progress = Callable[[str, int, int | None], None]
+Note = Callable[[str], None]
 _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"
 _ONLINE = "pip config list  # its index and proxy are used; without a network use --offline (the cache), a folder, wheel:FILE or git:REPO@REV"
 
@@ -64,15 +61,15 @@ class Releases:
         self._settings = settings
         self.http: Http | None = None
         if not self._offline:
-            from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
+            from vllm_mods.trees import http  # noqa: PLC0415  (requests: 0.2 s)
 
-            self.http = Http(settings)
+            self.http = http.Http(settings)
         self._sources = self._sources_of(PROJECT)
 
     def _sources_of(self, project: str) -> IndexSources:
         return IndexSources(self._settings, self._cache, self.http, self._note, project)
 
-    def of(self, project: str) -> Releases:
+    def of(self, project: str) -> "Releases":
         """Return the releases of another project, with the same connections and the same cache."""
         if project not in self._others:
             other = self._others[project] = copy.copy(self)

@@ -1,7 +1,5 @@
 """A wheel that stays on its server: its directory and single files are read by byte ranges."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools
@@ -12,19 +10,19 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from vllm_mods.base import limits
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.schema import decode
 from vllm_mods.trees.archive import ZipArchive
+from vllm_mods.trees.index import ReleaseFile
 from vllm_mods.trees.sources import FRESH_SECONDS
 from vllm_mods.trees.spans import Spans
 
 if TYPE_CHECKING:
-    from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
-    from vllm_mods.trees.index import ReleaseFile
 
 _CHANGED = "the index or a proxy changed the wheel: try another index"
 # What is fetched for nothing rather than asked for in two, and the most to ask for at once.
@@ -53,7 +51,7 @@ class Seen(NamedTuple):
         return sha256(text.encode("utf-8", "surrogateescape"))
 
 
-def seen_of(file: ReleaseFile, cache: Cache, http: Http | None) -> Seen | None:
+def seen_of(file: ReleaseFile, cache: Cache, http: "Http | None") -> Seen | None:
     """Return what is known of a wheel: of all of it, else what was seen at its URL and still is there.
 
     Whether it is, the server is asked, for one byte, ten minutes after it was asked last.
@@ -160,7 +158,7 @@ class RemoteZip:
         self,
         file: ReleaseFile,
         cache: Cache,
-        http: Http | None,
+        http: "Http | None",
         *,
         progress: Callable[[str, int, int | None], None] | None = None,
     ) -> None:

@@ -1,7 +1,5 @@
 """Ask every index and folder that pip would ask for the files of a project."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -10,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from vllm_mods.base import limits
+from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, Unreachable, reading
 from vllm_mods.base.hops import redact
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.trees.index import ACCEPT, PROJECT, ReleaseFile, WebPage, parse_page, release_file
+from vllm_mods.trees.pip_config import PipSettings
 
 if TYPE_CHECKING:
-    from vllm_mods.base.cache import Cache
     from vllm_mods.trees.http import Http
-    from vllm_mods.trees.pip_config import PipSettings
 
 FRESH_SECONDS = 600.0
 """How long what an index said counts as new: PyPI itself lets its pages be ten minutes old."""
@@ -42,7 +40,7 @@ class IndexSources:
         self,
         settings: PipSettings,
         cache: Cache,
-        http: Http | None,
+        http: "Http | None",
         note: Callable[[str], None] | None = None,
         project: str = PROJECT,
     ) -> None:

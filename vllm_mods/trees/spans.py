@@ -1,16 +1,14 @@
 """A file on a server as a seekable one: what is read of it is fetched by byte ranges."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import TreeError, Unreachable
+from vllm_mods.trees.index import ReleaseFile
 
 if TYPE_CHECKING:
     from vllm_mods.trees.http import Http
-    from vllm_mods.trees.index import ReleaseFile
 
 # The directory of a vLLM wheel takes 230 KB (0.19) to 650 KB (0.33), the RECORD that usually lies
 # just before it 90 KB more: the first is read in one go with its RECORD, the others in two.
@@ -28,7 +26,7 @@ class Spans(io.RawIOBase):
     def __init__(
         self,
         file: ReleaseFile,
-        http: Http | None,
+        http: "Http | None",
         progress: Callable[[str, int, int | None], None] | None,
     ) -> None:
         super().__init__()
