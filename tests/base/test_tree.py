@@ -61,7 +61,13 @@ class Owned(ReleaseInMemory):
 
 
 class View(TreeView):
-    """A view that changes nothing."""
+    """A view with the same files."""
+
+    def read(self, path: str) -> bytes | None:
+        return self.below.read(path)
+
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        return self.below.paths(under)
 
 
 def test_a_view_says_what_the_tree_below_says() -> None:
@@ -75,8 +81,6 @@ def test_a_view_says_what_the_tree_below_says() -> None:
     )
     view = View(below)
     assert (view.spec, view.version, view.remote, view.pristine) == ("memory", "0.19.1", True, True)
-    assert (view.read("vllm/a.py"), [*view.paths()]) == (b"a", ["vllm/a.py"])
-    assert [*view.paths("k.dist-info")] == ["k.dist-info/RECORD"]
     assert (view.is_released("vllm/a.py", b"a"), [*view.folders()]) == (True, ["k.dist-info"])
     assert (view.platform, view.package("k")) == ("linux/arm64", "1.0")
     assert view.owner("k/a.py") == ("k", "1.0")

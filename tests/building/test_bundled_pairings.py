@@ -22,6 +22,7 @@ from vllm_mods.planning import planner
 from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -43,6 +44,9 @@ class Recorded(TreeView):
         if data is not None:
             self.files[path] = data
         return data
+
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        return self.below.paths(under)
 
 
 def dist_infos(metadata: str) -> dict[str, bytes]:

@@ -125,7 +125,7 @@ class TreeSource(Protocol):
 
 
 class TreeView(Tree, Protocol):
-    """A tree over another one: ``below`` answers what the view does not change. Closing it closes nothing."""
+    """A tree over another one with other files: ``below`` answers all else. Closing it closes nothing."""
 
     below: Tree
     version: str | None
@@ -136,14 +136,6 @@ class TreeView(Tree, Protocol):
         self.version = below.version
         self.remote = below.remote
         self.pristine = below.pristine
-
-    def read(self, path: str) -> bytes | None:
-        """Read the file of the tree below."""
-        return self.below.read(path)
-
-    def paths(self, under: str = "vllm") -> Iterable[str]:
-        """List the tree below."""
-        return self.below.paths(under)
 
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Ask the tree below."""

@@ -204,9 +204,6 @@ class LayeredImage(Base):
             if not covered.isdisjoint(["", *with_ancestors(under)]):
                 return  # Nothing further down can show through.
 
-    def close(self) -> None:
-        """Do nothing: no layer stays open."""
-
     def _find(self, path: str) -> tuple[int, ImageEntry] | None:
         parents = ["", *with_ancestors(path)[:-1]]  # the root may be opaque, too
         for number in reversed(range(len(self.blobs))):

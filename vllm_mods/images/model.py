@@ -97,6 +97,7 @@ class Base(Protocol):
 
     def close(self) -> None:
         """Release what is held. A second call does nothing."""
+        return
 
 
 def settings(base: Base) -> dict[str, Any]:
