@@ -11,6 +11,7 @@ from vllm_mods.base.model import all_well
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity
+from vllm_mods.trees import packages
 
 
 def status(target: Folder, *names: str) -> Status:
@@ -78,8 +79,6 @@ def verify(target: Folder, *names: str) -> Verified:
 
 def node_of(target: Folder) -> tuple[Receipt | None, Mapping[str, str]]:
     """Return a tree's receipt, None where no mods are in, and the installed versions of the packages that its vLLM and its mods require."""
-    from vllm_mods.trees import packages  # noqa: PLC0415  (packaging: only a comparison asks)
-
     tree, state = open_tree(target, None, recovering=None)
     requirements = (one.python for one in ground.variants_in(tree, state.receipt))
     versions = packages.required(tree, (text for texts in requirements for text in texts))

@@ -9,7 +9,7 @@ from vllm_mods.base.errors import DiffError, ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.library import project_file, trust
+from vllm_mods.library import mod_path, project_file, trust
 from vllm_mods.library.catalog import Library, Shared
 
 T = TypeVar("T")
@@ -95,8 +95,6 @@ def choose(
     paths = [name for name in names if _is_place(name, library)]
     by_place: list[Mod] = []
     if paths:
-        from vllm_mods.library import mod_path  # noqa: PLC0415  (where one is named)
-
         if target is not None:
             why = f"{paths[0]} is a path; `apply` takes the name of a mod"
             raise UsageError(why, hint=mod_path.naming(paths[0]))

@@ -9,6 +9,7 @@ from vllm_mods.applying.ground import Terms, check_mods, plan_on_ground
 from vllm_mods.base.model import Finding, Mod, Plan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints.model_fit import ModelFit
+from vllm_mods.planning import next_step
 from vllm_mods.trees.beside import unmet
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.open import as_tree
@@ -36,9 +37,7 @@ class CheckResult(NamedTuple):
         """The command that helps where not all is well, None where none is known."""
         if self.plan.ok:
             return None if self.ok or self.model is None else f"vllm-mods suggest {self.model.name}"
-        from vllm_mods.planning.next_step import hint  # noqa: PLC0415
-
-        return hint(self.plan, self.tree)
+        return next_step.hint(self.plan, self.tree)
 
 
 def plan(

@@ -10,6 +10,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt
 from vllm_mods.planning import next_step
 from vllm_mods.site.undone import Undone
+from vllm_mods.trees.packages import reinstalling
 
 
 def next_command(
@@ -34,8 +35,6 @@ def next_command(
         stale = (f"{tree.root}/{one.path}" for one in errors)
         return f"rm {' '.join(map(shlex.quote, stale))}"
     if codes & {"original-missing", "original-damaged", "unreadable"} or lost & records:
-        from vllm_mods.trees.packages import reinstalling  # noqa: PLC0415
-
         return f"{reinstalling(tree, tree.version)}  # then apply again"
     return next_step.drop_edits(tree.spec)
 

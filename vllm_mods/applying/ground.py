@@ -12,7 +12,7 @@ from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import packed_mod
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.site import transitions, undone
 from vllm_mods.site.undone import Undone
@@ -103,8 +103,6 @@ def plan_on_ground(
 
 def check_base(mods: Sequence[Mod], base: Tree) -> None:
     """Raise ``UsageError`` for a mod none of whose variants was made for a tree."""
-    from vllm_mods.planning import lock_entries  # noqa: PLC0415  (for who names a base)
-
     for mod in mods:
         if not lock_entries.places_in(mod, base):
             why = f"{mod.name} was not made for {base.spec}: not every hunk matches there at its stated line"
@@ -161,8 +159,6 @@ def transition(ground: Ground, whole: Plan, root: str) -> transitions.Transition
 
 def forward(plan: Plan, applied: Receipt | None) -> transitions.Transition:
     """Return what brings a tree to what a plan says; with each mod is kept what proves its places, for when it is planned anew."""
-    from vllm_mods.planning import lock_entries  # noqa: PLC0415  (most calls write nothing)
-
     return transitions.forward(plan, applied, lock_entries.proven)
 
 

@@ -1,7 +1,9 @@
 """Python that anybody may have written, as ``ast`` has it: parsed, or refused with one kind of error. Pure."""
 
 import ast
+import io
 import re
+import tokenize
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
@@ -48,9 +50,6 @@ def decoded(data: bytes) -> str:
     """Return a file's text, without a byte-order mark. Raises ``SyntaxError`` or ``UnicodeDecodeError``."""
     encoding = "utf-8-sig"
     if any(map(_CODING.search, data.split(b"\n", 2)[:2])):
-        import io  # noqa: PLC0415  (rarely needed)
-        import tokenize  # noqa: PLC0415
-
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     return data.decode(encoding)
 

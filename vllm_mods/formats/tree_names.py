@@ -1,5 +1,6 @@
 """Names inside a tree: which paths are allowed, what names and metadata say of the version. Pure."""
 
+import hashlib
 import re
 from collections.abc import Iterable
 
@@ -105,8 +106,6 @@ def recorded_hash(rows: bytes, path: str) -> str | None:
 
 def hash_agrees(recorded: str, data: bytes) -> bool | None:
     """Compare ``data`` with a RECORD hash; ``None`` where the row has no hash we know."""
-    import hashlib  # noqa: PLC0415  (the hot path has not always a RECORD to ask)
-
     algorithm, _, expected = recorded.partition("=")
     if algorithm not in {"sha256", "sha384", "sha512"} or not expected:
         return None

@@ -11,6 +11,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_path
 from vllm_mods.library.mod_folder import data_root
 from vllm_mods.library.packed_mod import kept_mod
+from vllm_mods.trees import packages
 from vllm_mods.trees.receipt_tree import receipt_of
 
 _UNTOLD = frozenset({"look-alike", "ambiguous"})
@@ -20,8 +21,6 @@ _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
 
 def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kind of refusal per branch
     """Return what helps with the first mod of a plan for a tree that does not go in, None if nothing is known."""
-    from vllm_mods.trees.packages import reinstalling  # noqa: PLC0415  (packaging is slow)
-
     refused = [one for one in plan.mods if not one.verdict.ok]
     # what a mod lacks because of another one is told of that one
     refused.sort(key=lambda one: not _TOGETHER.isdisjoint(found.code for found in one.findings))
@@ -42,8 +41,8 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif FindingCode.UNDECLARED in codes:
         advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
-        packages = shlex.join(mod_plan.variant.python)
-        advice = f"pip install {packages}  # in the environment of that vLLM, then try again"
+        needed = shlex.join(mod_plan.variant.python)
+        advice = f"pip install {needed}  # in the environment of that vLLM, then try again"
     elif "conflicting-mod" in codes:
         advice = _beside_other(mod_plan.mod, plan, tree, same_lines=bool(paths))
     elif _TOGETHER & codes or "two-variants" in codes:
@@ -51,7 +50,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif mod_plan.verdict is Verdict.UNFIT:
         advice = _command("show", mod_plan) if mod_plan.in_range else _port(mod_plan, plan)
     elif other := next((path for path in paths if _is_edited(tree, path)), None):
-        what, how = f"{other} differs from RECORD", reinstalling(tree, plan.version)
+        what, how = f"{other} differs from RECORD", packages.reinstalling(tree, plan.version)
         advice = f"{how}  # {what}" if how.startswith("pip ") else f"{what}: {how}"
     elif mod_plan.verdict is Verdict.UNREADABLE:
         where = "--target SITE_PACKAGES  # an installation that has the package"
@@ -60,7 +59,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
         name = beside[min(both)]
         advice = f"name {mod_plan.mod.name} or {name} alone: both change the same files"
     elif mod_plan.verdict is Verdict.PARTIAL:
-        advice = reinstalling(tree, plan.version)
+        advice = packages.reinstalling(tree, plan.version)
     elif codes == {"both-ways"}:
         advice = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
     else:

@@ -10,6 +10,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
 from vllm_mods.formats import diff
+from vllm_mods.placing import relocation
 from vllm_mods.placing.answers import BaseKnown, Located, Lost
 from vllm_mods.placing.headers import written_in
 from vllm_mods.placing.target import Target, splice
@@ -221,8 +222,6 @@ class PatchingStep:
             return
         gone = _gone(target, spot.scope)
         if gone is not None:
-            from vllm_mods.placing import relocation  # noqa: PLC0415
-
             reason, where = relocation.search(self.view, gone, path)
             self.fail(reason, f"{label}: `{gone}` is not in the file; {where}", **place)
             return
@@ -243,8 +242,6 @@ class PatchingStep:
 
     def file_missing(self, file: diff.FileDiff) -> None:
         """Say that a file is gone, and where its definitions are, or that its package is not in the tree."""
-        from vllm_mods.placing import relocation  # noqa: PLC0415
-
         path = file.path
         if self.reports_absent_package(path):
             return

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
-from vllm_mods.formats import receipt, record
+from vllm_mods.formats import receipt, record, tree_names
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, obstacles, site
 from vllm_mods.site.journal_text import Journal
@@ -78,8 +78,6 @@ class _Drafter(Steps):
 
     def records(self) -> None:
         """Make each RECORD true that lists a touched file, starting from its untouched form."""
-        from vllm_mods.formats import tree_names  # noqa: PLC0415  (a revert of everything does without)
-
         touched = {
             path: None if file.after is None else (file.after, file.size or 0)
             for path, file in self.net.items()

@@ -11,7 +11,7 @@ from functools import cached_property
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, reading
 from vllm_mods.base.tree import Tree
-from vllm_mods.formats import tree_names
+from vllm_mods.formats import platforms, tree_names
 
 MARKER = "vllm/__init__.py"
 SKIPPED = frozenset({".vllm-mods", "__pycache__"})
@@ -87,8 +87,6 @@ class FolderTree(Tree):
     @property
     def platform(self) -> str | None:
         """What the installed vLLM was built for; None where nothing says."""
-        from vllm_mods.formats import platforms  # noqa: PLC0415  (few ask)
-
         named = tree_names.dist_infos(self._dist_infos)
         own = [folder for folder, (name, _) in named.items() if name == "vllm"]
         return platforms.of_wheel(self.read(f"{own[0]}/WHEEL")) if len(own) == 1 else None
