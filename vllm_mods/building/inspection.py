@@ -1,18 +1,16 @@
 """What is in an image, and whether it is still what went in."""
 
-import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.applying import ground
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, all_well
 from vllm_mods.building.identity import differences, differs
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.images.model import FILE, LINK, children, resolve, settings
+from vllm_mods.images.model import settings
 from vllm_mods.images.oci import UNKNOWN, IndexEntry, platform_of
 from vllm_mods.planning import requirements
 from vllm_mods.site import undone
@@ -60,7 +58,8 @@ def inspect(tree: ImageTree) -> Inspection:
     labels = {key: str(text) for key, text in sorted(every.items()) if key.startswith(_OURS)}
     findings: list[Finding] = []
     if applied is not None:
-        findings += compare(applied, _InImage(tree), undone.look(applied, tree).paths)
+        tree.workspace = applied.workspace
+        findings += compare(applied, tree, undone.look(applied, tree).paths)
     for variant in ground.variants_in(tree, applied):
         findings += requirements.conflicts(variant, tree)
     findings += (found._replace(level=Level.NOTE) for found, _ in beside.unmet(tree))
@@ -142,29 +141,3 @@ def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:
             yield differs(f"{name}, is a second image for {entry.platform}")
         elif any(one.blob.digest == entry.blob.digest for one in before):
             yield differs(f"{name}, appears twice")
-
-
-class _InImage:
-    """A ``ReceiptPlace`` in an image."""
-
-    def __init__(self, tree: ImageTree) -> None:
-        self._tree = tree
-
-    def mode(self, path: str) -> int | None:
-        entry = self._tree.base.entry(self._place(path))
-        if entry is None or entry.kind == FILE:
-            return None if entry is None else entry.mode
-        what = f"a symbolic link to {entry.target}" if entry.kind == LINK else "not a regular file"
-        raise TreeError(f"{path} is {what}", hint="build the image again")
-
-    def read(self, path: str) -> bytes | None:
-        return None if self.mode(path) is None else self._tree.base.read(self._place(path))
-
-    def names(self, folder: str) -> Iterable[str]:
-        entries = children(self._tree.base, self._place(folder))
-        return [posixpath.basename(one.path) for one in entries]
-
-    def _place(self, path: str) -> str:
-        if path.startswith("/"):
-            return resolve(self._tree.base, path)
-        return f"{self._tree.site_root}/{path}".lstrip("/")

@@ -49,6 +49,19 @@ class ImageTree(Tree):
             self._check_absent(parts)
         return data
 
+    def mode(self, path: str) -> int | None:
+        """Return the permission bits of a file, None if there is none; which files those are, ``read`` says."""
+        if self.read(path) is None:
+            return None
+        place = self._in_workspace(path) if path.startswith("/") else f"{self.site_root}/{path}"
+        entry = self.base.entry(place)
+        return entry and entry.mode
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, none if it is not there."""
+        entries = children(self.base, f"{self.site_root}/{folder}")
+        return [posixpath.basename(one.path) for one in entries]
+
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole site root."""
         folder = "/".join(tree_names.split(under, self.spec)) if under else ""
