@@ -156,20 +156,19 @@ class Client:
         }
         how: dict[str, Any] = {"timeout": limits.SILENT_SECONDS, "stream": True}
         what = f"{self.name}: its token"
-        with session(_TRIES - 1, plain=self._is_plain) as asking:
-            asking.auth = _no_login
-            if login is not None and login[0] == TOKEN_USER:
-                form = {**asked, "grant_type": "refresh_token", "refresh_token": login[1]}
-                form["client_id"] = "vllm-mods"
-                # the token is in the body, which a redirect would take along
-                answer = asking.post(realm, data=form, allow_redirects=False, **how)
-            else:
-                answer = asking.get(realm, params=asked, auth=login or _no_login, **how)
-            try:
-                with answer:
-                    document = oci.parse(self._whole(answer, what), what)
-            except TreeError:
-                return None
+        if login is not None and login[0] == TOKEN_USER:
+            form = {**asked, "grant_type": "refresh_token", "refresh_token": login[1]}
+            form["client_id"] = "vllm-mods"
+            # the token is in the body, which a redirect would take along
+            how |= {"auth": _no_login, "allow_redirects": False}
+            answer = self._session.post(realm, data=form, **how)
+        else:
+            answer = self._session.get(realm, params=asked, auth=login or _no_login, **how)
+        try:
+            with answer:
+                document = oci.parse(self._whole(answer, what), what)
+        except TreeError:
+            return None
         if answer.status_code != requests.codes.ok:
             return None
         token = document.get("token") or document.get("access_token")
