@@ -1,20 +1,15 @@
 """A file that hunks are placed in: its bytes, its lines, its scopes, and where a text stands in it. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits, line_diff
+from vllm_mods.formats.diff import Hunk
 from vllm_mods.placing.chains import CodeBlock, read_blocks
-
-if TYPE_CHECKING:
-    from vllm_mods.formats.diff import Hunk
-    from vllm_mods.placing.scopes import Scope, Scopes
+from vllm_mods.placing.scopes import Scope, Scopes, long_strings
 
 COLUMN_0 = rb"[A-Za-z_$]"
 _SHORTEST_BLOB = 7
@@ -69,8 +64,6 @@ class Target:
         """Tell whether some lines are all inside of one string, its first and last line left out."""
         if self.parse is None:
             return False
-        from vllm_mods.placing.scopes import long_strings  # noqa: PLC0415  (for trees that no lock knows)
-
         return any(start < first and last < end for start, end in long_strings(self.data))
 
     def home(self, line: int) -> str:

@@ -13,6 +13,7 @@ from vllm_mods.formats import diff
 from vllm_mods.placing import relocation
 from vllm_mods.placing.answers import BaseKnown, Located, Lost
 from vllm_mods.placing.headers import written_in
+from vllm_mods.placing.scopes import read_scopes
 from vllm_mods.placing.target import Target, splice
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -47,8 +48,6 @@ def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) 
 
 def target_of(path: str, data: bytes) -> Target:
     """Return a file to place hunks in, with its scopes if it is Python's."""
-    from vllm_mods.placing.scopes import read_scopes  # noqa: PLC0415  (for trees that no lock knows)
-
     return Target(data, read_scopes if path.endswith((".py", ".pyi")) else None)
 
 
