@@ -9,6 +9,7 @@ from vllm_mods.api import template_check
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import named_files, options
 from vllm_mods.cli.options import option
+from vllm_mods.formats.schema import object_of
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.report.reply import Reply
@@ -137,7 +138,7 @@ def render(
     if asked is None:
         where = "stdin" if messages == "-" else messages
         asked = conversation.request(named_files.read(messages), where)
-    more = conversation.object_of((kwargs or "{}").encode(), "--chat-template-kwargs")
+    more = object_of((kwargs or "{}").encode(), "--chat-template-kwargs")
     prompt, unread = template_check.render_template(
         opened, asked, more, add_generation_prompt=not no_generation_prompt
     )

@@ -99,18 +99,16 @@ class Lock(NamedTuple):
 @lru_cache(maxsize=128)
 def parse(data: bytes, where: str) -> Lock:
     """Read a lock file, once. Raises ``ManifestError`` if it is not one: it is never edited by hand."""
+    hint = "the file is generated: `vllm-mods matrix MOD --update-lock` writes it again"
     try:
         raw = _loads(data)
-        if raw["schema"] != SCHEMA:
-            why = f"schema: this version of vllm-mods reads schema {SCHEMA}, not {raw['schema']!r}"
-            raise ManifestError(where, (why,))
-        return decode(Lock, raw, more=True)
+        schema = raw["schema"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ManifestError(
-            where,
-            (f"not a lock file: {error!r}",),
-            hint="the file is generated: `vllm-mods matrix MOD --update-lock` writes it again",
-        ) from error
+        raise ManifestError(where, (f"not a lock file: {error!r}",), hint=hint) from error
+    if schema != SCHEMA:
+        why = f"schema: this version of vllm-mods reads schema {SCHEMA}, not {schema!r}"
+        raise ManifestError(where, (why,))
+    return decode(Lock, raw, where, hint=hint, more=True)
 
 
 def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:

@@ -18,6 +18,7 @@ from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast
 
 from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.untrusted import json_of
 from vllm_mods.base.versions import in_range
 
 T = TypeVar("T")
@@ -253,14 +254,6 @@ def in_words(value: object) -> str:
     return next((words for kind, words in _WORDS.items() if type(value) is kind), repr(value))
 
 
-class DecodeError(ValueError):
-    """What does not fit its type: ``problems``, each as ``mods[0].files: expected an array, found a string``."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
-
-
 class Spelled(NamedTuple):
     """What JSON has for a value: ``Annotated[X, Spelled(Y, make)]`` is read as a Y, of which ``make`` makes the X."""
 
@@ -273,8 +266,32 @@ def matching(pattern: str, why: str) -> Callable[[str], str | None]:
     return lambda text: None if re.match(pattern, text) else why
 
 
-def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = False) -> T:
-    """Return ``raw``, as ``json.loads`` has it, as a ``kind``. Raises ``DecodeError`` with every problem.
+def json_in(data: bytes, where: str, hint: str | None = None) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
+    """Read JSON; ``where`` names it in messages. Raises ``ManifestError``."""
+    try:
+        return json_of(data)
+    except ValueError as error:
+        raise ManifestError(where, (f"not JSON: {error}",), hint=hint) from error
+
+
+def object_of(data: bytes, where: str, hint: str | None = None) -> dict[str, Any]:
+    """Read a JSON object. Raises ``ManifestError``."""
+    raw = json_in(data, where, hint)
+    if not isinstance(raw, dict):
+        raise ManifestError(where, (f"expected an object, found {in_words(raw)}",), hint=hint)
+    return raw
+
+
+def decode(
+    kind: type[T],
+    raw: object,
+    where: str = "",
+    *,
+    hint: str | None = None,
+    more: bool = False,
+    whole: bool = False,
+) -> T:
+    """Return ``raw``, as ``json.loads`` has it, as a ``kind``. Raises ``ManifestError`` with every problem.
 
     A kind is text, a number, an enumeration, ``X | None``, ``tuple[X, ...]``, ``Mapping[str, X]``, a
     ``NamedTuple`` of such, or ``Annotated[X, check]``, where ``check(value)`` returns what is wrong, else
@@ -284,7 +301,7 @@ def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = Fals
     reader = _RecordReader(more=more, whole=whole)
     value = reader.value(kind, raw, "")
     if reader.problems:
-        raise DecodeError(reader.problems)
+        raise ManifestError(where, tuple(reader.problems), hint=hint)
     return cast("T", value)
 
 

@@ -15,7 +15,7 @@ from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.schema import DecodeError, decode
+from vllm_mods.formats.schema import decode
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates.source import Template
 
@@ -106,10 +106,7 @@ def parse(data: bytes, where: str) -> ClientTable:
     raw = toml_of(data, where)
     if raw.pop("schema", None) != SCHEMA:
         raise ManifestError(where, (f"this version of vllm-mods reads schema {SCHEMA}",))
-    try:
-        return decode(ClientTable, raw)
-    except DecodeError as error:
-        raise ManifestError(where, error.problems) from error
+    return decode(ClientTable, raw, where)
 
 
 def path_beside(template: Template) -> str:
