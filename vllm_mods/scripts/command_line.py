@@ -62,7 +62,12 @@ def flag_values(argv: Sequence[str], *names: str) -> Iterator[str]:
         typed, equals, value = word.partition("=")
         typed = typed.replace("_", "-").partition(".")[0]
         if typed in names or (len(typed) > len("--max") and names[0].startswith(typed)):
-            yield value if equals else after
+            yield value if equals else "" if after.startswith("--") else after
+
+
+def flag_value(argv: Sequence[str], *names: str) -> str | None:
+    """Return what follows a flag where it stands last, None where it is not there."""
+    return next(reversed([*flag_values(argv, *names)]), None)
 
 
 def flag_number(argv: Sequence[str], default: int, *names: str) -> int:
