@@ -25,7 +25,9 @@ def json_of(data: bytes | str, *, once: bool = False) -> Any:  # noqa: ANN401  (
     except RecursionError as error:
         raise ValueError(DEEP) from error
     if "\\ud" in text.lower():  # a surrogate, as half of a character is spelt
-        _check(value)
+        texts = (one for level in _levels(value) for one in level if isinstance(one, str))
+        if not all(map(is_whole, texts)):
+            raise ValueError("it has half of a surrogate pair")
     return value
 
 
@@ -85,12 +87,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"{folded!r} appears twice")
         seen.add(folded)
     return dict(pairs)
-
-
-def _check(value: object) -> None:
-    for level in _levels(value):
-        if not all(is_whole(one) for one in level if isinstance(one, str)):
-            raise ValueError("it has half of a surrogate pair")
 
 
 def _levels(value: object) -> Iterator[list[object]]:

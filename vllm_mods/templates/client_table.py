@@ -21,13 +21,9 @@ from vllm_mods.templates.source import Template
 
 FILE = "clients.toml"
 SCHEMA = 1
-
-
-def _why_no_version(text: str) -> str | None:
-    return None if versions.parse(text) else f"{text!r} is not a version"
-
-
-_Release = Annotated[str, _why_no_version]
+_Release = Annotated[
+    str, lambda text: None if versions.parse(text) else f"{text!r} is not a version"
+]
 
 
 class ClientVerdict(StrEnum):
