@@ -30,24 +30,19 @@ _VALUE = r"""(?:(?:basic|bearer|token)\s+)?(?:'[^']*'|"[^"]*"|[^\s'",;&]+)"""
 
 
 @lru_cache(maxsize=1)
-def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+def _patterns() -> dict[re.Pattern[str], str]:
     """Return what is taken out of a shown text, and what is put there; compiled for errors only: it takes milliseconds."""
-    return (
-        (_USER_IN_URL, rf"\1{HIDDEN}@"),
-        # the same without a scheme; `name:tag@sha256:…` is an image
-        (
-            re.compile(r"""(?i)(?<![\w.-])([\w.-]+:)[^\s/:@'"<>]{5,}@(?=[a-z0-9])(?!sha\d)"""),
-            rf"\1{HIDDEN}@",
-        ),
-        (re.compile(rf"""(?i)(--{_NAME}[\s=]+){_VALUE}"""), rf"\1{HIDDEN}"),
-        (re.compile(rf"""(?i)(\b{_NAME}["']?\s*[=:]\s*){_VALUE}"""), rf"\1{HIDDEN}"),
-        (
-            re.compile(r"""(?i)([?&](?:key|sig|signature|x-amz-[\w-]+)=)[^&\s'"#]+"""),
-            rf"\1{HIDDEN}",
-        ),
-        (re.compile(r"""(?i)\b(bearer|basic)\s+[^\s'",;]{8,}"""), rf"\1 {HIDDEN}"),
-        (re.compile(rf"\b(?:{_PLAIN}|{_MIXED}|eyJ[\w-]+\.)[\w.-]{{8,}}"), HIDDEN),
-    )
+    patterns = {
+        # a user in a URL without a scheme; `name:tag@sha256:…` is an image
+        r"""(?i)(?<![\w.-])([\w.-]+:)[^\s/:@'"<>]{5,}@(?=[a-z0-9])(?!sha\d)""": rf"\1{HIDDEN}@",
+        rf"""(?i)(--{_NAME}[\s=]+){_VALUE}""": rf"\1{HIDDEN}",
+        rf"""(?i)(\b{_NAME}["']?\s*[=:]\s*){_VALUE}""": rf"\1{HIDDEN}",
+        r"""(?i)([?&](?:key|sig|signature|x-amz-[\w-]+)=)[^&\s'"#]+""": rf"\1{HIDDEN}",
+        r"""(?i)\b(bearer|basic)\s+[^\s'",;]{8,}""": rf"\1 {HIDDEN}",
+        rf"\b(?:{_PLAIN}|{_MIXED}|eyJ[\w-]+\.)[\w.-]{{8,}}": HIDDEN,
+    }
+    compiled = {re.compile(pattern): put for pattern, put in patterns.items()}
+    return {_USER_IN_URL: rf"\1{HIDDEN}@", **compiled}
 
 
 def kind(text: str) -> str | None:
@@ -89,7 +84,7 @@ def clean(text: str, environ: Mapping[str, str]) -> str:
     """
     for value in sorted(_values(environ), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    for pattern, put in _patterns():
+    for pattern, put in _patterns().items():
         text = pattern.sub(put, text)
     home = environ.get("HOME", "").rstrip("/")
     return re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text) if home else text

@@ -31,6 +31,14 @@ def json_of(data: bytes | str, *, once: bool = False) -> Any:  # noqa: ANN401  (
     return value
 
 
+def json_in(data: bytes, where: str, hint: str | None = None) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
+    """Read JSON; ``where`` names it in messages. Raises ``ManifestError``."""
+    try:
+        return json_of(data)
+    except ValueError as error:
+        raise ManifestError(where, (f"not JSON: {error}",), hint=hint) from error
+
+
 def number_of(text: str) -> int | None:
     """Read a number out of a header, which may hold digits of any script, and any number of them."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

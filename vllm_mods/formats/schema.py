@@ -18,7 +18,7 @@ from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast
 
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.untrusted import json_of
+from vllm_mods.base.untrusted import json_in
 from vllm_mods.base.versions import in_range
 
 T = TypeVar("T")
@@ -264,14 +264,6 @@ class Spelled(NamedTuple):
 def matching(pattern: str, why: str) -> Callable[[str], str | None]:
     """Return the check of a text that begins as a pattern says; ``why`` is what is wrong with any other."""
     return lambda text: None if re.match(pattern, text) else why
-
-
-def json_in(data: bytes, where: str, hint: str | None = None) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
-    """Read JSON; ``where`` names it in messages. Raises ``ManifestError``."""
-    try:
-        return json_of(data)
-    except ValueError as error:
-        raise ManifestError(where, (f"not JSON: {error}",), hint=hint) from error
 
 
 def object_of(data: bytes, where: str, hint: str | None = None) -> dict[str, Any]:

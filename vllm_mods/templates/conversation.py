@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.schema import Table, decode, json_in, object_of
+from vllm_mods.base.untrusted import json_in, json_of
+from vllm_mods.formats.schema import Table, decode, object_of
 
 Message = dict[str, Any]
 STRING, OPENAI = "string", "openai"

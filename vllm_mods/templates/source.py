@@ -18,15 +18,7 @@ ABOUT = "template.toml"
 CONVERSATIONS = "conversations"
 MODELS_TEMPLATE = "chat_template.jinja"
 TOKENIZER = "tokenizer_config.json"
-SPECIAL = (
-    "bos_token",
-    "eos_token",
-    "unk_token",
-    "sep_token",
-    "pad_token",
-    "cls_token",
-    "mask_token",
-)
+SPECIAL = tuple(f"{one}_token" for one in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 """The special tokens that transformers gives to a template by these names, where a tokenizer has them."""
 
 _SCHEMA = 1
