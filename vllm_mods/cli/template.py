@@ -113,17 +113,9 @@ def clients(templates: tuple[str, ...], library: Library) -> Reply:
     "Arguments of the template, as in a request or for `vllm serve`.",
     "kwargs",
 )
-@option("--no-generation-prompt", "Do not add the start of the answer.")
 @options.library
 @options.json_output
-def render(
-    template: str,
-    messages: str,
-    kwargs: str | None,
-    library: Library,
-    *,
-    no_generation_prompt: bool,
-) -> Reply:
+def render(template: str, messages: str, kwargs: str | None, library: Library) -> Reply:
     """Print the prompt that a template makes from MESSAGES.
 
     MESSAGES is a file or - for stdin: a list of messages, or the body of a request to /v1/chat/completions; or
@@ -139,9 +131,7 @@ def render(
         where = "stdin" if messages == "-" else messages
         asked = conversation.request(named_files.read(messages), where)
     more = object_of((kwargs or "{}").encode(), "--chat-template-kwargs")
-    prompt, unread = template_check.render_template(
-        opened, asked, more, add_generation_prompt=not no_generation_prompt
-    )
+    prompt, unread = template_check.render_template(opened, asked, more)
     return report.rendered(opened, prompt, unread)
 
 
