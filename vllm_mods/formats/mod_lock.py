@@ -16,6 +16,8 @@ from vllm_mods.formats.receipt import FileHash
 from vllm_mods.formats.schema import decode, encode
 
 SCHEMA = 1
+# A lock is parsed once: it is read for its manifest first, and for its trees later. Nobody may change it.
+_loads = lru_cache(maxsize=1)(json_of)
 _VERDICTS = frozenset(Verdict)
 _Verdict = Annotated[str, lambda word: None if word in _VERDICTS else "is not a verdict"]
 
@@ -124,12 +126,6 @@ def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
         return None
     manifest = raw.get("manifest")
     return manifest if isinstance(manifest, dict) else None
-
-
-@lru_cache(maxsize=1)
-def _loads(data: bytes) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
-    """Parse a lock once: it is read for its manifest first, and for its trees later. Callers must not change it."""
-    return json_of(data)
 
 
 def dump(lock: Lock) -> bytes:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast
 
 from vllm_mods.base.errors import ManifestError
@@ -311,9 +311,7 @@ def encode(value: Any) -> Any:  # noqa: ANN401  (any of these)
     return [encode(inner) for inner in value] if isinstance(value, tuple | list) else value
 
 
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True)
+_hints = cache(partial(typing.get_type_hints, include_extras=True))
 
 
 @cache

@@ -21,13 +21,9 @@ class RecipeFindings:
         self.problems: list[str] = []
         self.findings: list[Finding] = []
 
-    def line(self, at: str) -> int | None:
-        """Return the line of a key path."""
-        return self.document.lines.get(at)
-
     def problem(self, at: str, why: str, line: int | None = None) -> None:
         """Say why there is no pairing."""
-        place = self.line(at) if line is None else line
+        place = self.document.lines.get(at) if line is None else line
         self.problems.append(f"{at}: {f'line {place}: ' if place else ''}{why}")
 
     def error(
@@ -39,7 +35,7 @@ class RecipeFindings:
         level: Level = Level.ERROR,
     ) -> None:
         """Say what the pairing does not do, or what would not work."""
-        place = self.line(at) if line is None else line
+        place = self.document.lines.get(at) if line is None else line
         finding = Finding(code, f"{at}: {why}", self.where, place, scope=at, level=level)
         self.findings.append(finding)
 
@@ -50,7 +46,7 @@ class RecipeFindings:
 
 def _line(findings: RecipeFindings, line: int) -> int | None:
     """Return where a line of the command stands in the recipe: one of several lines is a block below its key."""
-    start = findings.line("command")
+    start = findings.document.lines.get("command")
     is_block = "\n" in findings.document.value["command"]
     return start + line if start is not None and is_block else start
 

@@ -31,9 +31,7 @@ _IN_WORDS = {
     "float": "a number",
     "str": "text",
     "dict": "a JSON object",
-    "list": "a list",
-    "tuple": "a list",
-    "set": "a list",
+    **dict.fromkeys(("list", "tuple", "set"), "a list"),
 }
 _EXACTLY = {"list": list, "tuple": list, "set": list, "dict": dict, "str": str}
 
