@@ -4,13 +4,11 @@ The command is a template as launchers of recipes know it: ``{name}`` stands for
 ``}}`` for braces. ``rendered`` and ``arguments`` say what such a launcher would run.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
@@ -18,9 +16,7 @@ from vllm_mods.base.untrusted import toml_of
 from vllm_mods.base.versions import in_range
 from vllm_mods.formats import toml_writer
 from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Scalar, Table, reading, repeated
-
-if TYPE_CHECKING:
-    from vllm_mods.scripts import command_line
+from vllm_mods.scripts import command_line
 
 SCHEMA = 1
 TOPOLOGIES = ("any", "solo", "cluster")
@@ -107,8 +103,6 @@ def parse(data: bytes, where: str) -> Pairing:
 
 def faults(pairing: Pairing) -> tuple[str, ...]:
     """Return why the command cannot be filled in or read by a shell, each with its line in it."""
-    from vllm_mods.scripts import command_line  # noqa: PLC0415  (where a pairing is read)
-
     unfilled = _unfilled(pairing.command, _parameters(pairing))
     if not unfilled:
         try:
@@ -173,8 +167,6 @@ def serve_command(
     ``Command.assignments``; ``exec`` is gone. Where no command is ``vllm serve`` or vLLM's API server, it is the first. Raises ``UsageError``
     if a shell would not read it.
     """
-    from vllm_mods.scripts import command_line  # noqa: PLC0415  (where a pairing is read)
-
     try:
         script = _script(pairing)
     except command_line.ShellError as error:
@@ -204,8 +196,6 @@ def arguments(pairing: Pairing) -> tuple[str, ...]:
 
 def ranks(argv: Sequence[str]) -> int:
     """Return how many ranks a command that serves starts, each on a GPU of its own."""
-    from vllm_mods.scripts import command_line  # noqa: PLC0415  (where a pairing is read)
-
     return math.prod(max(command_line.flag_number(argv, 1, *names), 1) for names in _PARALLEL)
 
 
@@ -264,8 +254,6 @@ def dump(pairing: Pairing) -> bytes:
 
 def _script(pairing: Pairing) -> command_line.CommandScript:
     """Read what is rendered. Raises ``ShellError``; its line too is one of ``Pairing.command``."""
-    from vllm_mods.scripts import command_line  # noqa: PLC0415  (where a pairing is read)
-
     origins = _origins(pairing)
     try:
         script = command_line.read(rendered(pairing))
