@@ -17,6 +17,7 @@ from enum import Enum
 from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast
 
+from vllm_mods.base import secrets
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import json_in
 from vllm_mods.base.versions import in_range
@@ -53,8 +54,6 @@ def reading(
     yield top
     top.refuse_unknown()
     if not checked:
-        from vllm_mods.base import secrets  # noqa: PLC0415  (its patterns: 2 ms)
-
         top.problems += secrets.problems(raw, at)
     if top.problems:
         raise ManifestError(where, tuple(top.problems), hint=hint)
