@@ -248,7 +248,7 @@ def test_folders_that_are_no_mods(call: Call, tmp_path: Path) -> None:
     assert answer.code == 2
     assert "is a symbolic link, which a mod cannot contain" in answer.err
     (folder / "x").unlink()
-    assert call("import", folder, "--output", tmp_path / "x").code == 2
+    assert call("import", folder, "--mod", "mods/x=y").code == 2
 
 
 @pytest.mark.slow

@@ -231,15 +231,6 @@ def test_a_pasted_recipe_is_refused_with_its_line(
     assert not (library / "pairings").exists()
 
 
-def test_a_file_that_is_there_is_not_overwritten(call: Call, sound: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.toml"
-    out.write_text("mine")
-    answer = call("import", sound, "--output", out)
-    assert answer.code == 2
-    assert f"{out} already exists" in answer.err
-    assert out.read_text() == "mine"
-
-
 def test_a_name_that_is_taken_is_refused(call: Call, sound: Path, paired: Path) -> None:
     answer = call("import", sound, "--library", paired, "--name", "desk")
     assert answer.code == 2
@@ -274,7 +265,6 @@ def test_what_is_no_recipe_is_refused(call: Call, tmp_path: Path) -> None:
     [
         (["--mod", "x"], "--mod x is not PATH=NAME"),
         (["--mod", "mods/fast=nothing"], "there is no mod named `nothing`"),
-        (["--output", "a", "--library", "b"], "--output and --library both"),
         (["--library", "/nowhere"], "/nowhere, named as a library, is not a folder"),
         (["--name", "A b"], "'A b' cannot be the name of a pairing"),
     ],
@@ -286,10 +276,12 @@ def test_a_wrong_call_is_refused(call: Call, sound: Path, arguments: list[str], 
     assert "Traceback" not in answer.err
 
 
-def test_a_place_that_cannot_be_written_is_refused(call: Call, sound: Path) -> None:
-    answer = call("import", sound, "--output", "/nowhere/x")
+def test_a_place_that_cannot_be_written_is_refused(call: Call, sound: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairings").write_text("mine")
+    (tmp_path / "patches").mkdir()
+    answer = call("import", sound, "--library", tmp_path)
     assert answer.code == 3
-    assert "/nowhere/x cannot be written: No such file or directory" in answer.err
+    assert "tiny-7b-int4.toml cannot be written: File exists" in answer.err
 
 
 def test_a_pairing_is_written_as_a_recipe(call: Call, paired: Path, tmp_path: Path) -> None:

@@ -161,10 +161,11 @@ def test_render_reads_stdin_and_can_leave_the_answer_to_nobody(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "messages.json"
-    file.write_text(json.dumps(HELLO["messages"]))
+    body = {"messages": HELLO["messages"], "add_generation_prompt": False}
+    file.write_text(json.dumps(body))
     with file.open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        answer = call("template", "render", "qwen3.5-enhanced", "-", "--no-generation-prompt")
+        answer = call("template", "render", "qwen3.5-enhanced", "-")
     assert answer.out == "<|im_start|>user\nhi<|im_end|>\n"
 
 

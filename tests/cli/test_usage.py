@@ -45,7 +45,7 @@ FOR_MODS = (
     "a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT",
 )
 FOR_RECIPES = (
-    "--output and --mod are for recipes, and library/patches/fast is a mod",
+    "--mod is for recipes, and library/patches/fast is a mod",
     "--library DIR writes a mod to DIR/patches/NAME",
 )
 PARSERS = (
@@ -83,13 +83,7 @@ CASES: list[tuple[str, str, str]] = [
         (f"import it.yaml --{option} x", *FOR_MODS)
         for option in ("tree", "image", "with", "summary", "license", "vllm")
     ),
-    ("import library/patches/fast --output x", *FOR_RECIPES),
     ("import library/patches/fast --mod x=y", *FOR_RECIPES),
-    (
-        "import it.yaml --output x --library y",
-        "--output and --library both name the place for the pairing",
-        "give one",
-    ),
     *(
         (
             f"import it.yaml --mod {text}",

@@ -135,21 +135,6 @@ def test_health_is_asked_where_the_server_listens(options: str, asked: str) -> N
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "options"),
-    [
-        (
-            "serve --a 1 --b=2 --c_d --e --",
-            {"--a": "1", "--b": "2", "--c-d": "", "--e": "", "--": ""},
-        ),
-        ("--a 1 --a 2 --b", {"--a": "2", "--b": ""}),
-        ("--a=x=y -p 1", {"--a": "x=y"}),
-    ],
-)
-def test_the_options_of_a_command(words: str, options: dict[str, str]) -> None:
-    assert container.options_of(tuple(words.split())) == options
-
-
 class _Health(BaseHTTPRequestHandler):
     code = 200
 

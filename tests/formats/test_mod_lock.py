@@ -75,7 +75,7 @@ def test_what_most_mods_have_none_of_is_written_where_it_says_something() -> Non
         ("{", "not a lock file: ", "writes it again"),
         (
             json.dumps({**LOCK, "trees": [{**TREE, "verdict": "fine"}]}),
-            "not a lock file: DecodeError('trees[0].verdict: is not a verdict')",
+            "trees[0].verdict: is not a verdict",
             "writes it again",
         ),
     ],

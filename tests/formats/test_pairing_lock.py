@@ -118,7 +118,7 @@ def test_every_problem_is_named_with_its_place() -> None:
     ("data", "said"),
     [
         (b"{", "not JSON"),
-        (b"[]", "schema: None"),
+        (b"[]", "expected an object, found an array"),
         (b'{"schema": 2, "tool": "vllm-mods 9.0"}', "schema: 2, and this version"),
     ],
 )

@@ -95,7 +95,7 @@ def test_every_problem_is_named_with_its_place() -> None:
 
 @pytest.mark.parametrize("data", [[], "x", 3, None])
 def test_json_that_is_no_object(data: object) -> None:
-    assert "the file: expected a table" in problems(data)
+    assert "expected an object, found" in problems(data)
 
 
 @pytest.mark.parametrize("key", ["mods", "files"])

@@ -10,7 +10,8 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 from hypothesis import given, strategies as st
 
-from vllm_mods.formats.schema import DecodeError, decode, encode
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.formats.schema import decode, encode
 
 
 class Colour(Enum):
@@ -42,7 +43,7 @@ RAW: dict[str, Any] = {
 
 
 def problems(raw: object, *, more: bool = False) -> tuple[str, ...]:
-    with pytest.raises(DecodeError) as caught:
+    with pytest.raises(ManifestError) as caught:
         decode(Whole, raw, more=more)
     return caught.value.problems
 
@@ -79,7 +80,7 @@ def test_every_problem_has_its_place(change: dict[str, Any], problem: str) -> No
 
 
 def test_nothing_may_be_left_out_of_what_is_read_whole() -> None:
-    with pytest.raises(DecodeError) as caught:
+    with pytest.raises(ManifestError) as caught:
         decode(Whole, RAW, whole=True)
     assert caught.value.problems == ("owner: is required", "deep: is required", "more: is required")
 
@@ -115,5 +116,5 @@ JSON = st.recursive(
 @pytest.mark.slow
 @given(JSON)
 def test_anything_else_is_one_kind_of_error(raw: object) -> None:
-    with contextlib.suppress(DecodeError):
+    with contextlib.suppress(ManifestError):
         assert isinstance(decode(Whole, raw), Whole)

@@ -137,3 +137,18 @@ def test_what_is_not_closed_is_named_with_its_line(text: str, line: int) -> None
     with pytest.raises(command_line.ShellError, match="not closed") as caught:
         command_line.read(text)
     assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("serve --aa_bb 1 --aa-bb=x=y --other", "x=y"),
+        ("--aa-bb 1 -a 2", "2"),
+        ("--aa-b 1", "1"),
+        ("--other --aa-bb", ""),
+        ("--aa-bb --other", ""),
+        ("aa-bb 1 -aa", None),
+    ],
+)
+def test_a_flag_has_the_value_of_its_last_place(words: str, value: str | None) -> None:
+    assert command_line.flag_value(tuple(words.split()), "--aa-bb", "-a") == value

@@ -97,20 +97,13 @@ def _open_inside(place: str, name: str, access: Access) -> Template:
 
 
 def render_template(
-    template: Template,
-    conversation: Conversation,
-    kwargs: Mapping[str, Any],
-    *,
-    add_generation_prompt: bool = True,
+    template: Template, conversation: Conversation, kwargs: Mapping[str, Any]
 ) -> tuple[str, list[str]]:
     """Return the prompt that an opened template makes of a conversation, with more ``kwargs``.
 
     The second are those that it does not read, and vLLM drops. Raises ``NotRendered`` for one that makes none.
     """
-    asked = conversation._replace(
-        kwargs={**conversation.kwargs, **kwargs},
-        add_generation_prompt=conversation.add_generation_prompt and add_generation_prompt,
-    )
+    asked = conversation._replace(kwargs={**conversation.kwargs, **kwargs})
     answer = rendering.render(template, (asked,))
     (rendered,) = answer.rendered
     if rendered.prompt is None:

@@ -55,14 +55,12 @@ class Cache:
         if not _DIGEST.match(digest):
             return None  # A record with rubbish in it must not lead to any other file.
         path = self._blob(digest)
-        try:
+        with contextlib.suppress(OSError):
             file = open(path, "rb")  # noqa: SIM115  (handed out)
             if file_digest(file) == digest:
                 return file
-        except OSError:
-            return None
-        file.close()
-        self._drop(path)
+            file.close()
+            os.unlink(path)
         return None
 
     @contextlib.contextmanager
@@ -100,7 +98,9 @@ class Cache:
 
     def lookup(self, kind: str, *key: str) -> bytes | None:
         """Return the small record kept under ``kind`` and ``key``."""
-        return self._read(self._record(kind, key))
+        with contextlib.suppress(OSError), open(self._record(kind, key), "rb") as file:
+            return file.read()
+        return None  # A cache that cannot be read has nothing.
 
     def record(self, kind: str, *key: str, data: bytes) -> None:
         """Keep a small record under ``kind`` and ``key``, in place of an older one."""
@@ -130,13 +130,6 @@ class Cache:
         name = hashlib.sha256("\0".join(key).encode("utf-8", "surrogateescape")).hexdigest()
         return os.path.join(self.folder, kind, name[:2], name)
 
-    def _read(self, path: str) -> bytes | None:
-        try:
-            with open(path, "rb") as file:
-                return file.read()
-        except OSError:
-            return None  # A cache that cannot be read has nothing.
-
     def _write(self, path: str, data: bytes) -> None:
         try:
             folder = os.path.dirname(path)
@@ -149,14 +142,6 @@ class Cache:
             except BaseException:
                 os.unlink(name)
                 raise
-        except OSError as error:
-            self._complain(error)
-
-    def _drop(self, path: str) -> None:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            return  # Another process was quicker.
         except OSError as error:
             self._complain(error)
 

@@ -1,6 +1,7 @@
 """Processes of our own, which may die, hang or be limited in our stead: how Python is started, how any is limited."""
 
 import os
+import resource
 import sys
 
 # No file can be started here: the tool may lie in one archive (zipapp), which only imports reach into.
@@ -15,8 +16,6 @@ def limit(what: int, most: int, pid: int = 0) -> None:
 
     ``what`` is one of ``resource.RLIMIT_…``. Raises ``ProcessLookupError`` for a process that has ended.
     """
-    import resource  # noqa: PLC0415  (where a process is limited only)
-
     hard = resource.getrlimit(what)[1]  # which nobody but root may raise
     bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.prlimit(pid, what, (bound, bound))

@@ -5,7 +5,6 @@ What it looks like can only be guessed at. Where in doubt, it is taken out, and 
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 HIDDEN = "…"
 NAMED = re.compile(r"(?i).*_(TOKEN|KEY|SECRET|PASSWORD)\Z")
@@ -13,46 +12,35 @@ NAMED = re.compile(r"(?i).*_(TOKEN|KEY|SECRET|PASSWORD)\Z")
 # What Hugging Face, GitHub, AWS, and then GitHub, GitLab, OpenAI, Slack, PyPI, NVIDIA, Docker begin theirs with.
 _PLAIN = r"hf_|gh[opsur]_|AKIA"
 _MIXED = r"github_pat_|glpat-|sk-|xox[abeprs]-|pypi-Ag|nvapi-|dckr_pat_"
-_TOKEN = re.compile(
-    rf"(?<![\w-])(?!(?<=/)sk-)(?:({_PLAIN})[A-Za-z0-9]{{16,}}|({_MIXED})[\w-]{{16,}}|(eyJ)[\w-]{{8,}}\.eyJ[\w-]{{8,}})"
-    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----",
-    re.ASCII,
+_TOKEN = (
+    rf"(?a)(?<![\w-])(?!(?<=/)sk-)(?:({_PLAIN})[A-Za-z0-9]{{16,}}|({_MIXED})[\w-]{{16,}}|(eyJ)[\w-]{{8,}}\.eyJ[\w-]{{8,}})"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
 )
 _SHORTEST = 5
 _NAME = (
     r"[\w.-]{0,40}(?:token|secret|passw|passphrase|credential|auth(?!or(?!iz))|(?:api|access|private)[_-]?key)"
     r"[\w.-]{0,40}"
 )
-_SECRET_NAME = re.compile(rf"(?i)(?:{_NAME}|[\w.-]*key)\Z")
-_USER_IN_URL = re.compile(r"(?i)([a-z][a-z0-9+.-]*://)([^/\s'\"<>]+)@")
+_SECRET_NAME = rf"(?i)(?:{_NAME}|[\w.-]*key)\Z"
+_USER_IN_URL = r"(?i)([a-z][a-z0-9+.-]*://)([^/\s'\"<>]+)@"
 # The value of a variable, a JSON key, a header, a part of a query; of an option also behind a blank.
 _VALUE = r"""(?:(?:basic|bearer|token)\s+)?(?:'[^']*'|"[^"]*"|[^\s'",;&]+)"""
-
-
-@lru_cache(maxsize=1)
-def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return what is taken out of a shown text, and what is put there; compiled for errors only: it takes milliseconds."""
-    return (
-        (_USER_IN_URL, rf"\1{HIDDEN}@"),
-        # the same without a scheme; `name:tag@sha256:…` is an image
-        (
-            re.compile(r"""(?i)(?<![\w.-])([\w.-]+:)[^\s/:@'"<>]{5,}@(?=[a-z0-9])(?!sha\d)"""),
-            rf"\1{HIDDEN}@",
-        ),
-        (re.compile(rf"""(?i)(--{_NAME}[\s=]+){_VALUE}"""), rf"\1{HIDDEN}"),
-        (re.compile(rf"""(?i)(\b{_NAME}["']?\s*[=:]\s*){_VALUE}"""), rf"\1{HIDDEN}"),
-        (
-            re.compile(r"""(?i)([?&](?:key|sig|signature|x-amz-[\w-]+)=)[^&\s'"#]+"""),
-            rf"\1{HIDDEN}",
-        ),
-        (re.compile(r"""(?i)\b(bearer|basic)\s+[^\s'",;]{8,}"""), rf"\1 {HIDDEN}"),
-        (re.compile(rf"\b(?:{_PLAIN}|{_MIXED}|eyJ[\w-]+\.)[\w.-]{{8,}}"), HIDDEN),
-    )
+_TAKEN_OUT = {
+    _USER_IN_URL: rf"\1{HIDDEN}@",
+    # the same without a scheme; `name:tag@sha256:…` is an image
+    r"""(?i)(?<![\w.-])([\w.-]+:)[^\s/:@'"<>]{5,}@(?=[a-z0-9])(?!sha\d)""": rf"\1{HIDDEN}@",
+    rf"""(?i)(--{_NAME}[\s=]+){_VALUE}""": rf"\1{HIDDEN}",
+    rf"""(?i)(\b{_NAME}["']?\s*[=:]\s*){_VALUE}""": rf"\1{HIDDEN}",
+    r"""(?i)([?&](?:key|sig|signature|x-amz-[\w-]+)=)[^&\s'"#]+""": rf"\1{HIDDEN}",
+    r"""(?i)\b(bearer|basic)\s+[^\s'",;]{8,}""": rf"\1 {HIDDEN}",
+    rf"\b(?:{_PLAIN}|{_MIXED}|eyJ[\w-]+\.)[\w.-]{{8,}}": HIDDEN,
+}
+"""What is taken out of a text that is shown, and what is put there."""
 
 
 def kind(text: str) -> str | None:
     """Return how a secret in a text begins, None if nothing in it is surely one: a token, a private key."""
-    match = _TOKEN.search(text)
+    match = re.search(_TOKEN, text)
     if match is None:
         return None
     begin = next(filter(None, match.groups()), None)
@@ -89,8 +77,8 @@ def clean(text: str, environ: Mapping[str, str]) -> str:
     """
     for value in sorted(_values(environ), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    for pattern, put in _patterns():
-        text = pattern.sub(put, text)
+    for pattern, put in _TAKEN_OUT.items():
+        text = re.sub(pattern, put, text)
     home = environ.get("HOME", "").rstrip("/")
     return re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text) if home else text
 
@@ -99,8 +87,8 @@ def _values(environ: Mapping[str, str]) -> set[str]:
     """Return what must not be shown wherever it stands."""
     hidden = set()
     for name, value in environ.items():
-        if _SECRET_NAME.match(name):
+        if re.match(_SECRET_NAME, name):
             hidden.add(value)
-        for match in _USER_IN_URL.finditer(value):
+        for match in re.finditer(_USER_IN_URL, value):
             hidden.update((match[2], match[2].partition(":")[2]))
     return {value for value in hidden if len(value) >= _SHORTEST}

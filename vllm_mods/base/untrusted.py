@@ -25,8 +25,18 @@ def json_of(data: bytes | str, *, once: bool = False) -> Any:  # noqa: ANN401  (
     except RecursionError as error:
         raise ValueError(DEEP) from error
     if "\\ud" in text.lower():  # a surrogate, as half of a character is spelt
-        _check(value)
+        texts = (one for level in _levels(value) for one in level if isinstance(one, str))
+        if not all(map(is_whole, texts)):
+            raise ValueError("it has half of a surrogate pair")
     return value
+
+
+def json_in(data: bytes, where: str, hint: str | None = None) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
+    """Read JSON; ``where`` names it in messages. Raises ``ManifestError``."""
+    try:
+        return json_of(data)
+    except ValueError as error:
+        raise ManifestError(where, (f"not JSON: {error}",), hint=hint) from error
 
 
 def number_of(text: str) -> int | None:
@@ -85,12 +95,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"{folded!r} appears twice")
         seen.add(folded)
     return dict(pairs)
-
-
-def _check(value: object) -> None:
-    for level in _levels(value):
-        if not all(is_whole(one) for one in level if isinstance(one, str)):
-            raise ValueError("it has half of a surrogate pair")
 
 
 def _levels(value: object) -> Iterator[list[object]]:

@@ -14,7 +14,7 @@ from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.device import GIB, Device
 from vllm_mods.checkpoints.facts import value
 from vllm_mods.formats import pairing
-from vllm_mods.scripts.command_line import flag_number, flag_values
+from vllm_mods.scripts.command_line import flag_number, flag_value
 
 # vLLM's own default from 0.20 on; it was 0.9.
 _SHARE = 0.92
@@ -74,16 +74,16 @@ class MemoryNeed(NamedTuple):
 def memory_need(checkpoint: Checkpoint, argv: Sequence[str]) -> MemoryNeed | None:
     """Return what a checkpoint takes with a serve command, None where that cannot be told."""
     quantized = value(checkpoint.config, "quantization_config")
-    made_smaller = not quantized and _last(argv, "--quantization", "-q") is not None
-    if made_smaller or any(_last(argv, name) is not None for name in _ELSEWHERE):
+    made_smaller = not quantized and flag_value(argv, "--quantization", "-q") is not None
+    if made_smaller or any(flag_value(argv, name) is not None for name in _ELSEWHERE):
         return None
     ranks = pairing.ranks(argv)
     weights = sum(_loaded(checkpoint)) // ranks
     if not weights:
         return None
-    match = _LENGTH.match(_last(argv, "--max-model-len") or "")
+    match = _LENGTH.match(flag_value(argv, "--max-model-len") or "")
     length = int(match[1]) * _UNITS[match[2]] if match else 0
-    share = _last(argv, "--gpu-memory-utilization") or ""
+    share = flag_value(argv, "--gpu-memory-utilization") or ""
     parts = ranks * (flag_number(argv, 1, "--decode-context-parallel-size", "-dcp") or 1)
     token = int(_values_per_token(checkpoint.config) * _width(quantized, argv) / parts)
     part = float(share) if _PART.match(share) else _SHARE
@@ -126,15 +126,10 @@ def _values_per_token(config: Mapping[str, Any]) -> int:
 
 def _width(quantized: object, argv: Sequence[str]) -> float:
     """Return the bytes of one number in the cache."""
-    named = _last(argv, "--kv-cache-dtype") or "auto"
+    named = flag_value(argv, "--kv-cache-dtype") or "auto"
     if named.startswith("fp8") or (named == "auto" and "kv_cache" in json.dumps(quantized)):
         return 1
     return 2 if named in {"auto", "bfloat16", "float16"} else 0.25
-
-
-def _last(argv: Sequence[str], *names: str) -> str | None:
-    """Return what follows a flag where it stands last, None where it is not there."""
-    return next(reversed([*flag_values(argv, *names)]), None)
 
 
 def _gib(size: int) -> str:

@@ -8,7 +8,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.base.model import Verdict
-from vllm_mods.cli import terminal
+from vllm_mods.cli import kept_options, terminal
 from vllm_mods.formats.schema import encode
 from vllm_mods.report.data import SCHEMA
 from vllm_mods.report.reply import Reply
@@ -39,8 +39,6 @@ def note(text: str) -> None:
 def hint(text: str | None) -> None:
     """Say on stderr what to do next, if anything is known."""
     if text is not None:
-        from vllm_mods.cli import kept_options  # noqa: PLC0415  (where there is a hint)
-
         context = click.get_current_context(silent=True)
         arguments = context.obj["arguments"] if context else ()
         click.echo(f"\nhint: {kept_options.keep(text, arguments)}", err=True)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import click
 
 from vllm_mods import __version__
+from vllm_mods.base import secrets
 from vllm_mods.base.errors import (
     EXIT_BUG,
     EXIT_INTERRUPTED,
@@ -21,9 +22,9 @@ from vllm_mods.base.errors import (
     Refused,
     VllmModsError,
 )
-from vllm_mods.cli import COMMANDS, answers, terminal
+from vllm_mods.cli import COMMANDS, answers, kept_options, terminal
 from vllm_mods.formats.schema import encode
-from vllm_mods.report import data
+from vllm_mods.report import data, text
 
 Failure = tuple[str, str, str | None, int]
 """What ends a command that has no answer: the name of the kind of error, a message, a hint, the exit code."""
@@ -41,18 +42,12 @@ def end(error: BaseException, arguments: Sequence[str] = (), *, as_json: bool) -
         return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
     code, message, hint, exit_code = _failure(error, arguments)
     if hint:
-        from vllm_mods.cli import kept_options  # noqa: PLC0415  (where there is a hint)
-
         hint = kept_options.keep(hint, arguments)
     if exit_code == EXIT_BUG:
-        from vllm_mods.base import secrets  # noqa: PLC0415  (rarely asked for)
-
         trace = "".join(traceback.format_exception(error)).rstrip()
         click.echo(secrets.clean(trace, os.environ), err=True)
     answer = data.error(code, message, hint, exit_code)
     if isinstance(error, Refused) and error.plan is not None:
-        from vllm_mods.report import text  # noqa: PLC0415  (where a plan says why)
-
         answer = {**data.plan(error.plan), "changed": [], **answer}
         message = text.refusal(error.plan, message, functools.partial(answers.paint, err=True))
     complain(message, hint)

@@ -2,7 +2,6 @@
 
 import functools
 import os
-from typing import Any
 
 import click
 
@@ -42,7 +41,6 @@ _of_mods = options.grouped(
 
 @click.command(name="import")
 @click.argument("path", metavar="PATH", type=click.Path())
-@option("--output FILE", "Write the pairing to this new file.")
 @option(
     "--library DIR",
     "Write a pairing to DIR/pairings/NAME.toml, a mod to DIR/patches/NAME.",
@@ -54,12 +52,12 @@ _of_mods = options.grouped(
 @options.access
 @options.json_output
 def command(
-    path: str, folder: str | None, terms: ImportTerms, access: Access, **of_recipes: Any
+    path: str, folder: str | None, mods: tuple[str, ...], terms: ImportTerms, access: Access
 ) -> Reply:
     """Turn a recipe into a pairing, or the mod of a launcher into one of ours.
 
     PATH is a recipe, as spark-vllm-docker has them (YAML), or a mod, as it and other launchers have them: a folder or zip with a run.sh.
-    Without --output and --library, the pairing or the new mod.toml is printed. The run.sh is run in a sandbox: on a copy of --tree in
+    Without --library, the pairing or the new mod.toml is printed. The run.sh is run in a sandbox: on a copy of --tree in
     bubblewrap, or in a container of --image. Its changes become the mod, which is checked on that vLLM. If `vllm-mods export` wrote the
     folder, its run.sh is not run. Exit code 1 if the recipe has something that a pairing cannot do; 2 if it cannot be read; 3 if run.sh does not make a mod.
     """
@@ -72,27 +70,22 @@ def command(
                 f"--tree, --image, --with, --summary, --license and --vllm are for mods, and {path} is not a mod",
                 hint="a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT",
             )
-        return _import_recipe(path, folder, terms.name, **of_recipes)
-    if any(of_recipes.values()):
-        why = f"--output and --mod are for recipes, and {path} is a mod"
+        return _import_recipe(path, folder, terms.name, mods)
+    if mods:
+        why = f"--mod is for recipes, and {path} is a mod"
         raise UsageError(why, hint="--library DIR writes a mod to DIR/patches/NAME")
     progress = functools.partial(answers.show_line, last=False)
     mod = import_mod(path, terms, library=folder, progress=progress, access=access)
     return report.mod(mod, path)
 
 
-def _import_recipe(
-    path: str, folder: str | None, name: str | None, output: str | None, mods: tuple[str, ...]
-) -> Reply:
-    if output and folder:
-        raise UsageError(
-            "--output and --library both name the place for the pairing", hint="give one"
-        )
+def _import_recipe(path: str, folder: str | None, name: str | None, mods: tuple[str, ...]) -> Reply:
     data = named_files.read(path, limits.RECIPE)
     # an empty folder becomes a library by what is written to it
     is_new = folder is not None and os.path.isdir(folder) and not os.listdir(folder)
     library = options.open_libraries((folder,) if folder and not is_new else ())
     result = import_recipe(library, data, path, name=name, mods=dict(map(_mod_by_path, mods)))
+    output = None
     if folder:
         own = result.pairing.name
         output = os.path.join(folder, "pairings", f"{own}.toml")
@@ -101,7 +94,6 @@ def _import_recipe(
             raise UsageError(why, hint="give this one another name with --name")
         with refusing_to_write(output):
             os.makedirs(os.path.dirname(output), exist_ok=True)
-    if output:
         named_files.write_new(output, pairings.dump(result.pairing))
     return report.recipe(result, path, output)
 

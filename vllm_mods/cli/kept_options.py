@@ -8,9 +8,7 @@ import click
 
 _KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock"
 _OF_ITSELF = "--output --variant"  # for the command of the call alone
-_COMMAND = re.compile(
-    r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
-)
+_COMMAND = r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
 
 
 def keep(hint: str, arguments: Sequence[str]) -> str:
@@ -25,7 +23,7 @@ def keep(hint: str, arguments: Sequence[str]) -> str:
             value = [] if equals or name == "--offline" else [next(words, "")]
             kept.setdefault(name, []).extend((word, *value))
     own = next(iter(arguments), "")
-    return _COMMAND.sub(lambda match: _complete(match, kept, own), hint) if kept else hint
+    return re.sub(_COMMAND, lambda match: _complete(match, kept, own), hint) if kept else hint
 
 
 def _complete(match: re.Match[str], kept: dict[str, list[str]], own: str) -> str:

@@ -9,6 +9,7 @@ from vllm_mods.api import template_check
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import named_files, options
 from vllm_mods.cli.options import option
+from vllm_mods.formats.schema import object_of
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.report.reply import Reply
@@ -112,17 +113,9 @@ def clients(templates: tuple[str, ...], library: Library) -> Reply:
     "Arguments of the template, as in a request or for `vllm serve`.",
     "kwargs",
 )
-@option("--no-generation-prompt", "Do not add the start of the answer.")
 @options.library
 @options.json_output
-def render(
-    template: str,
-    messages: str,
-    kwargs: str | None,
-    library: Library,
-    *,
-    no_generation_prompt: bool,
-) -> Reply:
+def render(template: str, messages: str, kwargs: str | None, library: Library) -> Reply:
     """Print the prompt that a template makes from MESSAGES.
 
     MESSAGES is a file or - for stdin: a list of messages, or the body of a request to /v1/chat/completions; or
@@ -137,10 +130,8 @@ def render(
     if asked is None:
         where = "stdin" if messages == "-" else messages
         asked = conversation.request(named_files.read(messages), where)
-    more = conversation.object_of((kwargs or "{}").encode(), "--chat-template-kwargs")
-    prompt, unread = template_check.render_template(
-        opened, asked, more, add_generation_prompt=not no_generation_prompt
-    )
+    more = object_of((kwargs or "{}").encode(), "--chat-template-kwargs")
+    prompt, unread = template_check.render_template(opened, asked, more)
     return report.rendered(opened, prompt, unread)
 
 

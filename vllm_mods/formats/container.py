@@ -12,6 +12,7 @@ from vllm_mods.base import secrets
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.scripts import command_line
+from vllm_mods.scripts.command_line import flag_value
 
 _PORT = 8000
 _SECOND = 1_000_000_000
@@ -82,12 +83,11 @@ def served(pairing: pairings.Pairing, templates: Mapping[str, str]) -> Served:
                 hint="remove from the command everything after `vllm serve …`",
             )
         entrypoint = ("/bin/bash", "-c", f'{text} "$@"', "bash")
-    options = options_of(serving.argv)
-    listens = pairings.serves(serving.argv) and not options.keys() & {"--uds", "--headless"}
-    port = options.get("--port", str(_PORT))
-    if not listens or not port.isdigit():
+    listens = not any(flag_value(serving.argv, one) is not None for one in ("--uds", "--headless"))
+    port = flag_value(serving.argv, "--port") or str(_PORT)
+    if not (listens and pairings.serves(serving.argv) and port.isdigit()):
         return Served(env, entrypoint, None, None)
-    return Served(env, entrypoint, int(port), health(options, int(port)))
+    return Served(env, entrypoint, int(port), health(serving.argv, int(port)))
 
 
 def problems(pairing: pairings.Pairing) -> tuple[str, ...]:
@@ -102,10 +102,9 @@ def problems(pairing: pairings.Pairing) -> tuple[str, ...]:
     # `export` and `env` have variables among their words
     words = [word.split("=") for one in script.commands for word in one.argv if "=" in word]
     assigned = [pair for one in script.commands for pair in one.assignments]
-    options = options_of(serving.argv)
     unknown = {one.text for one in script.unknown}
     for option, variable in _SECRETS.items():
-        value = options.get(option, "")
+        value = flag_value(serving.argv, option) or ""
         if value.lower() not in {"", "true"} and not any(text in value for text in unknown):
             faults.append(f"command: {option} contains a secret: {_GIVEN.format(variable)}")
     faults += [
@@ -115,9 +114,9 @@ def problems(pairing: pairings.Pairing) -> tuple[str, ...]:
     ]
     if not pairings.serves(serving.argv):
         return tuple(faults)
-    model = _model(serving.argv, options)
+    model = model_of(serving.argv)
     if model is None:
-        if pairing.model not in serving.argv and "--config" not in options:
+        if pairing.model not in serving.argv and flag_value(serving.argv, "--config") is None:
             faults.append(
                 f"model: is {pairing.model}, but the command names no model: write vllm serve {{model}}"
             )
@@ -125,7 +124,7 @@ def problems(pairing: pairings.Pairing) -> tuple[str, ...]:
         faults.append(
             f"model: is {pairing.model}, but the command serves {model}: write {{model}} there"
         )
-    revision = options.get("--revision")
+    revision = flag_value(serving.argv, "--revision")
     if revision != pairing.revision and not any(text in str(revision) for text in unknown):
         has = (
             f"--revision {revision}" if revision else "no --revision, so vLLM would load the newest"
@@ -136,28 +135,18 @@ def problems(pairing: pairings.Pairing) -> tuple[str, ...]:
     return tuple(faults)
 
 
-def options_of(argv: tuple[str, ...]) -> dict[str, str]:
-    """Return the value of each ``--option`` of a command, the last one of several; ``""`` if it has none."""
-    options: dict[str, str] = {}
-    for word, after in zip(argv, (*argv[1:], "--"), strict=False):
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            name = name.replace("_", "-")
-            options[name] = value if equals else "" if after.startswith("--") else after
-    return options
-
-
-def _model(argv: tuple[str, ...], options: Mapping[str, str]) -> str | None:
+def model_of(argv: tuple[str, ...]) -> str | None:
+    """Return the model that a command serves, None where it names none."""
     if argv[1:2] == ("serve",) and len(argv) > 2 and not argv[2].startswith("-"):
         return argv[2]
-    return options.get("--model") or options.get("--model-tag")
+    return flag_value(argv, "--model") or flag_value(argv, "--model-tag")
 
 
-def health(options: Mapping[str, str], port: int) -> tuple[str, ...]:
-    """Return the command that asks a server of these options whether it is well."""
-    host = options.get("--host", "")
+def health(argv: tuple[str, ...], port: int) -> tuple[str, ...]:
+    """Return the command that asks what a command serves whether it is well."""
+    host = flag_value(argv, "--host") or ""
     asked = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104  (what vLLM listens on)
-    tls = "--ssl-certfile" in options
+    tls = flag_value(argv, "--ssl-certfile") is not None
     code = _ASK.format(
         ssl=", ssl" if tls else "",
         kind="HTTPSConnection" if tls else "HTTPConnection",

@@ -2,6 +2,8 @@
 
 import re
 
+from vllm_mods.base.errors import VllmModsError
+
 _NULL = b"/dev/null"
 # a blank in front where a terminal or a mail has turned the tab into blanks
 _STAMP = rb"[\t ]+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [-+]\d\d:?\d\d)?[ \t]*\Z"
@@ -11,13 +13,8 @@ _EPOCH = rf".*\t((?:1969-12-31|1970-01-01) {_CLOCK}:00)(?:\.0+)?( [-+]{_CLOCK})\
 _QUOTED = rb'\\(?:[0-3][0-7]{2}|[abtnvfr"\\])|"|[^"\\]+|(\\)'
 
 
-class BadName(ValueError):
-    """A name that no file of a tree can have; ``hint`` is what to do."""
-
-    def __init__(self, why: str, *, hint: str | None = None) -> None:
-        super().__init__(why)
-        self.why = why
-        self.hint = hint
+class BadName(VllmModsError):
+    """A name that no file of a tree can have: the reader of a diff says in which of its lines."""
 
 
 def is_no_file(raw: bytes) -> bool:

@@ -266,7 +266,7 @@ class _DiffReader:
         try:
             name = read(raw)
         except diff_names.BadName as error:
-            raise self.fail(error.why, hint=error.hint) from error
+            raise self.fail(error.message, hint=error.hint) from error
         return f"{self.root}/{name}" if self.root else name
 
     def hunks(self) -> tuple[Hunk, ...]:

@@ -12,10 +12,10 @@ from vllm_mods.base import line_diff
 CONTEXTS = (3, 5, 8, 12, 20)
 """How many lines of context to try until a patch has one proven place."""
 
-_DEFINITION = re.compile(rb"[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]")
+_DEFINITION = rb"[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]"
 _SECTION = 80  # bytes, as git cuts it
 _NO_LINE_END = b"\\ No newline at end of file\n"
-_PLAIN = re.compile(r"[\w./+@=-]+\Z", re.ASCII)
+_PLAIN = r"(?a)[\w./+@=-]+\Z"
 
 
 def file_diff(path: str, before: bytes | None, after: bytes | None, *, context: int = 3) -> bytes:
@@ -25,7 +25,7 @@ def file_diff(path: str, before: bytes | None, after: bytes | None, *, context: 
     """
     if before == after:
         return b""
-    if not _PLAIN.match(path):
+    if not re.match(_PLAIN, path):
         raise ValueError(f"{path!r} is not a plain path")
     body = b"".join(_hunks(line_diff.split(before or b""), line_diff.split(after or b""), context))
     head = [f"diff --git a/{path} b/{path}"]
@@ -81,6 +81,6 @@ def _range(start: int, size: int) -> bytes:
 
 def _section(before: Sequence[bytes], start: int) -> bytes:
     for line in reversed(before[:start]):
-        if _DEFINITION.match(line):
+        if re.match(_DEFINITION, line):
             return b" " + line.strip()[:_SECTION].decode("utf-8", "ignore").encode()
     return b""

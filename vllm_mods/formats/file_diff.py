@@ -69,11 +69,6 @@ class FileDiff(NamedTuple):
         assert path is not None  # noqa: S101  (the reader refuses a section without paths)
         return path
 
-    @property
-    def only_mode(self) -> bool:
-        """Whether it changes permission bits and nothing else, so that no text tells if it is in."""
-        return not self.hunks and self.old_path == self.new_path
-
     def reversed(self) -> Self:
         """Return the diff that takes this one out again."""
         return self._replace(

@@ -9,37 +9,27 @@ import re
 from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.formats import tree_names
 
-_RULES = (
-    (
-        r"/(?:.*/)?\.wh\.[^/]*(?:/.*)?",
-        "marks a deleted file in a layer, and a mod can only add files",
+_RULES = {
+    "marks a deleted file in a layer, and a mod can only add files": r"/(?:.*/)?\.wh\.[^/]*(?:/.*)?",
+    "is replaced by the engine when a container starts": (
+        r"/(?:proc|sys|dev)(?:/.*)?|/etc/(?:hosts|hostname|resolv\.conf|mtab)|/\.dockerenv"
     ),
-    (
-        r"/(?:proc|sys|dev)(?:/.*)?|/etc/(?:hosts|hostname|resolv\.conf|mtab)|/\.dockerenv",
-        "is replaced by the engine when a container starts",
+    "is one of Python's own files: use patches, an overlay or `outside` for packages": (
+        r".*/lib(?:32|64|x32)?/python[\d.]*(?:/.*)?|.*/(?:site|dist)-packages(?:/.*)?"
+        r"|.*/(?:(?:site|user)customize\.py|pyvenv\.cfg|[^/]*\.pth|[^/]*\.egg-link)"
     ),
-    (
-        (
-            r".*/lib(?:32|64|x32)?/python[\d.]*(?:/.*)?|.*/(?:site|dist)-packages(?:/.*)?"
-            r"|.*/(?:(?:site|user)customize\.py|pyvenv\.cfg|[^/]*\.pth|[^/]*\.egg-link)"
-        ),
-        "is one of Python's own files: use patches, an overlay or `outside` for packages",
+    "controls permissions or what runs at startup": (
+        r"/etc/(?:passwd|shadow|group|gshadow|subuid|subgid|sudoers|login\.defs|nsswitch\.conf|shells)(?:-|\.d/.*)?"
+        r"|/etc/(?:pam|ld\.so|profile|environment|bash\.bashrc|ssh|ssl|security|cron\w*|init|systemd|apt|alternatives)"
+        r"(?:[.\d/-].*)?|/etc/(?:rc.*|crypttab|fstab|inittab|pip\.conf|gitconfig|hosts\..*)"
+        r"|/(?:root|home/[^/]+)/\.(?:ssh|bash\w*|profile|netrc|config|docker|zsh\w*|gitconfig)(?:/.*)?"
+        r"|/var/spool/cron(?:/.*)?|/(?:usr/)?lib/systemd(?:/.*)?"
     ),
-    (
-        (
-            r"/etc/(?:passwd|shadow|group|gshadow|subuid|subgid|sudoers|login\.defs|nsswitch\.conf|shells)(?:-|\.d/.*)?"
-            r"|/etc/(?:pam|ld\.so|profile|environment|bash\.bashrc|ssh|ssl|security|cron\w*|init|systemd|apt|alternatives)"
-            r"(?:[.\d/-].*)?|/etc/(?:rc.*|crypttab|fstab|inittab|pip\.conf|gitconfig|hosts\..*)"
-            r"|/(?:root|home/[^/]+)/\.(?:ssh|bash\w*|profile|netrc|config|docker|zsh\w*|gitconfig)(?:/.*)?"
-            r"|/var/spool/cron(?:/.*)?|/(?:usr/)?lib/systemd(?:/.*)?"
-        ),
-        "controls permissions or what runs at startup",
+    "is a system file that every program needs": (
+        r".*/(?:ld-[^/]*|lib(?:c|m|dl|rt|util|pthread|resolv|crypt|nss_[^/]*|pam[^/]*|gcc_s|stdc\+\+|python[^/]*))\.so[^/]*"
     ),
-    (
-        r".*/(?:ld-[^/]*|lib(?:c|m|dl|rt|util|pthread|resolv|crypt|nss_[^/]*|pam[^/]*|gcc_s|stdc\+\+|python[^/]*))\.so[^/]*",
-        "is a system file that every program needs",
-    ),
-)
+}
+"""Why a mod may not have a file at the paths that a pattern takes."""
 
 
 def objection(path: str) -> str | None:
@@ -50,4 +40,4 @@ def objection(path: str) -> str | None:
         return "is a path that systems read differently"
     if tree_names.is_reserved(path):
         return "is reserved for vllm-mods"
-    return next((why for rule, why in _RULES if re.fullmatch(rule, path)), None)
+    return next((why for why, rule in _RULES.items() if re.fullmatch(rule, path)), None)

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_mods.base import limits, model
+from vllm_mods.base import limits, model, secrets
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.base.versions import has_end
-from vllm_mods.formats import platforms
+from vllm_mods.formats import image_paths, platforms
 from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Scalar, Table, reading, repeated
 
 SCHEMA = 1
@@ -106,8 +106,6 @@ def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
 
 def _env(table: Table) -> tuple[tuple[str, str], ...]:
     if table.raw and not table.checked:
-        from vllm_mods.base import secrets  # noqa: PLC0415  (as in ``schema``)
-
         why = "looks like a secret, and mods are published: pass it when the container starts"
         for name in filter(secrets.NAMED.match, table.raw):
             table.problem(name, why)
@@ -115,8 +113,6 @@ def _env(table: Table) -> tuple[tuple[str, str], ...]:
 
 
 def _file(entry: Table) -> model.ImageFile:
-    from vllm_mods.formats import image_paths  # noqa: PLC0415  (few mods have files of images)
-
     path = entry.text("path", required=True)
     if path and (why := image_paths.objection(path)):
         entry.problem("path", f"{path!r} {why}")

@@ -16,6 +16,8 @@ from vllm_mods.formats.receipt import FileHash
 from vllm_mods.formats.schema import decode, encode
 
 SCHEMA = 1
+# A lock is parsed once: it is read for its manifest first, and for its trees later. Nobody may change it.
+_loads = lru_cache(maxsize=1)(json_of)
 _VERDICTS = frozenset(Verdict)
 _Verdict = Annotated[str, lambda word: None if word in _VERDICTS else "is not a verdict"]
 
@@ -99,18 +101,16 @@ class Lock(NamedTuple):
 @lru_cache(maxsize=128)
 def parse(data: bytes, where: str) -> Lock:
     """Read a lock file, once. Raises ``ManifestError`` if it is not one: it is never edited by hand."""
+    hint = "the file is generated: `vllm-mods matrix MOD --update-lock` writes it again"
     try:
         raw = _loads(data)
-        if raw["schema"] != SCHEMA:
-            why = f"schema: this version of vllm-mods reads schema {SCHEMA}, not {raw['schema']!r}"
-            raise ManifestError(where, (why,))
-        return decode(Lock, raw, more=True)
+        schema = raw["schema"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ManifestError(
-            where,
-            (f"not a lock file: {error!r}",),
-            hint="the file is generated: `vllm-mods matrix MOD --update-lock` writes it again",
-        ) from error
+        raise ManifestError(where, (f"not a lock file: {error!r}",), hint=hint) from error
+    if schema != SCHEMA:
+        why = f"schema: this version of vllm-mods reads schema {SCHEMA}, not {schema!r}"
+        raise ManifestError(where, (why,))
+    return decode(Lock, raw, where, hint=hint, more=True)
 
 
 def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
@@ -126,12 +126,6 @@ def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
         return None
     manifest = raw.get("manifest")
     return manifest if isinstance(manifest, dict) else None
-
-
-@lru_cache(maxsize=1)
-def _loads(data: bytes) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
-    """Parse a lock once: it is read for its manifest first, and for its trees later. Callers must not change it."""
-    return json_of(data)
 
 
 def dump(lock: Lock) -> bytes:

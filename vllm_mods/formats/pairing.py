@@ -4,8 +4,6 @@ The command is a template as launchers of recipes know it: ``{name}`` stands for
 ``}}`` for braces. ``rendered`` and ``arguments`` say what such a launcher would run.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

@@ -13,9 +13,8 @@ from typing import Annotated, Any, NamedTuple
 from vllm_mods.base import secrets
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.receipt import TOOL, FileHash
-from vllm_mods.formats.schema import DecodeError, decode, encode, matching
+from vllm_mods.formats.schema import decode, encode, matching, object_of
 
 SCHEMA = 1
 LAYER_FORMAT = 4
@@ -199,28 +198,23 @@ def dump(lock: PairingLock) -> bytes:
 
 def parse(data: bytes, where: str) -> PairingLock:
     """Read a lock. Raises ``ManifestError`` with every problem found: it is never edited by hand."""
-    try:
-        raw = json_of(data)
-    except ValueError as error:
-        raise _broken(where, [f"not JSON: {error}"]) from None
-    top = raw if isinstance(raw, dict) else {}
-    schema = top.pop("schema", None)
+    hint = f"the file is generated: `vllm-mods lock PAIRING --output {where}` writes it again"
+    raw = object_of(data, where, hint)
+    schema = raw.pop("schema", None)
     if schema != SCHEMA:
         raise ManifestError(
             where,
             (f"schema: {schema!r}, and this version of vllm-mods reads {SCHEMA}",),
-            hint=f"use the version that wrote it: {top.get('tool', 'a newer vllm-mods')}",
+            hint=f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}",
         )
-    try:
-        lock = decode(PairingLock, top)
-    except DecodeError as error:
-        raise _broken(where, error.problems) from None
+    lock = decode(PairingLock, raw, where, hint=hint)
+    problems = secrets.problems({"command": lock.command})
     if lock.layer_format != LAYER_FORMAT:
-        raise _broken(where, [f"layer_format: {lock.layer_format}, and layers are {LAYER_FORMAT}"])
+        problems.append(f"layer_format: {lock.layer_format}, and layers are {LAYER_FORMAT}")
     if len(by_platform(lock)) <= len(lock.platforms):
-        raise _broken(where, ["platforms: one appears twice"])
-    if leaks := secrets.problems({"command": lock.command}):
-        raise _broken(where, leaks)
+        problems.append("platforms: one appears twice")
+    if problems:
+        raise ManifestError(where, tuple(problems), hint=hint)
     return lock
 
 
@@ -305,8 +299,3 @@ def _short(text: str | None) -> str:
         return "none"
     line = text.replace("\n", "\\n")
     return line if len(line) <= 100 else f"{line[:97]}…"
-
-
-def _broken(where: str, problems: Sequence[str]) -> ManifestError:
-    hint = f"the file is generated: `vllm-mods lock PAIRING --output {where}` writes it again"
-    return ManifestError(where, tuple(problems), hint=hint)

@@ -11,10 +11,10 @@ from typing import Annotated, NamedTuple
 from vllm_mods import __version__
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused, listed
+from vllm_mods.base.errors import ManifestError, Refused, listed
 from vllm_mods.base.model import FileChange
-from vllm_mods.base.untrusted import is_plain_path, json_of
-from vllm_mods.formats.schema import DecodeError, Spelled, decode, encode, matching, repeated
+from vllm_mods.base.untrusted import is_plain_path
+from vllm_mods.formats.schema import Spelled, decode, encode, matching, object_of, repeated
 
 SCHEMA = 1
 STATE = ".vllm-mods"
@@ -139,17 +139,14 @@ def parse(data: bytes, where: str = RECEIPT) -> Receipt:
     if len(data) > limits.RECEIPT:
         raise _broken(where, [f"it has more than {limits.RECEIPT}"])
     try:
-        raw = json_of(data)
-    except ValueError as error:
-        raise _broken(where, [f"not JSON: {error}"]) from None
-    if isinstance(raw, dict) and (schema := raw.pop("schema", None)) != SCHEMA:
-        raise Refused(
-            f"{where}: it has schema {schema!r}, but this version of vllm-mods ({__version__}) reads schema {SCHEMA}",
-            hint=f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}",
-        )
-    try:
-        read = decode(Receipt, raw, whole=True)
-    except DecodeError as error:
+        raw = object_of(data, where)
+        if (schema := raw.pop("schema", None)) != SCHEMA:
+            raise Refused(
+                f"{where}: it has schema {schema!r}, but this version of vllm-mods ({__version__}) reads schema {SCHEMA}",
+                hint=f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}",
+            )
+        read = decode(Receipt, raw, where, whole=True)
+    except ManifestError as error:
         raise _broken(where, error.problems) from None
     twice = [f"mods: {name} appears twice" for name in repeated(one.name for one in read.mods)]
     twice += [f"files: {path} appears twice" for path in repeated(one.path for one in read.files)]

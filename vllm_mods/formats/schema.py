@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast
 
+from vllm_mods.base import secrets
 from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.untrusted import json_in
 from vllm_mods.base.versions import in_range
 
 T = TypeVar("T")
@@ -52,8 +54,6 @@ def reading(
     yield top
     top.refuse_unknown()
     if not checked:
-        from vllm_mods.base import secrets  # noqa: PLC0415  (its patterns: 2 ms)
-
         top.problems += secrets.problems(raw, at)
     if top.problems:
         raise ManifestError(where, tuple(top.problems), hint=hint)
@@ -253,14 +253,6 @@ def in_words(value: object) -> str:
     return next((words for kind, words in _WORDS.items() if type(value) is kind), repr(value))
 
 
-class DecodeError(ValueError):
-    """What does not fit its type: ``problems``, each as ``mods[0].files: expected an array, found a string``."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
-
-
 class Spelled(NamedTuple):
     """What JSON has for a value: ``Annotated[X, Spelled(Y, make)]`` is read as a Y, of which ``make`` makes the X."""
 
@@ -273,8 +265,24 @@ def matching(pattern: str, why: str) -> Callable[[str], str | None]:
     return lambda text: None if re.match(pattern, text) else why
 
 
-def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = False) -> T:
-    """Return ``raw``, as ``json.loads`` has it, as a ``kind``. Raises ``DecodeError`` with every problem.
+def object_of(data: bytes, where: str, hint: str | None = None) -> dict[str, Any]:
+    """Read a JSON object. Raises ``ManifestError``."""
+    raw = json_in(data, where, hint)
+    if not isinstance(raw, dict):
+        raise ManifestError(where, (f"expected an object, found {in_words(raw)}",), hint=hint)
+    return raw
+
+
+def decode(
+    kind: type[T],
+    raw: object,
+    where: str = "",
+    *,
+    hint: str | None = None,
+    more: bool = False,
+    whole: bool = False,
+) -> T:
+    """Return ``raw``, as ``json.loads`` has it, as a ``kind``. Raises ``ManifestError`` with every problem.
 
     A kind is text, a number, an enumeration, ``X | None``, ``tuple[X, ...]``, ``Mapping[str, X]``, a
     ``NamedTuple`` of such, or ``Annotated[X, check]``, where ``check(value)`` returns what is wrong, else
@@ -284,7 +292,7 @@ def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = Fals
     reader = _RecordReader(more=more, whole=whole)
     value = reader.value(kind, raw, "")
     if reader.problems:
-        raise DecodeError(reader.problems)
+        raise ManifestError(where, tuple(reader.problems), hint=hint)
     return cast("T", value)
 
 
@@ -302,9 +310,7 @@ def encode(value: Any) -> Any:  # noqa: ANN401  (any of these)
     return [encode(inner) for inner in value] if isinstance(value, tuple | list) else value
 
 
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True)
+_hints = cache(partial(typing.get_type_hints, include_extras=True))
 
 
 @cache

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import ManifestError, TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.schema import DecodeError, decode
+from vllm_mods.formats.schema import decode
 from vllm_mods.images import streams
 from vllm_mods.images.layer import LayeredImage, Progress
 from vllm_mods.images.model import Blob, Descriptor, digest_of
@@ -234,8 +234,9 @@ def diff_ids(config: bytes, reference: str) -> tuple[str, ...]:
         # an image may have labels that differ in capitals alone
         raw = parse(config, f"{reference}: its configuration", once=False)
         read = decode(_Config, raw, more=True)
-    except DecodeError as error:
-        why = f"its configuration does not follow the OCI specification: {error}"
+    except ManifestError as error:
+        problems = "; ".join(error.problems)
+        why = f"its configuration does not follow the OCI specification: {problems}"
         raise TreeError(f"{reference}: {why}", hint=_HINT) from error
     if read.rootfs is None or read.rootfs.diff_ids is None:
         raise TreeError(

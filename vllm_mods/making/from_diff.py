@@ -123,7 +123,7 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
         try:
             old, new = (_name(name) for name in match.groups())
         except diff_names.BadName as error:
-            raise DiffError(where, line, error.why, hint=error.hint) from error
+            raise DiffError(where, line, error.message, hint=error.hint) from error
         yield DiffPart(old, new, line, _read(old, new, line, data[match.end() : at], where))
 
 

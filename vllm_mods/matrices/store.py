@@ -17,6 +17,7 @@ from typing import NamedTuple
 from vllm_mods import __version__
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
@@ -43,7 +44,7 @@ class AnswerStore(NamedTuple):
             return None  # cut short, or of another place
         try:
             return decode(Cell, json_of(zlib.decompress(packed)))
-        except (zlib.error, KeyError, TypeError, ValueError, AttributeError):
+        except (zlib.error, ManifestError, ValueError):
             return None
 
     def remember(self, key: str, answer: Cell, tree: Tree) -> None:

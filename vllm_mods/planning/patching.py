@@ -206,7 +206,8 @@ def worst(findings: Sequence[Finding]) -> Verdict:
 
 def _only_mode(part: Part) -> bool:
     """Tell whether a part changes permission bits alone: a tree does not tell if it is in."""
-    return part.diff is not None and part.diff.only_mode
+    diff = part.diff
+    return diff is not None and not diff.hunks and diff.old_path == diff.new_path
 
 
 def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:

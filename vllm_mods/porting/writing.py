@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
-from vllm_mods.base.errors import Refused, UsageError, system_errors
+from vllm_mods.base.errors import ManifestError, Refused, UsageError, system_errors
 from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
@@ -173,7 +173,7 @@ def unfinished(mod: Mod) -> Unfinished:
         if raw.pop("schema") != SCHEMA:
             raise ValueError("another schema")  # noqa: TRY301
         return decode(Unfinished, {**raw, "folder": folder})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ManifestError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{folder} is not a port that can be continued: {error!r}", hint=f"rm -r {folder}"
         ) from error

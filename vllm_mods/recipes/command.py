@@ -5,6 +5,7 @@ import re
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.container import model_of
 from vllm_mods.recipes.yaml_source import Document
 from vllm_mods.scripts import command_line
 
@@ -20,13 +21,9 @@ class RecipeFindings:
         self.problems: list[str] = []
         self.findings: list[Finding] = []
 
-    def line(self, at: str) -> int | None:
-        """Return the line of a key path."""
-        return self.document.lines.get(at)
-
     def problem(self, at: str, why: str, line: int | None = None) -> None:
         """Say why there is no pairing."""
-        place = self.line(at) if line is None else line
+        place = self.document.lines.get(at) if line is None else line
         self.problems.append(f"{at}: {f'line {place}: ' if place else ''}{why}")
 
     def error(
@@ -38,7 +35,7 @@ class RecipeFindings:
         level: Level = Level.ERROR,
     ) -> None:
         """Say what the pairing does not do, or what would not work."""
-        place = self.line(at) if line is None else line
+        place = self.document.lines.get(at) if line is None else line
         finding = Finding(code, f"{at}: {why}", self.where, place, scope=at, level=level)
         self.findings.append(finding)
 
@@ -49,7 +46,7 @@ class RecipeFindings:
 
 def _line(findings: RecipeFindings, line: int) -> int | None:
     """Return where a line of the command stands in the recipe: one of several lines is a block below its key."""
-    start = findings.line("command")
+    start = findings.document.lines.get("command")
     is_block = "\n" in findings.document.value["command"]
     return start + line if start is not None and is_block else start
 
@@ -92,18 +89,15 @@ def check(findings: RecipeFindings, pairing: pairings.Pairing) -> None:
 
 def with_model(findings: RecipeFindings, pairing: pairings.Pairing) -> pairings.Pairing:
     """Take the model from the command of a recipe that names it nowhere else."""
-    argv = pairings.arguments(pairing)
-    named = [argv[i + 1] for i, word in enumerate(argv[:-1]) if word == "--model"]
-    if argv[1:2] == ("serve",) and len(argv) > 2 and not argv[2].startswith("-"):
-        named.insert(0, argv[2])
-    if not pairing.model and not named:
+    named = model_of(pairings.arguments(pairing))
+    if named and not pairing.model:
+        findings.note(FindingCode.MODEL, "model", f"is {named}, taken from the command")
+        return pairing._replace(model=named)
+    if not pairing.model:
         findings.problem("model", "is required, and the command does not name one either")
-    elif not pairing.model:
-        findings.note(FindingCode.MODEL, "model", f"is {named[0]}, taken from the command")
-        return pairing._replace(model=named[0])
-    elif named and named[0] != pairing.model:
+    elif named and named != pairing.model:
         findings.note(
-            FindingCode.MODEL, "model", f"is {pairing.model}, but the command serves {named[0]}"
+            FindingCode.MODEL, "model", f"is {pairing.model}, but the command serves {named}"
         )
     return pairing
 

@@ -12,7 +12,7 @@ from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, all_well
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.schema import NAME, DecodeError, Scalar, decode
+from vllm_mods.formats.schema import NAME, Scalar, decode
 from vllm_mods.recipes import command, yaml_source
 from vllm_mods.recipes.yaml_source import Document
 
@@ -163,7 +163,7 @@ class _RecipeReader(command.RecipeFindings):
         """Read what ``write`` noted of the pairing it came from."""
         try:
             return decode(_WithOwn, {OWN: self.raw.get(OWN) or {}}).vllm_mods
-        except DecodeError as error:
+        except ManifestError as error:
             for problem in error.problems:
                 at, _, why = problem.partition(": ")
                 self.problem(at, why)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_mods.api.plan import CheckResult
 from vllm_mods.base.model import Level, Verdict
+from vllm_mods.formats import diff_writer
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 
@@ -66,8 +67,6 @@ def diff(result: CheckResult, paint: text.Paint) -> Reply:
     if not result.ok:
         words = text.plan(result.plan, paint)
         return Reply({**answer, "files": []}, words, ok=False, next_step=result.hint)
-    from vllm_mods.formats import diff_writer  # noqa: PLC0415  (`check` has no use for it)
-
     diffs = {
         # A template may go to a folder anywhere, of any name.
         one.path: diff_writer.file_diff(

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vllm_mods.base.limits import Limit
-from vllm_mods.formats.container import options_of
 from vllm_mods.running import server_log
 from vllm_mods.running.engine import EngineContainer
 from vllm_mods.running.service import TYPED_LABEL, Typed
+from vllm_mods.scripts.command_line import flag_value
 
 _TRACEBACK = "Traceback (most recent call last):"
 _LINKS = ("The above exception was the direct cause", "During handling of the above exception")
@@ -76,8 +76,8 @@ def failure_of(container: EngineContainer, log: bytes) -> FailedStart:
 
 def _facts(container: EngineContainer, *numbers: str) -> dict[str, object]:
     """Return what a piece of advice may name; ``numbers`` are those of the cause."""
-    options = options_of(container.command)
-    port, share = options.get("--port", ""), options.get("--gpu-memory-utilization", "")
+    port = flag_value(container.command, "--port") or ""
+    share = flag_value(container.command, "--gpu-memory-utilization") or ""
     used = float(share) if _SHARE.match(share) else 0.9
     model = container.labels.get("vllm-mods.model", "MODEL")
     folder = container.folders.get(model)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from vllm_mods.base import secrets
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.container import health, options_of
+from vllm_mods.formats.container import health
 from vllm_mods.images.engine_command import PODMAN
-from vllm_mods.scripts.command_line import flag_number
+from vllm_mods.scripts.command_line import flag_number, flag_value
 
 PAIRING_LABEL = "vllm-mods.run"
 """On every container that ``run`` starts: the pairing's name."""
@@ -145,12 +145,13 @@ def service(
         )
     words = (*pairings.arguments(wanted), *arguments)
     inside = flag_number(words, _PORT, "--port")
-    options = options_of(words)
     cluster = wanted.topology == "cluster"
-    _check_hosts(wanted.name, asked.host, "" if cluster else options.get("--host", ""))
+    _check_hosts(wanted.name, asked.host, "" if cluster else flag_value(words, "--host") or "")
     port, host = asked.port or inside, asked.host
     host = f"[{host}]" if ":" in host else host
-    moved = {"--host", "--port", "--ssl-certfile"} & options_of(arguments).keys()
+    moves = ("--host", "--port", "--ssl-certfile")
+    moved = any(flag_value(arguments, one) is not None for one in moves)
+    tls = flag_value(words, "--ssl-certfile") is not None
     at_path = wanted.model.startswith("/")
     if asked.model_folder is not None and not at_path:
         raise UsageError(
@@ -190,12 +191,12 @@ def service(
         port=port,
         inside=inside,
         published=f"{host}:{port}:{inside}",
-        url=f"http{'s' * ('--ssl-certfile' in options)}://{_REACHED.get(host, host)}:{port}",
+        url=f"http{'s' * tls}://{_REACHED.get(host, host)}:{port}",
         gpus=asked.gpus,
         shm=asked.shm_size,
         restart=asked.restart or _KEPT,
         restart_at_first=asked.restart or _ON_TRIAL,
-        health=health(options, inside) if moved else None,
+        health=health(words, inside) if moved else None,
         arguments=arguments,
         cluster=cluster,
     )

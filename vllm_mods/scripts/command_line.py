@@ -10,17 +10,18 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
-_BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
-_CONTROL = re.compile(r"[;|()\n]|&(?!>)")
-_COMMENT = re.compile(r"#[^\n]*")
-_REDIRECTION = re.compile(r"(?:\d+(?=[<>])|(?=[<>&]))[<>&|]*[ \t]*")  # `2>` is one operator
-_PLAIN = re.compile(r"""[^ \t;&|()\n<>'"\\$`]+""")
-_PLAIN_IN_DOUBLE = re.compile(r'[^"\\$`]+')
-_SINGLE = re.compile(r"'[^']*'")
-_COMMAND = re.compile(r"`[^`]*`")
-_NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
-_SEVERAL = re.compile(r"[*?\[]|^~|\{[^{}]*(,|\.\.)[^{}]*\}")
+# As text: `re` compiles them where they are first used.
+_ASSIGNMENT = r"(?a)([A-Za-z_]\w*)="
+_BLANKS = r"(?:[ \t]|\\\n)+"
+_CONTROL = r"[;|()\n]|&(?!>)"
+_COMMENT = r"#[^\n]*"
+_REDIRECTION = r"(?:\d+(?=[<>])|(?=[<>&]))[<>&|]*[ \t]*"  # `2>` is one operator
+_PLAIN = r"""[^ \t;&|()\n<>'"\\$`]+"""
+_PLAIN_IN_DOUBLE = r'[^"\\$`]+'
+_SINGLE = r"'[^']*'"
+_COMMAND = r"`[^`]*`"
+_NAME = r"(?a)\$([A-Za-z_]\w*|[0-9@*#?$!-])"
+_SEVERAL = r"[*?\[]|^~|\{[^{}]*(,|\.\.)[^{}]*\}"
 """What bash makes several words of, or another one: patterns, a home, ``{a,b}`` and ``{1..3}``."""
 
 
@@ -62,7 +63,12 @@ def flag_values(argv: Sequence[str], *names: str) -> Iterator[str]:
         typed, equals, value = word.partition("=")
         typed = typed.replace("_", "-").partition(".")[0]
         if typed in names or (len(typed) > len("--max") and names[0].startswith(typed)):
-            yield value if equals else after
+            yield value if equals else "" if after.startswith("--") else after
+
+
+def flag_value(argv: Sequence[str], *names: str) -> str | None:
+    """Return what follows a flag where it stands last, None where it is not there."""
+    return next(reversed([*flag_values(argv, *names)]), None)
 
 
 def flag_number(argv: Sequence[str], default: int, *names: str) -> int:
@@ -112,15 +118,15 @@ class _CommandLineReader:
         self.counted = (self.at, line + self.text.count("\n", at, self.at))
         return self.counted[1]
 
-    def take(self, pattern: re.Pattern[str]) -> str | None:
+    def take(self, pattern: str) -> str | None:
         """Go past what a pattern matches here, and return it; None if it does not."""
-        match = pattern.match(self.text, self.at)
+        match = re.compile(pattern).match(self.text, self.at)
         if match is None:
             return None
         self.at = match.end()
         return match[0]
 
-    def closed(self, pattern: re.Pattern[str], why: str) -> str:
+    def closed(self, pattern: str, why: str) -> str:
         """Take what begins here and has an end. Raises ``ShellError`` if it has none."""
         text = self.take(pattern)
         if text is None:
@@ -150,7 +156,7 @@ class _CommandLineReader:
             self.unknown.append(Unknown(line, self.text[start : self.at]))
             return
         word = self.word()
-        assigned = _ASSIGNMENT.match(self.text, start, self.at)
+        assigned = re.compile(_ASSIGNMENT).match(self.text, start, self.at)
         if assigned and not self.words:
             self.assignments.append((assigned[1], word[assigned.end() - start :]))
         else:
@@ -181,7 +187,7 @@ class _CommandLineReader:
                 text, bare = text + plain, bare + plain
             else:
                 break
-        if _SEVERAL.search(bare):
+        if re.search(_SEVERAL, bare):
             self.unknown.append(Unknown(line, self.text[start : self.at]))
         return text
 

@@ -1,6 +1,7 @@
 """Values of flags: numbers, choices, JSON and its keys, against what the tree says of them."""
 
 import ast
+import difflib
 import json
 import math
 import operator
@@ -31,9 +32,7 @@ _IN_WORDS = {
     "float": "a number",
     "str": "text",
     "dict": "a JSON object",
-    "list": "a list",
-    "tuple": "a list",
-    "set": "a list",
+    **dict.fromkeys(("list", "tuple", "set"), "a list"),
 }
 _EXACTLY = {"list": list, "tuple": list, "set": list, "dict": dict, "str": str}
 
@@ -89,8 +88,6 @@ def choice_problems(
 
 def nearest(word: str, names: Iterable[str]) -> str:
     """Return the name that was probably meant, ``""`` if none is near."""
-    import difflib  # noqa: PLC0415  (only where something is wrong)
-
     plain = {name.lower().replace("_", "-"): name for name in names}
     close = difflib.get_close_matches(word.lower().replace("_", "-"), plain, 1, 0.7)
     return plain[close[0]] if close else ""

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable
 from typing import Annotated, NamedTuple, Self
 
+from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import is_plain_path, json_of
 from vllm_mods.formats.schema import decode, encode
 from vllm_mods.site.site import Site
@@ -106,7 +107,7 @@ def parse(data: bytes, where: Site, place: JournalPlace) -> Journal:
             _check_path(path, own=own)
     except Foreign:
         raise
-    except (ValueError, KeyError, TypeError) as error:
+    except (ManifestError, ValueError, KeyError, TypeError) as error:
         raise Foreign(f"its journal cannot be read ({error})") from error
     if raw.get("folder") != place.folder:
         raise Foreign("its journal was not written in this folder")

@@ -15,19 +15,15 @@ from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.schema import DecodeError, decode
+from vllm_mods.formats.schema import decode
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates.source import Template
 
 FILE = "clients.toml"
 SCHEMA = 1
-
-
-def _why_no_version(text: str) -> str | None:
-    return None if versions.parse(text) else f"{text!r} is not a version"
-
-
-_Release = Annotated[str, _why_no_version]
+_Release = Annotated[
+    str, lambda text: None if versions.parse(text) else f"{text!r} is not a version"
+]
 
 
 class ClientVerdict(StrEnum):
@@ -106,10 +102,7 @@ def parse(data: bytes, where: str) -> ClientTable:
     raw = toml_of(data, where)
     if raw.pop("schema", None) != SCHEMA:
         raise ManifestError(where, (f"this version of vllm-mods reads schema {SCHEMA}",))
-    try:
-        return decode(ClientTable, raw)
-    except DecodeError as error:
-        raise ManifestError(where, error.problems) from error
+    return decode(ClientTable, raw, where)
 
 
 def path_beside(template: Template) -> str:

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.schema import DecodeError, Table, decode, in_words
+from vllm_mods.base.untrusted import json_in, json_of
+from vllm_mods.formats.schema import Table, decode, object_of
 
 Message = dict[str, Any]
 STRING, OPENAI = "string", "openai"
@@ -63,7 +63,7 @@ def request(data: bytes, where: str) -> Conversation:
     A client sends ``arguments`` as JSON text, and vLLM makes objects of them before the template sees
     them; so does this. Other keys of a request say nothing to a template. Raises ``ManifestError``.
     """
-    raw = _json(data, where)
+    raw = json_in(data, where)
     top = Table({"messages": raw} if isinstance(raw, list) else object_of(data, where), "", [])
     given = dict(top.table("kwargs").raw) | dict(top.table("chat_template_kwargs").raw)
     if top.get("continue_final_message", bool) is not None:
@@ -78,10 +78,7 @@ def request(data: bytes, where: str) -> Conversation:
 def _read(raw: Mapping[str, Any], where: str, name: str, *, more: bool = False) -> Conversation:
     # an empty list, and what is null, says nothing
     stated = {key: value for key, value in raw.items() if value not in (None, [])}
-    try:
-        return decode(Conversation, stated | {"name": name}, more=more)
-    except DecodeError as error:
-        raise ManifestError(where, error.problems) from error
+    return decode(Conversation, stated | {"name": name}, where, more=more)
 
 
 def _parse_calls(message: Message) -> Message:
@@ -100,18 +97,3 @@ def _parse_call(call: Any) -> Any:
         case _:
             pass
     return call
-
-
-def object_of(data: bytes, where: str, hint: str | None = None) -> dict[str, Any]:
-    """Read a JSON object. Raises ``ManifestError``, with ``hint`` for other JSON."""
-    raw = _json(data, where)
-    if not isinstance(raw, dict):
-        raise ManifestError(where, (f"expected an object, found {in_words(raw)}",), hint=hint)
-    return raw
-
-
-def _json(data: bytes, where: str) -> Any:
-    try:
-        return json_of(data)
-    except ValueError as error:
-        raise ManifestError(where, (f"not JSON: {error}",)) from error

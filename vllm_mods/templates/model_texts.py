@@ -13,9 +13,9 @@ from typing import Annotated, Any, NamedTuple
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
-from vllm_mods.formats.schema import DecodeError, decode
+from vllm_mods.formats.schema import decode, object_of
 from vllm_mods.templates import replay
-from vllm_mods.templates.conversation import Conversation, Message, object_of
+from vllm_mods.templates.conversation import Conversation, Message
 from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers
 from vllm_mods.templates.reading_back import LIKELY, ParserPair, way_name
 from vllm_mods.templates.rendering import Rendered
@@ -46,10 +46,7 @@ class TextsBack(NamedTuple):
 def read(data: bytes, where: str) -> ModelTexts:
     """Read texts. Raises ``ManifestError`` with every problem."""
     form = """write {"texts": {"NAME": "TEXT"}}; "tools" and "kwargs" may be beside it"""
-    try:
-        return decode(ModelTexts, object_of(data, where, form))
-    except DecodeError as error:
-        raise ManifestError(where, error.problems, hint=form) from error
+    return decode(ModelTexts, object_of(data, where, form), where, hint=form)
 
 
 def send_back(

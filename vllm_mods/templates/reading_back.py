@@ -175,16 +175,9 @@ def answers_of(
 
 def _job(written: WrittenAnswer, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:
     tool, reasoning = pair
-    return ReadingJob(
-        written.prompt,
-        written.text,
-        written.ended,
-        tool,
-        reasoning if written.opened else None,
-        TOOLS if tool is not None else (),
-        written.tags,
-        ways,
-    )
+    said = written.prompt, written.text, written.ended
+    asked = tool, reasoning if written.opened else None
+    return ReadingJob(*said, *asked, TOOLS if tool else (), written.tags, ways)
 
 
 def _judge(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Table, reading as reading_table
+from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Table, object_of, reading as reading_table
 from vllm_mods.library import reading
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import TEMPLATE
@@ -18,15 +18,7 @@ ABOUT = "template.toml"
 CONVERSATIONS = "conversations"
 MODELS_TEMPLATE = "chat_template.jinja"
 TOKENIZER = "tokenizer_config.json"
-SPECIAL = (
-    "bos_token",
-    "eos_token",
-    "unk_token",
-    "sep_token",
-    "pad_token",
-    "cls_token",
-    "mask_token",
-)
+SPECIAL = tuple(f"{one}_token" for one in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 """The special tokens that transformers gives to a template by these names, where a tokenizer has them."""
 
 _SCHEMA = 1
@@ -144,7 +136,7 @@ def _open(
         raise UsageError(f"{named}: no such file", hint=hint)
     config_path = os.path.join(folder, TOKENIZER)
     raw = read(config_path)
-    config = {} if raw is None else conversation.object_of(raw, config_path)
+    config = {} if raw is None else object_of(raw, config_path)
     if data is None:
         path = config_path
         stated = config.get("chat_template")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import TreeError, Unreachable
+from vllm_mods.base.errors import ManifestError, TreeError, Unreachable
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.schema import decode
@@ -126,7 +126,7 @@ def _kept(cache: Cache, kind: str, *key: str) -> tuple[Seen, float] | None:
     try:
         record = json_of(data) if data else {}
         return decode(Seen, record, more=True), float(record["asked"])
-    except (ValueError, KeyError, TypeError):
+    except (ManifestError, ValueError, KeyError, TypeError):
         return None  # Written by another version, or cut short.
 
 
