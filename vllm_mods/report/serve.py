@@ -110,8 +110,11 @@ def recorded(seen: Recorded) -> Reply:
             lines += (
                 f"    {each.name}: {_processes('entered', each.entered)}" for each in functions
             )
-    if not seen.functions:
-        lines.append("functions are recorded from Python 3.12 on")
+    lines.append(
+        "a function that torch.compile inlines is never entered"
+        if seen.functions
+        else "functions are recorded from Python 3.12 on"
+    )
     return Reply({"ok": seen.ok, **encode(seen)}, "\n".join(lines), seen.ok)
 
 

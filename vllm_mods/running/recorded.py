@@ -95,7 +95,7 @@ def read_record(data: bytes, name: str) -> Recorded:
         rows = [decode(_Row, json_of(line)) for line in lines]
     except (DecodeError, ValueError) as error:
         why = f"{name} is not a record: {error}"
-        raise UsageError(why, hint="vllm-mods with MOD --record FILE -- COMMAND") from error
+        raise UsageError(why, hint="vllm-mods with --help  # its --record makes one") from error
     if not rows:
         why = f"{name} has nothing recorded: no Python of the command loaded sitecustomize"
         raise UsageError(why, hint="run the command without the flags -I, -E and -S of Python")

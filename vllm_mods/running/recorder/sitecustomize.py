@@ -3,6 +3,7 @@
 Every process of the command appends its lines to the record, whose first line says what to look for.
 """
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -41,6 +42,7 @@ class Recorder:
         event = _MONITORING.events.PY_START
         _MONITORING.register_callback(tool, event, self.started)
         _MONITORING.set_events(tool, event)
+        atexit.register(_MONITORING.set_events, tool, 0)  # what ends has no modules any more
 
     def audited(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Note a module whose code is executed (https://docs.python.org/3/library/audit_events.html)."""
@@ -58,18 +60,18 @@ class Recorder:
     def forked(self) -> None:
         """Note what a forked process has of its parent, and be told once more of what starts."""
         for path in self.imported:
-            self.note(path, _MODULE)
+            self.note(path, _MODULE, "fork of ")
         if _MONITORING is not None:
             _MONITORING.restart_events()
 
-    def note(self, path: str, line: int) -> None:
+    def note(self, path: str, line: int, before: str = "") -> None:
         """Append a line to the record, in one write: other processes append, too."""
         if line == _MODULE and path not in self.imported:
             self.imported.append(path)
         processes = sys.modules.get("multiprocessing.process")
         row = {
             "pid": os.getpid(),
-            "process": processes.current_process().name if processes else "MainProcess",
+            "process": before + (processes.current_process().name if processes else "MainProcess"),
             "path": os.path.relpath(path, self.root),
             "line": line,
             "functions": _MONITORING is not None,
