@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
+from model_texts import ModelTexts, send_back
+
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import parser_process, replay
-from vllm_mods.templates.check import check
-from vllm_mods.templates.model_texts import ModelTexts
 from vllm_mods.templates.reading_back import way_name
 from vllm_mods.templates.source import open_template
 from vllm_mods.trees.open import open_tree
@@ -131,12 +131,11 @@ def main() -> None:
         release = parser_process.open_release(open_tree(target))
         for named in options.templates:
             template = open_template(Library(), named)._replace(about=None)
-            checked = check(template, (), release, PARSERS, asked)
-            assert checked.texts is not None
-            counts = ", ".join(f"{n} {way_name(way)}" for way, n in checked.texts.kept.items())
+            back = send_back(asked, release, PARSERS, template)
+            counts = ", ".join(f"{n} {way_name(way)}" for way, n in back.kept.items())
             print(f"{release.version} {named}: kept {counts}, of {len(TEXTS)}")
-            for finding in checked.texts.findings if options.show else ():
-                print(f"    {finding.message}")
+            for lost in back.lost if options.show else ():
+                print(f"    {lost}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ NOT_PRINTED = (
     "making/inside/pip_stand_in.py",  # what pip prints
     "templates/reading_back.py",  # conversations and their answers
     "templates/replay.py",
-    "templates/model_texts.py",
     "base/own_process.py",  # programs
     "formats/container.py",
 )

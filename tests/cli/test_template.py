@@ -229,21 +229,6 @@ def test_what_is_wrong_with_a_call(
     assert hint in answer.err
 
 
-def test_texts_of_a_model_need_a_release(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"texts": {"a": "b"}}')
-    answer = call("template", "check", "qwen3.6-enhanced", "--answers", tmp_path / "a.json")
-    assert (
-        answer.code,
-        "--parsers, --target and the options of parsers go together" in answer.err,
-    ) == (2, True)
-    (tmp_path / "a.json").write_text("[]")
-    words = ("--parsers", "--target", tmp_path, "--answers", tmp_path / "a.json")
-    answer = call("template", "check", "qwen3.6-enhanced", *words)
-    assert answer.code == 2
-    assert f"error: --answers {tmp_path}/a.json: " in answer.err
-    assert 'hint: write {"texts": {"NAME": "TEXT"}}' in answer.err
-
-
 @pytest.mark.slow
 def test_a_template_in_a_tree_is_checked(call: Call, site: Path) -> None:
     (site / "vllm/chat.jinja").write_text(TEXT)

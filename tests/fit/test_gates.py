@@ -203,6 +203,7 @@ def test_classes_that_are_made(code: str, rule: str, text: str, expected: str) -
 def test_values_that_are_not_what_is_stated(wanted: str, given: str, expected: str) -> None:
     text = f"Argument to function `once` is incorrect: Expected `{wanted}`, found `{given}`"
     assert levels("once(§1)", "invalid-argument-type", text) == expected
+    assert levels("once(§**given)", "invalid-argument-type", text) == "note note"
     returned = f"Return type does not match returned value: expected `{wanted}`, found `{given}`"
     expected = "error error" if expected == "error error" else "nothing nothing"
     assert levels("def f():\n    return §1", "invalid-explicit-return", returned) == expected

@@ -8,7 +8,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import load_readable
 from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.library.catalog import Library
-from vllm_mods.templates import check as checking, client_table, model_texts, rendering
+from vllm_mods.templates import check as checking, client_table, rendering
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import open_release
 from vllm_mods.templates.source import Template, conversations, open_in_tree, open_template
@@ -23,8 +23,6 @@ def template_check(
     conversations_of: str | None = None,
     parsers_of: str | None = None,
     parsers: tuple[str | None, str | None] = (None, None),
-    answers: bytes | None = None,
-    answers_name: str = "--answers",
     inside: str | None = None,
     access: Access | None = None,
 ) -> tuple[checking.TemplateChecked, ...]:
@@ -33,8 +31,7 @@ def template_check(
     ``names`` are templates of the library (without any, all of them) or files; with ``inside``, a tree as
     ``open_tree`` takes it, paths in there. ``conversations_of`` is a template or a folder whose conversations
     are rendered, without it those beside each template. ``parsers_of`` is a tree of which the parsers read
-    answers back: those for tool calls and for reasoning that ``parsers`` names, or all that are meant. ``answers``
-    are texts as a model wrote them, in JSON (``templates/model_texts.py``), which have to come back byte for byte; messages call them ``answers_name``.
+    answers back: those for tool calls and for reasoning that ``parsers`` names, or all that are meant.
 
     Returns a ``TemplateChecked`` for each: ``ok``, and its findings. Raises ``UsageError`` for a template that
     there is not, ``ManifestError`` for what is wrong beside one.
@@ -56,11 +53,10 @@ def template_check(
         open_template(library, name) if inside is None else _open_inside(inside, name, access)
         for name in names or library.template_names()
     ]
-    texts = None if answers is None else model_texts.read(answers, answers_name)
     release = None if parsers_of is None else open_release(access.open(parsers_of))
     return tuple(
         checking.check(
-            template, template.conversations if others is None else others, release, parsers, texts
+            template, template.conversations if others is None else others, release, parsers
         )
         for template in templates
     )

@@ -50,9 +50,6 @@ def list_(library: Library) -> Reply:
 @option("--tool-call-parser NAME", "Tool parser [template.toml's, else all].", "tool")
 @option("--reasoning-parser NAME", "Reasoning parser [template.toml's, else all].", "reasoner")
 @option(
-    "--answers FILE", "With --parsers: texts of a model that the parsers must return unchanged."
-)
-@option(
     "--in TREE",
     "Read TEMPLATE as a path in this tree: sdist:FILE, pypi:VERSION, … (absolute in image:REF).",
     "inside",
@@ -67,7 +64,6 @@ def check(
     target: str | None,
     tool: str | None,
     reasoner: str | None,
-    answers: str | None,
     **given: Any,
 ) -> Reply:
     """Check that templates make the right prompts.
@@ -75,19 +71,13 @@ def check(
     Without TEMPLATE, all templates are checked. The command also shows the content format that each release of vLLM detects in a template, and the arguments
     that the template reads; if it has a template.toml, both must be as that says. Exit code 1 if anything is wrong.
     """
-    if parsers != (target is not None) or ((tool or reasoner or answers) and not parsers):
+    if parsers != (target is not None) or ((tool or reasoner) and not parsers):
         raise UsageError(
             "--parsers, --target and the options of parsers go together: they run a release's parsers",
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
-    texts = None if answers is None else named_files.read(answers)
     results = template_check.template_check(
-        names=templates,
-        parsers_of=target,
-        parsers=(tool, reasoner),
-        answers=texts,
-        answers_name=f"--answers {answers}",
-        **given,
+        names=templates, parsers_of=target, parsers=(tool, reasoner), **given
     )
     return report.checked(results)
 

@@ -10,9 +10,11 @@ from vllm_mods.applying.shadow import shadow
 from vllm_mods.base.errors import UsageError, system_errors
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.apply import announce
+from vllm_mods.cli.options import option
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.running.interpreter import check_import
+from vllm_mods.running.recorded import begin_record
 
 
 class _Split(click.Command):
@@ -32,7 +34,10 @@ class _Split(click.Command):
 @options.pairing
 @options.library
 @options.target_folder
-def command(mods: tuple[str, ...], pairing: str | None, library: Library, target: str) -> None:
+@option("--record FILE", "Record which code of the mods runs; read it with `vllm-mods evidence`.")
+def command(
+    mods: tuple[str, ...], pairing: str | None, library: Library, target: str, record: str | None
+) -> None:
     """Run COMMAND with mods in a copy of vLLM; the installed one is only read.
 
     MOD is the name of a mod, the folder of one, or a patch. The copy is in the cache, and comes first on
@@ -48,11 +53,14 @@ def command(mods: tuple[str, ...], pairing: str | None, library: Library, target
     if pairing is not None:
         trust.demand_pairing(library, pairing)
     with shadow(chosen.mods, target, planned=lambda plan: announce(plan, chosen)) as copy:
-        for note in (*copy.notes, *check_import(words, copy.root, copy.of, copy.environ)):
+        environ = copy.environ
+        for note in (*copy.notes, *check_import(words, copy.root, copy.of, environ)):
             answers.note(note)
         titles = ", ".join(mod_plan.mod.title for mod_plan in copy.plan.mods)
         answers.note(f"{titles} in {copy.root}")
+        if record is not None:
+            environ = begin_record(record, copy)
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
         with system_errors(UsageError, words[0]):
-            os.execvpe(words[0], words, copy.environ)  # noqa: S606  (what was asked for)
+            os.execvpe(words[0], words, environ)  # noqa: S606  (what was asked for)

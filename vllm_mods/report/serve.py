@@ -6,9 +6,11 @@ from typing import Any
 from vllm_mods.api.run import ListedContainers
 from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.base.model import Level
+from vllm_mods.formats.schema import encode
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
 from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
+from vllm_mods.running.recorded import Recorded
 from vllm_mods.running.service import PAIRING_LABEL
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
@@ -93,6 +95,31 @@ def evidence(server: ServerEvidence) -> Reply:
         shortened = words[:299] + "…" * bool(words[299:])
         lines.append(f"{seen.name}: {_MEANING[seen.state].format(shortened)}")
     return Reply({"ok": server.ok, **server._asdict()}, "\n".join(lines), server.ok)
+
+
+def recorded(seen: Recorded) -> Reply:
+    """Return of each mod whether its code ran, and which processes imported its files and entered its functions."""
+    lines = []
+    for mod in seen.mods:
+        ran = any(each.entered for file in mod.files for each in file.functions)
+        words = "its code ran" if ran else "its files were imported" if mod.ok else "it did not run"
+        lines.append(f"{mod.title}: {words if mod.files else 'it changes no Python'}")
+        for file in mod.files:
+            lines.append(f"  {file.path}: {_processes('imported', file.imported)}")
+            functions = file.functions if seen.functions and file.imported else ()
+            lines += (
+                f"    {each.name}: {_processes('entered', each.entered)}" for each in functions
+            )
+    lines.append(
+        "a function that torch.compile inlines is never entered"
+        if seen.functions
+        else "functions are recorded from Python 3.12 on"
+    )
+    return Reply({"ok": seen.ok, **encode(seen)}, "\n".join(lines), seen.ok)
+
+
+def _processes(what: str, names: Sequence[str]) -> str:
+    return f"{what} in {', '.join(names)}" if names else f"never {what}"
 
 
 def containers(found: ListedContainers) -> Reply:

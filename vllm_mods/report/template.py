@@ -69,7 +69,6 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
         "conversations": list(map(_outcome, result.outcomes)),
         "replays": list(map(_replay, result.replays)),
         **({"parsers": _parsers(result.back)} if result.back else {}),
-        **({"texts": result.texts._asdict()} if result.texts else {}),
     }
 
 
@@ -169,11 +168,6 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
         lines.append(f"  reads {names or 'no arguments'}")
     if result.back is not None:
         lines += _read_back(result.back)
-    if result.texts is not None:
-        kept = _by_way(result.texts.kept.items())
-        texts = text.counted(result.texts.texts, "text")
-        lines.append(f"  {texts} of a model, unchanged in the next prompt: {kept}")
-        lines += text.findings(result.texts.findings, "    ")
     lines.append(f"  {_weights(result)}")
     lines += text.findings(result.findings, "  ")
     for noted in (*result.outcomes, *result.replays):

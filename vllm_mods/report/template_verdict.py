@@ -50,9 +50,6 @@ def _faults(result: TemplateChecked) -> Iterator[str]:
         yield "it differs from its template.toml"
     if result.back and not result.back.ok:
         yield f"vLLM {result.back.release.version} does not parse its answers completely"
-    if result.texts and result.texts.findings:
-        lost, asked = len(result.texts.findings), result.texts.texts
-        yield f"{lost} of {asked} texts of a model come back changed by its parsers and the template"
 
 
 def _losses(result: TemplateChecked, level: Level) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, all_well
-from vllm_mods.templates import model_texts, reading_back, rendering, replay
+from vllm_mods.templates import reading_back, rendering, replay
 from vllm_mods.templates.conversation import Conversation, Expected
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.source import SPECIAL, About, Template
@@ -53,13 +53,12 @@ class TemplateChecked(NamedTuple):
     outcomes: tuple[replay.CaseOutcome, ...] = ()
     replays: tuple[replay.CaseOutcome, ...] = ()
     back: reading_back.ReadBack | None = None
-    texts: model_texts.TextsBack | None = None
 
     @property
     def ok(self) -> bool:
         """Whether everything is as it is said to be, and nothing is lost."""
         is_read = self.back is None or self.back.ok
-        return all_well(self.every) and is_read and not (self.texts and self.texts.findings)
+        return all_well(self.every) and is_read
 
     @property
     def every(self) -> tuple[Finding, ...]:
@@ -78,12 +77,11 @@ def check(
     conversations: Sequence[Conversation],
     release: ReleaseParsers | None = None,
     parsers: reading_back.ParserPair = (None, None),
-    texts: model_texts.ModelTexts | None = None,
 ) -> TemplateChecked:
     """Render conversations with a template, and hold everything against what is said of it.
 
     Those of ``replay`` too, which any template has to get right, and all again with minijinja. The
-    parsers of a ``release`` read answers back: those named, here or by the template, or all; and ``texts`` of a model.
+    parsers of a ``release`` read answers back: those named, here or by the template, or all.
     """
     about = template.about
     # once more for each argument with what its default is said to be, which must change nothing
@@ -143,12 +141,8 @@ def check(
     back = release and reading_back.read_back(
         release, prompts_of, answer.formats, pair, with_tools="tools" in answer.variables
     )
-    sent = None
-    if release and texts:
-        content_format = rendering.format_on(answer.formats, release.version)
-        sent = model_texts.send_back(texts, release, pair, prompts_of, content_format)
     whole = answer._replace(rendered=plain)
-    return TemplateChecked(template, whole, tuple(findings), outcomes, replays, back, sent)
+    return TemplateChecked(template, whole, tuple(findings), outcomes, replays, back)
 
 
 def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:

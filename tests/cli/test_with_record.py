@@ -1,0 +1,190 @@
+"""``with --record`` and ``evidence --record``: which code of the mods ran, in which process."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import Answer
+from mod_making import diff_of
+
+from vllm_mods.running import recorded
+
+Call = Callable[..., Answer]
+
+LOADER = "def load(x):\n    return x\n\n\nclass Loader:\n    def other(self):\n        return 1\n\n    def never(self):\n        return 1\n"
+FIXED = LOADER.replace("return x", "return x + 1").replace("return 1", "return 2")
+PATCH = diff_of("vllm/loader.py", LOADER, FIXED) + diff_of("vllm/alone.py", "X = 1\n", "X = 2\n")
+SERVER = """import multiprocessing, sys
+
+def work():
+    from vllm.loader import Loader
+    print(Loader().other())
+
+if __name__ == "__main__":
+    from vllm.loader import load
+    print(load(1))
+    for method in ("spawn", "fork"):
+        worker = multiprocessing.get_context(method).Process(target=work, name=f"Worker-{method}")
+        worker.start()
+        worker.join()
+"""
+
+
+TELLS = sys.version_info >= (3, 12)
+"""Whether this Python tells of functions that start."""
+
+
+@pytest.fixture
+def vllm(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (site / "vllm/loader.py").write_text(LOADER)
+    (site / "vllm/alone.py").write_text("X = 1\n")
+    (tmp_path / "fix.patch").write_bytes(PATCH)
+    (tmp_path / "serve.py").write_text(SERVER)
+    return site
+
+
+def run(site: Path, *command: str, record: str = "run.jsonl") -> subprocess.CompletedProcess[str]:
+    words = ["with", "fix.patch", "--target", str(site), "--record", record, "--", *command]
+    line = [sys.executable, "-m", "vllm_mods", *words]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_each_process_tells_what_it_imports_and_enters(vllm: Path, call: Call) -> None:
+    done = run(vllm, sys.executable, "serve.py")
+    assert (done.returncode, done.stdout) == (0, "2\n2\n2\n"), done.stderr
+    answer = call("evidence", "--record", "run.jsonl", "--json")
+    seen = json.loads(answer.out)
+    assert seen["functions"] == TELLS
+    (mod,) = seen["mods"]
+    alone, loader = mod["files"]
+    assert [name.partition(" (")[0] for name in loader["imported"]] == [
+        "MainProcess",
+        "Worker-spawn",
+        "Worker-fork" if TELLS else "fork of MainProcess",
+    ]
+    assert alone == {"path": "vllm/alone.py", "functions": [], "imported": []}
+    entered = {
+        each["name"]: [name.partition(" (")[0] for name in each["entered"]]
+        for each in loader["functions"]
+    }
+    assert entered == {
+        "load": ["MainProcess"] * TELLS,
+        "Loader.other": ["Worker-spawn", "Worker-fork"] * TELLS,
+        "Loader.never": [],
+    }
+    assert (answer.code, seen["ok"], mod["ok"]) == (0, True, True)
+    text = call("evidence", "--record", "run.jsonl").out
+    assert ("its code ran" in text, "Loader.never: never entered" in text) == (TELLS, TELLS)
+    assert "  vllm/alone.py: never imported\n" in text
+
+
+@pytest.mark.slow
+def test_a_mod_whose_code_does_not_run_is_a_no(vllm: Path, call: Call) -> None:
+    assert run(vllm, sys.executable, "-c", "import vllm").returncode == 0
+    answer = call("evidence", "--record", "run.jsonl")
+    assert answer.code == 1
+    assert answer.out.startswith("fix: it did not run\n  vllm/alone.py: never imported\n")
+
+
+@pytest.mark.slow
+def test_the_environments_own_sitecustomize_is_loaded_too(vllm: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("print('mine')")
+    line = ["env", f"PYTHONPATH={own}", sys.executable, "-m", "vllm_mods", "with", "fix.patch"]
+    line += ["--target", str(vllm), "--record", "run.jsonl", "--", sys.executable, "-c", "1"]
+    root = str(Path(recorded.__file__).parents[2])
+    line[1] += f":{root}"
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["mine"], done.stderr
+
+
+@pytest.mark.slow
+def test_a_record_is_not_written_over(vllm: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text("mine")
+    done = run(vllm, "true")
+    assert done.returncode == 2
+    assert "the record run.jsonl cannot be begun: File exists" in done.stderr
+    assert (tmp_path / "run.jsonl").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "is not a record"),
+        (b"[]\n", "is not a record"),
+        (b'{"root": "/x", "mods": []}\n', "has nothing recorded"),
+        (b'{"root": "/x", "mods": []}\n{"pid": 1}\n', "is not a record"),
+    ],
+)
+def test_another_file_is_no_record(data: bytes, why: str, tmp_path: Path, call: Call) -> None:
+    file = tmp_path / "run.jsonl"
+    file.write_bytes(data)
+    answer = call("evidence", "--record", file)
+    assert (answer.code, why in answer.err) == (2, True)
+
+
+def test_what_a_killed_process_began_to_write_is_left_out() -> None:
+    head = json.dumps({"root": "/x", "mods": [{"title": "m", "files": [{"path": "vllm/a.py"}]}]})
+    row = {"pid": 7, "process": "Worker", "path": "vllm/a.py", "line": 0, "functions": True}
+    lines = f"{head}\n{json.dumps(row)}\n{json.dumps(row)[:20]}"
+    (mod,) = recorded.read_record(lines.encode(), "run.jsonl").mods
+    assert (mod.ok, mod.files[0].imported) == (True, ("Worker (7)",))
+
+
+class Monitoring:
+    """What ``sys.monitoring`` has from Python 3.12 on, of this module by hand."""
+
+    class events:  # noqa: N801  (as it is called there)
+        PY_START = 1
+
+    DISABLE = object()
+    told: Callable[..., object]
+
+    def get_tool(self, tool: int) -> str | None:
+        return "a debugger" if tool > 3 else None
+
+    def use_tool_id(self, tool: int, _name: str) -> None:
+        assert self.get_tool(tool) is None
+
+    def register_callback(self, _tool: int, _event: int, told: Callable[..., object]) -> None:
+        self.told = told
+
+    def set_events(self, _tool: int, _event: int) -> None:
+        pass
+
+
+def test_a_function_that_starts_is_recorded_once_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(recorded.__file__).parent / "recorder/sitecustomize.py"
+    spec = importlib.util.spec_from_file_location("recorder", path)
+    assert spec is not None
+    assert spec.loader is not None
+    recorder = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(recorder)
+    monitoring = Monitoring()
+    record = tmp_path / "run.jsonl"
+    monkeypatch.setattr(recorder, "_MONITORING", monitoring)
+    monkeypatch.setattr(recorder, "_RECORD", str(record))
+    monkeypatch.setattr("os.register_at_fork", lambda **_: None)
+    monkeypatch.setattr("atexit.register", lambda *_: None)
+    functions = [{"name": "f", "line": 2}, {"name": "g", "line": 6}]
+    file = {"path": "vllm/a.py", "functions": functions}
+    header = {"root": "/x", "mods": [{"title": "m", "files": [file]}]}
+    record.write_text(json.dumps(header) + "\n")
+    recorder.Recorder(header).start()
+    code = compile("\n@wraps\ndef f(): ...\n\n\ndef g(): ...\ndef h(): ...", "/x/vllm/a.py", "exec")
+    module, (f, g, h) = code, [one for one in code.co_consts if hasattr(one, "co_code")]
+    for started in (module, f, h, compile("1", "/x/vllm/other.py", "exec")):
+        assert monitoring.told(started, 0) is monitoring.DISABLE
+    (mod,) = recorded.read_record(record.read_bytes(), "run.jsonl").mods
+    assert [bool(each.entered) for each in mod.files[0].functions] == [True, False]
+    assert (g.co_firstlineno, len(mod.files[0].imported), mod.ok) == (6, 1, True)
