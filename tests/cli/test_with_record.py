@@ -118,10 +118,10 @@ def test_a_record_is_not_written_over(vllm: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "is not a record"),
-        (b"[]\n", "is not a record"),
+        (b"", "not JSON"),
+        (b"[]\n", "expected a table"),
         (b'{"root": "/x", "mods": []}\n', "has nothing recorded"),
-        (b'{"root": "/x", "mods": []}\n{"pid": 1}\n', "is not a record"),
+        (b'{"root": "/x", "mods": []}\n{"pid": 1}\n', "process: is required"),
     ],
 )
 def test_another_file_is_no_record(data: bytes, why: str, tmp_path: Path, call: Call) -> None:

@@ -9,10 +9,10 @@ from vllm_mods.applying.shadow import Shadow
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Folder
-from vllm_mods.base.untrusted import json_of
+from vllm_mods.base.untrusted import json_in
 from vllm_mods.fit.lines import touched_lines
 from vllm_mods.formats.concrete_syntax import UnparsableError
-from vllm_mods.formats.schema import DecodeError, decode, encode
+from vllm_mods.formats.schema import decode, encode
 from vllm_mods.placing.scopes import Scope, read_scopes
 
 _RECORDER = os.path.join(os.path.dirname(__file__), "recorder")
@@ -86,16 +86,11 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
 
 
 def read_record(data: bytes, name: str) -> Recorded:
-    """Return what a record has, which is called ``name``. Raises ``UsageError`` for another file, and where nothing was recorded."""
-    first, *lines = data.split(b"\n")[:-1] or [
-        b""
-    ]  # what a killed process began to write is no line
-    try:
-        recorded = decode(Recorded, json_of(first))
-        rows = [decode(_Row, json_of(line)) for line in lines]
-    except (DecodeError, ValueError) as error:
-        why = f"{name} is not a record: {error}"
-        raise UsageError(why, hint="vllm-mods with --help  # its --record makes one") from error
+    """Return what a record has, which is called ``name``. Raises ``ManifestError`` for another file, ``UsageError`` where nothing is in it."""
+    hint = "vllm-mods with --help  # its --record makes one"
+    first, *lines = data.split(b"\n")[:-1] or [b""]  # what a killed process began to write is no line
+    recorded = decode(Recorded, json_in(first, name, hint), name, hint=hint)
+    rows = [decode(_Row, json_in(line, name, hint), name, hint=hint) for line in lines]
     if not rows:
         why = f"{name} has nothing recorded: no Python of the command loaded sitecustomize"
         raise UsageError(why, hint="run the command without the flags -I, -E and -S of Python")
