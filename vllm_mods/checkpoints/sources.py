@@ -1,14 +1,11 @@
 """Where checkpoints lie: a folder here, or a repository on the Hub, of which byte ranges are asked."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
 import re
 import stat
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError, reading
@@ -16,9 +13,6 @@ from vllm_mods.base.limits import Limit
 from vllm_mods.checkpoints import checkpoint
 from vllm_mods.formats.safetensors import table
 from vllm_mods.trees.pip_config import read_settings
-
-if TYPE_CHECKING:
-    from vllm_mods.trees.http import Http
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9_][\w.-]*)?\Z", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
@@ -162,7 +156,7 @@ class _HubModel:
         self.name = model
         self._hub = (environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
         # What cannot be had is told soon: a lock is made without it, and says so.
-        self._http: Http = Http(read_settings(environ)._replace(retries=1))
+        self._http = Http(read_settings(environ)._replace(retries=1))
         asked = f"{self._hub}/api/models/{model}/revision/{quote(revision, safe='')}"
         try:
             page = self._http.page(asked, "application/json")

@@ -4,8 +4,6 @@ The headers that go before a member are read in one piece, whatever their size s
 negative, which leads back to where the reader has been.
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO

@@ -4,8 +4,6 @@ Pure: text in, ``Pairing`` and findings out, and back. Keys that a pairing has n
 does not do although the recipe says it, or something that would not work; a note is to be known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -115,6 +113,16 @@ def write(pairing: pairings.Pairing) -> str:
         "command": pairing.command,
     }
     return yaml_source.dump(_without_none(keys))
+
+
+class _Own(NamedTuple):
+    name: str | None = None
+    vllm: str | None = None
+    templates: tuple[str, ...] = ()
+
+
+class _WithOwn(NamedTuple):
+    vllm_mods: _Own
 
 
 class _RecipeReader(command.RecipeFindings):
@@ -290,16 +298,6 @@ class _RecipeReader(command.RecipeFindings):
             for problem in error.problems:
                 key, _, why = problem.partition(": ")
                 self.problem(_ORIGINS.get(key, key), why)
-
-
-class _Own(NamedTuple):
-    name: str | None = None
-    vllm: str | None = None
-    templates: tuple[str, ...] = ()
-
-
-class _WithOwn(NamedTuple):
-    vllm_mods: _Own
 
 
 def slug(text: str) -> str:

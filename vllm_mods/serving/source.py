@@ -4,8 +4,6 @@ A name may stand for one thing when vLLM runs and for another to a type checker 
 from … import LoadFormats`` with ``LoadFormats = str`` in the ``else``): both can be asked for.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
