@@ -156,7 +156,7 @@ class _HubModel:
         self.name = model
         self._hub = (environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
         # What cannot be had is told soon: a lock is made without it, and says so.
-        self._http: Http = Http(read_settings(environ)._replace(retries=1))
+        self._http = Http(read_settings(environ)._replace(retries=1))
         asked = f"{self._hub}/api/models/{model}/revision/{quote(revision, safe='')}"
         try:
             page = self._http.page(asked, "application/json")

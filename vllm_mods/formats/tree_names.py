@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 
 from vllm_mods.base.errors import TreeError
@@ -109,8 +110,6 @@ def hash_agrees(recorded: str, data: bytes) -> bool | None:
     algorithm, _, expected = recorded.partition("=")
     if algorithm not in {"sha256", "sha384", "sha512"} or not expected:
         return None
-    from base64 import urlsafe_b64encode  # noqa: PLC0415
-
     digest = hashlib.new(algorithm, data).digest()
     return urlsafe_b64encode(digest).decode().rstrip("=") == expected.rstrip("=")
 
@@ -123,8 +122,6 @@ def is_recorded(rows: bytes, path: str, data: bytes) -> bool | None:
 
 def sha256_of(recorded: str) -> str | None:
     """Return a RECORD's hash in hexadecimal, ``None`` if it is not a sha256."""
-    from base64 import urlsafe_b64decode  # noqa: PLC0415  (as ``hashlib`` above)
-
     algorithm, _, value = recorded.partition("=")
     try:
         digest = urlsafe_b64decode(value + "=" * (-len(value) % 4))

@@ -115,6 +115,16 @@ def write(pairing: pairings.Pairing) -> str:
     return yaml_source.dump(_without_none(keys))
 
 
+class _Own(NamedTuple):
+    name: str | None = None
+    vllm: str | None = None
+    templates: tuple[str, ...] = ()
+
+
+class _WithOwn(NamedTuple):
+    vllm_mods: _Own
+
+
 class _RecipeReader(command.RecipeFindings):
     def __init__(
         self, document: Document, where: str, known: Collection[str], paths: Mapping[str, str]
@@ -288,16 +298,6 @@ class _RecipeReader(command.RecipeFindings):
             for problem in error.problems:
                 key, _, why = problem.partition(": ")
                 self.problem(_ORIGINS.get(key, key), why)
-
-
-class _Own(NamedTuple):
-    name: str | None = None
-    vllm: str | None = None
-    templates: tuple[str, ...] = ()
-
-
-class _WithOwn(NamedTuple):
-    vllm_mods: _Own
 
 
 def slug(text: str) -> str:
