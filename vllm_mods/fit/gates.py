@@ -388,7 +388,7 @@ def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | Non
     if sure is None:
         return None
     level = Level.ERROR if sure and not asked.is_let_be() else Level.NOTE
-    scope = scope_at(world.glance(diagnostic.path) or b"", diagnostic.line)
+    scope = scope_at(world, diagnostic.path, diagnostic.line)
     message = f"{asked.text(of_call=rule.code == FindingCode.FIT_CALL)} (ty: {diagnostic.rule})"
     token = (_QUOTED.findall(diagnostic.text) or [""])[-1]
     place = diagnostic.path, diagnostic.line, scope
