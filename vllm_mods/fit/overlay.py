@@ -17,6 +17,7 @@ PYTHON = (".py", ".pyi")
 
 # Its ``__getattr__`` gives the names of a module of torch, which a stub knows, and ``None`` for any other.
 _PLATFORM = "vllm/platforms/interface.py"
+_MEMORY = "/dev/shm"  # noqa: S108  (a folder is made in it)
 
 
 class Overlay:
@@ -133,11 +134,8 @@ def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
 
 def _in_memory() -> str | None:
     """Return where a link costs a tenth of one on a disk, unless ``TMPDIR`` names a place, or there is no room."""
-    place = "/dev/shm"  # noqa: S108  (a folder is made in it)
-    if "TMPDIR" in os.environ or not os.access(place, os.W_OK):
-        return None
-    about = os.statvfs(place)
-    return place if about.f_bavail * about.f_frsize >= 32 << 20 else None
+    has_room = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= 32 << 20
+    return _MEMORY if has_room and "TMPDIR" not in os.environ else None
 
 
 def _write(path: str, data: bytes | None) -> None:

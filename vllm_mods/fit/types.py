@@ -99,13 +99,10 @@ def _news(question: Question) -> list[Diagnostic]:
 def _about(diagnostics: Iterable[Diagnostic], question: Question) -> Iterator[Diagnostic]:
     """Leave out what is said in other files than the changed ones of something else than what is changed."""
     changed = {change.path for change in question.changes}
-    rows: dict[str, list[bytes]] = {}
     for diagnostic in diagnostics:
         if diagnostic.path not in changed and diagnostic.rule in RULES:
-            if diagnostic.path not in rows:
-                rows[diagnostic.path] = (question.after.glance(diagnostic.path) or b"").splitlines()
-            row = rows[diagnostic.path][diagnostic.line - 1 : diagnostic.line]
-            words = _WORD.findall(f"{diagnostic.text} {b''.join(row).decode(errors='replace')}")
+            row = question.after.row(diagnostic.path, diagnostic.line).decode(errors="replace")
+            words = _WORD.findall(f"{diagnostic.text} {row}")
             # of ``self`` no class is named, and it may be one below a changed one
             if question.names.isdisjoint(words) and "Self" not in words:
                 continue

@@ -140,7 +140,6 @@ def _parts_of(world: World, path: str) -> list[_Part]:
     data = world.glance(path)
     if data is None or (tree := syntax_tree.module(data)) is None:
         return []
-    world.module(path)  # it is asked for, and the syntax tree is at hand
     return list(_parts(tree.body, "", data.splitlines()))
 
 

@@ -82,15 +82,14 @@ def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
             if ordered[bisect_left(ordered, start)] > end:
                 continue
             yield CodeSite(node, scope)
-        below = _children(node, scope)
-        if stated := getattr(node, "annotation", None) or getattr(node, "returns", None):
-            local = isinstance(node, ast.AnnAssign) and isinstance(scope.node, DefNode)
-            unread = scope.typing_only or local or scope.postponed
-            below = [
-                (c, replace(inner, stating=True, typing_only=unread) if c is stated else inner)
-                for c, inner in below
-            ]
-        stack += reversed(below)
+        stated = getattr(node, "annotation", None) or getattr(node, "returns", None)
+        for child, inner in reversed(_children(node, scope)):
+            if child is stated:
+                local = isinstance(node, ast.AnnAssign) and isinstance(scope.node, DefNode)
+                unread = scope.typing_only or local or scope.postponed
+                stack.append((child, replace(inner, stating=True, typing_only=unread)))
+            else:
+                stack.append((child, inner))
 
 
 def _postpones(tree: ast.Module) -> bool:
