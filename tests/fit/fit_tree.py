@@ -9,6 +9,7 @@ from memory_tree import MemoryTree
 
 from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit import fit
+from vllm_mods.fit.users import changed_names, users
 from vllm_mods.fit.world import SummaryCache, World
 
 if TYPE_CHECKING:
@@ -151,3 +152,10 @@ def world_of(files: Mapping[str, str], changes: Mapping[str, str | None] | None 
         for path, text in (changes or {}).items()
     }
     return World(tree_of(files), changed, SummaryCache())
+
+
+def users_of(
+    before: World, after: World, path: str = "vllm/a.py"
+) -> tuple[dict[str, frozenset[int]], frozenset[str]]:
+    """Return the lines of other files that use what changes in a file, and the words they are found by."""
+    return users(after, changed_names(before, after, path))

@@ -10,7 +10,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
-from fit_tree import tree_of, world_of
+from fit_tree import tree_of, users_of, world_of
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Level
@@ -27,7 +27,6 @@ from vllm_mods.fit.results import result_misuses
 from vllm_mods.fit.run_time import run_time_writes, soften
 from vllm_mods.fit.search import classes_named
 from vllm_mods.fit.strings import string_misuses
-from vllm_mods.fit.users import users
 from vllm_mods.fit.walk import walk
 
 if TYPE_CHECKING:
@@ -620,7 +619,7 @@ def test_what_the_users_of_a_file_are_looked_for_by(old: str, new: str, words: s
         "vllm/u.py": "import a\n\na.g\nA.c, field\nX\nnog\n",
     }
     after = world_of(files, {"vllm/a.py": OLD.replace(old, new)})
-    who, looked_for = users(world_of(files), after, ["vllm/a.py"])
+    who, looked_for = users_of(world_of(files), after)
     assert looked_for == set(words.split())
     rows = {"g": 3, "c": 4, "field": 4, "A": 4, "X": 5}
     lines = {rows[word] for word in words.split() if word in rows}
@@ -634,7 +633,7 @@ def test_a_common_name_is_followed_where_its_class_or_module_is_named() -> None:
 
     def who(several: dict[str, str]) -> dict[str, frozenset[int]]:
         before = {**several, "vllm/a.py": OLD}
-        return users(world_of(before), world_of(before, change), ["vllm/a.py"])[0]
+        return users_of(world_of(before), world_of(before, change))[0]
 
     assert who(files) == {"vllm/class_too.py": {2}, "vllm/module_too.py": {2}}
     assert len(who({path: text for path, text in files.items() if path != "vllm/u1.py"})) == 40
@@ -664,14 +663,14 @@ def test_a_function_that_only_takes_more_has_no_users_to_look_at(
     text = "def g{}: ...\n"
     files = {"vllm/a.py": text.format(old)}
     after = world_of(files, {"vllm/a.py": text.format(new)})
-    words = users(world_of(files), after, ["vllm/a.py"])[1]
+    words = users_of(world_of(files), after)[1]
     assert words == ({"g"} if is_used_otherwise else set())
 
 
 def test_what_is_still_stored_elsewhere_in_a_class_is_not_gone() -> None:
     text = "class A:\n    def __init__(self):\n        self.c = 1\n\n    def m(self):\n        self.c = 2\n"
     after = world_of({}, {"vllm/a.py": text.replace("self.c = 2", "pass")})
-    assert users(world_of({"vllm/a.py": text}), after, ["vllm/a.py"])[1] == set()
+    assert users_of(world_of({"vllm/a.py": text}), after)[1] == set()
 
 
 @pytest.mark.parametrize(
@@ -690,7 +689,7 @@ def test_who_takes_an_import_from_a_module_uses_it_there(text: str, *, uses: boo
     old = {"vllm/a.py": "import json\nX = 1\n", "vllm/u.py": text}
 
     def who(files: dict[str, str]) -> dict[str, frozenset[int]]:
-        return users(world_of(files), world_of(files, {"vllm/a.py": "X = 1\n"}), ["vllm/a.py"])[0]
+        return users_of(world_of(files), world_of(files, {"vllm/a.py": "X = 1\n"}))[0]
 
     assert ("vllm/u.py" in who(old)) is uses
     copied = {"vllm/all.py": "from vllm.a import *\n", **old}
@@ -699,7 +698,7 @@ def test_who_takes_an_import_from_a_module_uses_it_there(text: str, *, uses: boo
 
 def test_who_names_a_module_that_is_gone_is_a_user_of_it() -> None:
     files = {"vllm/a.py": OLD, "vllm/u.py": "import vllm.a\n"}
-    who, words = users(world_of(files), world_of(files, {"vllm/a.py": None}), ["vllm/a.py"])
+    who, words = users_of(world_of(files), world_of(files, {"vllm/a.py": None}))
     assert "a" in words
     assert who == {"vllm/u.py": {1}}
 

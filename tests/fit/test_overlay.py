@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fit_tree import tree_of
 
+from vllm_mods.fit import overlay as laying_out
 from vllm_mods.fit.overlay import Overlay
 
 
@@ -84,6 +88,28 @@ def test_what_could_not_be_shown_whole_is_shown_anew(
     with pytest.raises(OSError, match="No space"):
         overlay.show({"vllm/a.py": b"2", "vllm/c.py": b"3"})
     assert shown(overlay.show({"vllm/b.py": b"1"})) == {"vllm/a.py": "old", "vllm/b.py": "1"}
+
+
+def test_the_folder_lies_in_memory_where_it_has_room_and_nobody_names_a_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def free(room: int) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=room))
+
+    def place() -> str:
+        return os.path.dirname(overlay_of(tmp_path).show({}))
+
+    monkeypatch.delenv("TMPDIR", raising=False)
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.setattr(laying_out, "_MEMORY", str(memory))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    free(1 << 20)
+    assert place() == str(tmp_path)
+    free(1 << 30)
+    assert place() == str(memory)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert place() == str(tmp_path)
 
 
 def overlay_of(site: Path) -> Overlay:

@@ -6,11 +6,10 @@ import ast
 from pathlib import Path
 
 import pytest
-from fit_tree import world_of
+from fit_tree import users_of, world_of
 
 from vllm_mods.fit import users
 from vllm_mods.fit.signatures import children, every
-from vllm_mods.fit.users import users as users_of
 
 CHANGED = "vllm/a.py"
 FILES = {"vllm/__init__.py": "", CHANGED: "def hook(x): ...\n"}
@@ -34,7 +33,7 @@ FILES = {"vllm/__init__.py": "", CHANGED: "def hook(x): ...\n"}
 def test_the_lines_whose_code_names_what_is_changed(code: str, lines: set[int]) -> None:
     files = {**FILES, "vllm/use.py": f"{code}\n"}
     worlds = world_of(files), world_of(files, {CHANGED: "def hook(x, y): ...\n"})
-    used, names = users_of(*worlds, (CHANGED,))
+    used, names = users_of(*worlds, CHANGED)
     assert used == ({"vllm/use.py": lines} if lines else {})
     assert names == {"hook"}
 

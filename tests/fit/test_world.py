@@ -19,6 +19,7 @@ from vllm_mods.fit.search import (
     is_mentioned,
     python_files,
     subclasses,
+    words_mentioned,
 )
 from vllm_mods.fit.shapes import Function, Lookup, Symbol
 from vllm_mods.fit.world import SummaryCache, World, absolute, module_stem
@@ -213,11 +214,9 @@ def test_files_are_found_by_the_words_in_them(world: World) -> None:
         "vllm/pack/one.py",
         "vllm/pack/two.py",
     ]
-    many = [f"word{n}" for n in range(30)]
-    assert [path for path, _ in files_mentioning(world, [*many, "_private"])] == [
-        "vllm/pack/one.py"
-    ]
-    assert not [*files_mentioning(world, [*many, "_priv"])]
+    for more in ((), [f"word{n}" for n in range(30)]):
+        mentioned = dict(words_mentioned(world, frozenset(("_private", "_priv", *more))))
+        assert mentioned == {"vllm/pack/one.py": {"_private"}}
     assert is_mentioned(world, "Shown", re.compile(rb"^Shown = ", re.MULTILINE))
     assert not is_mentioned(world, "Shown", re.compile(rb"def Shown"))
 
@@ -499,8 +498,9 @@ def test_how_many_values_a_function_returns(
 
 
 def test_the_classes_and_functions_around_a_line() -> None:
-    text = b"x = 1\nclass A:\n    def f(self):\n        def g(): ...\n        return 1\n    y = 2\n"
-    assert [scope_at(text, line) for line in range(1, 8)] == [
+    text = "x = 1\nclass A:\n    def f(self):\n        def g(): ...\n        return 1\n    y = 2\n"
+    world = world_of({"vllm/x.py": text, "vllm/bad.py": "def ("})
+    assert [scope_at(world, "vllm/x.py", line) for line in range(1, 8)] == [
         "",
         "A",
         "A.f",
@@ -509,7 +509,7 @@ def test_the_classes_and_functions_around_a_line() -> None:
         "A",
         "",
     ]
-    assert scope_at(b"def (", 1) == ""
+    assert scope_at(world, "vllm/bad.py", 1) == ""
 
 
 @pytest.mark.parametrize(

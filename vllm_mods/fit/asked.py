@@ -20,6 +20,7 @@ from vllm_mods.formats import syntax_tree
 TYPE = r"`((?:[^`]|`[^`]*`(?=\W*`))*)`"
 MEMBER = re.compile(rf"(?:Object of type|Class|Module) {TYPE} has no (?:attribute|member) `(\w+)`")
 FUNCTION = re.compile(r"(?:bound method |def )")
+QUOTED = re.compile(r"`(\w+)`")
 COROUTINE = "CoroutineType["
 MADE = (COROUTINE, "_GeneratorContextManager[", "_AsyncGeneratorContextManager[")
 IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
@@ -56,16 +57,13 @@ class Asked:
         """What is missing: its owner, then its name; ``None`` where it is something else that is said."""
         return MEMBER.search(self.diagnostic.text)
 
-    def row(self, line: int) -> bytes:
-        """Return a line of the file, by its 1-based number."""
-        return self.world.row(self.diagnostic.path, line)
-
     @cached_property
     def sites(self) -> tuple[CodeSite, ...]:
         """The code around the place, the innermost first."""
-        text = self.row(self.diagnostic.line).decode(errors="replace")[: self.diagnostic.column - 1]
-        place = self.diagnostic.line, len(text.encode())
-        sites = [*walk(self.tree, frozenset((self.diagnostic.line,)))]
+        path, line, column, *_ = self.diagnostic
+        text = self.world.row(path, line).decode(errors="replace")[: column - 1]
+        place = line, len(text.encode())
+        sites = [*walk(self.tree, frozenset((line,)))]
         return tuple(site for site in reversed(sites) if _holds(site.node, place))
 
     @property
@@ -151,7 +149,8 @@ class Asked:
     def is_let_be(self) -> bool:
         """Tell whether the author has told a type checker to let the call be that the place is in."""
         call = self.call()
-        return call is not None and IGNORED.search(self.row(call.lineno)) is not None
+        row = self.world.row(self.diagnostic.path, call.lineno) if call else b""
+        return IGNORED.search(row) is not None
 
     def is_compiled(self) -> bool:
         """Tell whether a decorator hands the function around to another compiler, such as Triton's ``jit``."""

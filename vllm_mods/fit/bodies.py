@@ -4,38 +4,30 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
+from vllm_mods.fit.lines import rows
 from vllm_mods.fit.shapes import Function
-from vllm_mods.fit.signatures import DefNode, ScopeNode, children, every
+from vllm_mods.fit.signatures import DefNode, ScopeNode, children
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
 
 def definition(world: World, path: str, function: Function) -> DefNode | None:
     """Return the statement that a summary was made of."""
-    return _functions(world.read(path) or b"").get((function.line, function.name))
+    node = _scopes(world.read(path) or b"").get((function.line, function.name))
+    return node if isinstance(node, DefNode) else None
 
 
-@lru_cache(maxsize=256)
-def _functions(data: bytes) -> dict[tuple[int, str], DefNode]:
-    nodes = every(syntax_tree.module(data) or ast.Module([], []))
-    return {(node.lineno, node.name): node for node in nodes if isinstance(node, DefNode)}
+def scope_at(world: World, path: str, line: int) -> str:
+    """Return the dotted chain of classes and functions around a line; a search only passes over the file."""
+    around = [n for n in _scopes(world.glance(path) or b"").values() if line in rows(n)]
+    return ".".join(node.name for node in sorted(around, key=lambda node: node.lineno))
 
 
-def scope_at(data: bytes, line: int) -> str:
-    """Return the dotted chain of classes and functions around a line."""
-    return ".".join(name for first, last, name in _scopes(data) if first <= line <= last)
-
-
-@lru_cache(maxsize=256)
-def _scopes(data: bytes) -> tuple[tuple[int, int, str], ...]:
-    """Return first and last line and name of every class and function, the outer ones first."""
-    tree = syntax_tree.module(data) or ast.Module([], [])
-    spans = [
-        (node.lineno, node.end_lineno or node.lineno, node.name)
-        for node in every(tree)
-        if isinstance(node, ScopeNode)
-    ]
-    return tuple(sorted(spans, key=lambda scope: (scope[0], -scope[1])))
+@lru_cache(maxsize=64)
+def _scopes(data: bytes) -> dict[tuple[int, str], DefNode | ast.ClassDef]:
+    """Return every class and function by its line and name."""
+    nodes = syntax_tree.all_statements(syntax_tree.module(data) or ast.Module([], []))
+    return {(node.lineno, node.name): node for node in nodes if isinstance(node, ScopeNode)}
 
 
 def _own(node: DefNode) -> Iterator[ast.AST]:

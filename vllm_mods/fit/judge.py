@@ -2,7 +2,7 @@
 
 import ast
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -24,14 +24,14 @@ from vllm_mods.fit.overrides import Override, changed_methods, override_problems
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.replacements import owner_name, replacement_problems
 from vllm_mods.fit.results import result_misuses
-from vllm_mods.fit.run_time import run_time_writes, soften
+from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class, Import, Value
 from vllm_mods.fit.signatures import every, imports_of
 from vllm_mods.fit.strings import string_misuses
 from vllm_mods.fit.syntax import syntax_problems
 from vllm_mods.fit.types import MOST_USERS, Question, type_problems
-from vllm_mods.fit.users import users
+from vllm_mods.fit.users import Sought, changed_names, users
 from vllm_mods.fit.walk import local_names, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
@@ -60,33 +60,38 @@ def judge(
     load_python(tree)
     before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
-    sound: dict[str, bytes] = {}
-    for change in changes:
-        if change.after is None:
-            continue
-        syntax = list(syntax_problems(change.path, change.after, after.python))
-        answers += syntax
-        if not any(isinstance(answer, Problem) for answer in syntax):
-            sound[change.path] = change.after
-    judged = tuple(c for c in changes if c.path in sound or c.after is None)
-    used, names = users(before, after, (change.path for change in judged))
-    if len(used) > MOST_USERS:
-        why = f"{len(used)} files mention what the patch changes, but the type checker read only {MOST_USERS}"
-        answers.append(Doubt(judged[0].path, "use", why))
+    judged: list[FileChange] = []
+    sought: list[Sought] = []
+    writes: list[Write] = []
     at_origin = None if origin is None else _question_at_origin(origin, cache)
     origin_with = at_origin and at_origin.after
-    for path, lines in used.items():
-        answers.extend(_file(before, after, path, lines, changed=False, at_origin=origin_with))
-    for path, data in sound.items():
-        lines = touched_lines(before.read(path), data)
+    # All of one file, then the next: its syntax trees are at hand.
+    for change in changes:
+        path, data = change.path, change.after
+        syntax = [] if data is None else list(syntax_problems(path, data, after.python))
+        answers += syntax
+        if any(isinstance(answer, Problem) for answer in syntax):
+            continue
+        judged.append(change)
+        sought += changed_names(before, after, path)
+        if data is None:
+            continue
+        lines = touched_lines(change.before, data)
         answers.extend(_file(before, after, path, lines, changed=True, at_origin=origin_with))
         answers.extend(_overrides(before, after, path))
         answers.extend(dead_problems(before, after, path, at_origin and at_origin.before))
-        added = added_lines(before.read(path), data)
+        added = added_lines(change.before, data)
         answers.extend(cycle_problems(before, after, path, added))
+        writes += run_time_writes(path, data, added)
         _consult(after, path, data, added)
-    answers.extend(_replacements(before, after, sound))
-    question = Question(before, after, judged, tuple(used), names)
+    used, names = users(after, sought)
+    if len(used) > MOST_USERS:
+        why = f"{len(used)} files mention what the patch changes, but the type checker read only {MOST_USERS}"
+        answers.append(Doubt(judged[0].path, "use", why))
+    for path, lines in used.items():
+        answers.extend(_file(before, after, path, lines, changed=False, at_origin=origin_with))
+    answers.extend(_replacements(after, writes))
+    question = Question(before, after, tuple(judged), tuple(used), names)
     answers.extend(_opinion(question, at_origin, answers))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     problems = [lessen(after, soften(after, problem)) for problem in problems]
@@ -108,8 +113,8 @@ def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> Non
     """Note the files that the type checker's words of some lines rest on: of what they name, and of the classes around them."""
     rows = data.splitlines()
     named = {word for line in lines for word in WORD.findall(rows[line - 1])}
-    tree = syntax_tree.module(data) or ast.Module([], [])
-    imports = (n for n in every(tree) if isinstance(n, ast.Import | ast.ImportFrom))
+    nodes = syntax_tree.all_statements(syntax_tree.module(data) or ast.Module([], []))
+    imports = (n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom))
     aliases = (pair for node in imports for pair in imports_of(node))
     symbols = [
         s for name, a in aliases if name.encode() in named for s in after.imported(path, a).symbols
@@ -172,13 +177,8 @@ def _honour(after: World, problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE, message=message)
 
 
-def _replacements(before: World, after: World, sound: Mapping[str, bytes]) -> Iterator[Problem]:
+def _replacements(after: World, new: list[Write]) -> Iterator[Problem]:
     """Judge what the added lines put in the place of something else."""
-    new = [
-        write
-        for path, data in sound.items()
-        for write in run_time_writes(path, data, added_lines(before.read(path), data))
-    ]
     owned = ((w, one) for w in new for one in w.owners(after) if w.name)
     replaced = frozenset((owner_name(one), w.name or "") for w, one in owned)
     for write in new:

@@ -17,13 +17,14 @@ PYTHON = (".py", ".pyi")
 
 # Its ``__getattr__`` gives the names of a module of torch, which a stub knows, and ``None`` for any other.
 _PLATFORM = "vllm/platforms/interface.py"
+_MEMORY = "/dev/shm"  # noqa: S108  (a folder is made in it)
 
 
 class Overlay:
     """A folder that shows ``vllm`` of a tree, and files in place of some of its own."""
 
     def __init__(self, tree: Tree) -> None:
-        self._root = tree.root or self._temporary("vllm-mods-tree-")
+        self._root = os.path.abspath(tree.root or self._temporary("vllm-mods-tree-"))
         if tree.root is None:
             for path in tree.paths("vllm"):
                 if path.endswith(PYTHON):
@@ -48,18 +49,18 @@ class Overlay:
         self._files = files
         return self._folder
 
-    def _temporary(self, prefix: str) -> str:
+    def _temporary(self, prefix: str, place: str | None = None) -> str:
         """Make a folder that is gone with this, and with the process."""
         # No `TemporaryDirectory`: before Python 3.11.8, where it may not remove a link, it changes the mode of
         # the file behind it.
-        folder = tempfile.mkdtemp(prefix=prefix)
+        folder = tempfile.mkdtemp(prefix=prefix, dir=place)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return folder
 
     def _begin(self) -> None:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = self._temporary("vllm-mods-")
+        self._folder = self._temporary("vllm-mods-", _in_memory())
         self._link("vllm")
 
     def _is_beside_others(self, path: str) -> bool:
@@ -82,12 +83,12 @@ class Overlay:
         folder.mkdir()
         source = os.path.join(self._root, path)
         for name in os.listdir(source) if os.path.isdir(source) else ():
-            # a link costs a tenth of a millisecond, and there are a thousand; folders have no dot
+            # there are a thousand links as it is; folders have no dot
             if name.endswith(PYTHON) or ("." not in name and name != "__pycache__"):
                 self._link(f"{path}/{name}")
 
     def _link(self, path: str) -> None:
-        source = os.path.abspath(os.path.join(self._root, path))
+        source = os.path.join(self._root, path)
         if os.path.exists(source):
             os.symlink(source, os.path.join(self._folder, path))
 
@@ -129,6 +130,12 @@ def load_python(tree: Tree) -> None:
 def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
     """Return the Python of layers of files, each over those before it."""
     return {p: data for layer in layers for p, data in layer.items() if p.endswith(PYTHON)}
+
+
+def _in_memory() -> str | None:
+    """Return where a link costs a tenth of one on a disk, unless ``TMPDIR`` names a place, or there is no room."""
+    has_room = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= 32 << 20
+    return _MEMORY if has_room and "TMPDIR" not in os.environ else None
 
 
 def _write(path: str, data: bytes | None) -> None:

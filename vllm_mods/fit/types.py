@@ -18,7 +18,7 @@ from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, judge
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.overlay import load_python, python_of
+from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.syntax import invalid
@@ -81,7 +81,8 @@ def _news(question: Question) -> list[Diagnostic]:
 
     def answers(files: Mapping[str, bytes | None], asked: set[str]) -> tuple[Diagnostic, ...]:
         after = question.after
-        folder = after.cache.laid_out.show(after.tree, replaced(), _plain(files))
+        plain = {path: data and plain_getattr(data) for path, data in files.items()}
+        folder = after.cache.laid_out.show(after.tree, replaced(), plain)
         said = check(folder, asked, RULES, after.python)
         return tuple(
             one for one in said if one.rule not in RULES or RULES[one.rule].only in one.text
@@ -98,13 +99,10 @@ def _news(question: Question) -> list[Diagnostic]:
 def _about(diagnostics: Iterable[Diagnostic], question: Question) -> Iterator[Diagnostic]:
     """Leave out what is said in other files than the changed ones of something else than what is changed."""
     changed = {change.path for change in question.changes}
-    rows: dict[str, list[bytes]] = {}
     for diagnostic in diagnostics:
         if diagnostic.path not in changed and diagnostic.rule in RULES:
-            if diagnostic.path not in rows:
-                rows[diagnostic.path] = (question.after.glance(diagnostic.path) or b"").splitlines()
-            row = rows[diagnostic.path][diagnostic.line - 1 : diagnostic.line]
-            words = _WORD.findall(f"{diagnostic.text} {b''.join(row).decode(errors='replace')}")
+            row = question.after.row(diagnostic.path, diagnostic.line).decode(errors="replace")
+            words = _WORD.findall(f"{diagnostic.text} {row}")
             # of ``self`` no class is named, and it may be one below a changed one
             if question.names.isdisjoint(words) and "Self" not in words:
                 continue
@@ -116,10 +114,6 @@ def _likenesses(diagnostic: Diagnostic, world: World) -> tuple[tuple[str, ...], 
     about = diagnostic.path, diagnostic.rule
     row = world.row(diagnostic.path, diagnostic.line).decode(errors="replace").strip()
     return (*about, "text", diagnostic.text), (*about, "line", row)
-
-
-def _plain(files: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
-    return {path: data and plain_getattr(data) for path, data in python_of(files).items()}
 
 
 def _without(
@@ -136,19 +130,15 @@ def _without(
         more = len(several) - len(known_of[key])
         if more <= 0:
             continue
-        known = Counter(_scope(diagnostic, before) for diagnostic in known_of[key])
+        known = Counter(scope_at(before, one.path, one.line) for one in known_of[key])
         fresh = []
         for diagnostic in several:
-            if known[scope := _scope(diagnostic, after)]:
+            if known[scope := scope_at(after, diagnostic.path, diagnostic.line)]:
                 # where a name was not defined before, one more use of it is no news
                 known[scope] -= diagnostic.rule != "unresolved-reference"
             else:
                 fresh.append(diagnostic)
         yield from fresh[-more:]
-
-
-def _scope(diagnostic: Diagnostic, world: World) -> str:
-    return scope_at(world.glance(diagnostic.path) or b"", diagnostic.line)
 
 
 _GETATTR = re.compile(rb"""\bgetattr\(.*["'] *\)""")

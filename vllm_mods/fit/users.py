@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from vllm_mods.fit.bodies import is_generator
 from vllm_mods.fit.lines import lines_with
-from vllm_mods.fit.search import classes_in, files_mentioning, words_of
+from vllm_mods.fit.search import classes_in, files_mentioning, words_mentioned
 from vllm_mods.fit.signatures import DefNode, bindings, statements
 from vllm_mods.fit.world import World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
@@ -43,7 +43,7 @@ class _Form(NamedTuple):
         )
 
 
-class _Sought(NamedTuple):
+class Sought(NamedTuple):
     """A name to look for, and what else a file has to say to mean this one: a word, and that in a certain way.
 
     ``alone`` is a name that says enough where it is rare.
@@ -69,22 +69,20 @@ _Part = tuple[str, bytes, ast.AST]
 
 
 def users(
-    before: World, after: World, paths: Iterable[str]
+    after: World, sought: Iterable[Sought]
 ) -> tuple[dict[str, frozenset[int]], frozenset[str]]:
-    """Return who mentions what the change of some files takes away or defines in another way.
+    """Return who mentions what a patch takes away or defines in another way.
 
     That is files beside the changed ones, with the lines that mention such, and the words that were looked for.
     """
-    uses: dict[bytes, set[_Sought]] = defaultdict(set)
-    for use in (use for path in paths for use in _changed(before, after, path)):
-        uses[use.name.encode()].add(use)
-    words = frozenset(map(bytes.decode, uses))
-    mentioned: dict[bytes, list[str]] = defaultdict(list)
-    for path, data in files_mentioning(after, words) if words else ():
-        if path not in after.files:
-            for word in uses.keys() & set(words_of(data)):
-                mentioned[word].append(path)
-    wanted: dict[str, set[bytes]] = defaultdict(set)
+    uses: dict[str, set[Sought]] = defaultdict(set)
+    for use in sought:
+        uses[use.name].add(use)
+    mentioned: dict[str, list[str]] = defaultdict(list)
+    for path, words in words_mentioned(after, frozenset(uses)) if uses else ():
+        for word in words if path not in after.files else ():
+            mentioned[word].append(path)
+    wanted: dict[str, set[str]] = defaultdict(set)
     for word, where in mentioned.items():
         is_rare = len(where) <= _COMMON and any(use.alone for use in uses[word])
         for path in where:
@@ -93,16 +91,16 @@ def users(
                 wanted[path].add(word)
     lines = {path: _uses(after.glance(path) or b"", some) for path, some in wanted.items()}
     after.consulted.update(lines)
-    return {path: some for path, some in lines.items() if some}, words
+    return {path: some for path, some in sorted(lines.items()) if some}, frozenset(uses)
 
 
-def _uses(data: bytes, words: Iterable[bytes]) -> frozenset[int]:
+def _uses(data: bytes, words: Iterable[str]) -> frozenset[int]:
     """Return the lines of code that have one of some words, but for definitions of functions of these names."""
     data = _TEXT.sub(lambda m: m[0] if _NAMES.fullmatch(m[0]) else b"\n" * m[0].count(b"\n"), data)
-    return lines_with(data, map(bytes.decode, words), rb"(?<!def )\b")
+    return lines_with(data, words, rb"(?<!def )\b")
 
 
-def _changed(before: World, after: World, path: str) -> Iterator[_Sought]:
+def changed_names(before: World, after: World, path: str) -> Iterator[Sought]:
     """Yield what was defined in a file and is not, or in another way."""
     old, new = (_parts_of(world, path) for world in (before, after))
     same = {part[:2] for part in old} & {part[:2] for part in new}
@@ -112,7 +110,7 @@ def _changed(before: World, after: World, path: str) -> Iterator[_Sought]:
     )
     stem = module_stem(path)
     if after.glance(path) is None and old:
-        yield _Sought(stem, stem)
+        yield Sought(stem, stem)
     for name, was in was_of.items():
         now = now_of.get(name, [])
         if len(was) == len(now) and all(one.covers(of) for one, of in zip(now, was, strict=True)):
@@ -120,15 +118,15 @@ def _changed(before: World, after: World, path: str) -> Iterator[_Sought]:
         owner, _, last = name.rpartition(".")
         cls = owner.rpartition(".")[2]
         if last in _MAKERS or (cls and " " in was[0].text):
-            yield _Sought(cls, stem)
+            yield Sought(cls, stem)
         if last in _MAKERS:
             continue
         if cls:
-            yield _Sought(last, cls)
-            yield _Sought(last, stem)
+            yield Sought(last, cls)
+            yield Sought(last, stem)
         else:
             is_import = was[0].text == _IMPORTED and stem not in _copied_whole(after)
-            yield _Sought(last, stem, taken=True, alone=not is_import)
+            yield Sought(last, stem, taken=True, alone=not is_import)
 
 
 @remembered
@@ -142,7 +140,6 @@ def _parts_of(world: World, path: str) -> list[_Part]:
     data = world.glance(path)
     if data is None or (tree := syntax_tree.module(data)) is None:
         return []
-    world.module(path)  # it is asked for, and the syntax tree is at hand
     return list(_parts(tree.body, "", data.splitlines()))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import sys
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -68,7 +70,7 @@ class CodeSite(NamedTuple):
 
 def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
     """Yield the statements and expressions that touch some lines."""
-    first, last = (min(lines), max(lines)) if lines else (0, 0)
+    ordered = [*sorted(lines), sys.maxsize]
     stack: list[tuple[ast.AST, CodeScope]] = [
         (tree, CodeScope(tree, "", postponed=_postpones(tree)))
     ]
@@ -76,15 +78,15 @@ def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
         node, scope = stack.pop()
         if isinstance(node, ast.stmt | ast.expr):
             end = node.end_lineno or node.lineno
-            start = syntax_tree.first_line(node) if isinstance(node, ast.stmt) else node.lineno
-            if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
+            start = syntax_tree.first_line(node) if isinstance(node, ScopeNode) else node.lineno
+            if ordered[bisect_left(ordered, start)] > end:
                 continue
             yield CodeSite(node, scope)
-        stated = {getattr(node, "annotation", None), getattr(node, "returns", None)}
-        local = isinstance(node, ast.AnnAssign) and isinstance(scope.node, DefNode)
-        unread = scope.typing_only or local or scope.postponed
-        for child, inner in reversed(list(_children(node, scope))):
-            if child in stated:
+        stated = getattr(node, "annotation", None) or getattr(node, "returns", None)
+        for child, inner in reversed(_children(node, scope)):
+            if child is stated:
+                local = isinstance(node, ast.AnnAssign) and isinstance(scope.node, DefNode)
+                unread = scope.typing_only or local or scope.postponed
                 stack.append((child, replace(inner, stating=True, typing_only=unread)))
             else:
                 stack.append((child, inner))
@@ -96,26 +98,24 @@ def _postpones(tree: ast.Module) -> bool:
     return any(alias.name == "annotations" for node in futures for alias in node.names)
 
 
-def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:
+def _children(node: ast.AST, scope: CodeScope) -> list[tuple[ast.AST, CodeScope]]:
     if isinstance(node, ScopeNode):
         inner = _inside(node, scope, node.name)
         # Decorators, defaults and annotations belong to the scope around.
         body = frozenset(node.body)
-        yield from ((c, inner if c in body else scope) for c in children(node))
-    elif isinstance(node, (ast.Lambda, *_COMPREHENSIONS)):
+        return [(c, inner if c in body else scope) for c in children(node)]
+    if isinstance(node, (ast.Lambda, *_COMPREHENSIONS)):
         inner = _inside(node, scope, "")
-        yield from ((child, inner) for child in children(node))
-    elif isinstance(node, ast.If) and tests_typing(node):
+        return [(child, inner) for child in children(node)]
+    if isinstance(node, ast.If) and tests_typing(node):
         inner = replace(scope, typing_only=True)
-        yield from ((child, inner) for child in node.body)
-        yield from ((child, scope) for child in node.orelse)
-    elif isinstance(node, ast.If | ast.IfExp) and any(map(asks_for_version, every(node.test))):
+        return [*((c, inner) for c in node.body), *((c, scope) for c in node.orelse)]
+    if isinstance(node, ast.If | ast.IfExp) and any(map(asks_for_version, every(node.test))):
         inner = replace(scope, tolerant=True, guarded=True)
-        yield from ((c, scope if c is node.test else inner) for c in children(node))
-    elif isinstance(node, ast.Try):
-        yield from _try(node, scope)
-    else:
-        yield from ((child, scope) for child in children(node))
+        return [(c, scope if c is node.test else inner) for c in children(node)]
+    if isinstance(node, ast.Try):
+        return [*_try(node, scope)]
+    return [(child, scope) for child in children(node)]
 
 
 def asks_for_version(node: ast.AST) -> bool:

@@ -101,8 +101,11 @@ class World:
 
     def row(self, path: str, line: int) -> bytes:
         """Return a line of a file, by its 1-based number, ``b""`` where there is none; a search only passes over it."""
-        rows = (self.glance(path) or b"").splitlines()
-        return rows[line - 1] if 0 < line <= len(rows) else b""
+        return b"".join(self._rows(path)[line - 1 : line])
+
+    @remembered
+    def _rows(self, path: str) -> list[bytes]:
+        return (self.glance(path) or b"").splitlines()
 
     def paths(self, under: str = "vllm") -> frozenset[str]:
         """Return every file below a folder of the site root."""

@@ -33,7 +33,7 @@ def parse(source: bytes | str, **options: Any) -> Any:  # noqa: ANN401  (as ``as
 
 
 # Scopes, summaries and every check of the fit read the same few files.
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=32)
 def module(data: bytes) -> ast.Module | None:
     """Parse a file; ``None`` if it is not Python that this interpreter reads.
 
@@ -66,6 +66,15 @@ def suites(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         for name in ("body", "orelse", "finalbody"):
             if suite := getattr(holder, name, None):
                 yield suite
+
+
+def all_statements(tree: ast.Module) -> list[ast.stmt]:
+    """Return the statements of a module, whatever they stand in."""
+    found = [*tree.body]
+    for node in found:
+        for suite in suites(node):
+            found += suite
+    return found
 
 
 def target_names(target: ast.expr | None) -> Iterator[str]:
