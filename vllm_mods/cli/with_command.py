@@ -15,7 +15,7 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.running.interpreter import check_import
 
 
-class _Split(click.Command):
+class Split(click.Command):
     """Keeps what is behind ``--`` as it is."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -27,7 +27,7 @@ class _Split(click.Command):
         return [*super().collect_usage_pieces(ctx), "--", "COMMAND..."]
 
 
-@click.command(name="with", cls=_Split)
+@click.command(name="with", cls=Split)
 @options.mods
 @options.pairing
 @options.library
