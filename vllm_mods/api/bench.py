@@ -1,18 +1,19 @@
-"""Which of two sides is faster here: the same server without mods and with some, started by turns and asked the same."""
+"""Which of two sides is faster here: one server with the mods of each, started by turns and asked the same."""
 
 import contextlib
 import itertools
 import json
 import os
 import re
-import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 from vllm_mods.applying.shadow import shadow
 from vllm_mods.base import secrets
 from vllm_mods.base.errors import Refused, UsageError, refusing_to_write
-from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.model import Mod
 from vllm_mods.base.output import write_whole
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats.schema import decode, encode
@@ -20,33 +21,26 @@ from vllm_mods.running import benched_start, ratios
 from vllm_mods.running.benched_start import BenchedStart, BenchLoad
 from vllm_mods.running.interpreter import check_import
 
-_CONFIDENCE = 0.95
 PLAIN = "plain"
 """The name of a side without mods."""
-
-
-class BenchRow(NamedTuple):
-    """A number of both sides, by its name: the mean of their starts', and the ``ratio`` of B to A where there is one."""
-
-    name: str
-    means: tuple[float, float]
-    ratio: ratios.Ratio | None
+_DOUBT = 0.05
+_VARIABLES = re.compile(r"(VLLM|OMP|CUDA|TORCH)_(?!MODS_|API_KEY)")
 
 
 class BenchResult(NamedTuple):
-    """What a bench found: the two ``sides`` by their mods, a row per number, and all that was measured.
+    """What a bench found: its ``sides``, how each number differs, and what each start showed.
 
-    ``apart`` is how far the log probabilities of the sides are from each other, ``noise`` how far those of starts of
-    one side are; ``file`` has the starts, and the ``machine``.
+    ``apart`` is how far the log probabilities of the sides are from each other, ``noise`` how far those of two starts
+    of one side. ``asked`` and ``machine`` are what it holds for.
     """
 
     sides: tuple[str, str]
-    rows: tuple[BenchRow, ...]
+    numbers: Mapping[str, ratios.Ratio]
     apart: float
     noise: float | None
     starts: tuple[BenchedStart, ...]
+    asked: Mapping[str, Any]
     machine: Mapping[str, Any]
-    file: str
 
 
 def bench(
@@ -55,127 +49,100 @@ def bench(
     command: Sequence[str],
     target: Folder,
     *,
+    output: str,
     starts: int = 4,
     load: BenchLoad | None = None,
-    output: str = "bench",
-    planned: Callable[[Plan], object] | None = None,
     note: Callable[[str], object] = lambda _text: None,
-    progress: Callable[[str], object] = lambda _text: None,
 ) -> BenchResult:
-    """Start a server by turns with the mods of either side, none for vLLM as it is, and compare what it does.
+    """Start a server by turns with the mods of either side, or without any, and compare what it does.
 
-    ``command`` is its ``vllm serve …``, ``starts`` are those of each side, ``output`` is the folder for what they
-    show: what is in there of the same call is not measured again. Raises ``Refused`` for a folder of another call,
-    ``TreeError`` for a server that does not serve, and as ``shadow`` does.
+    ``command`` is its ``vllm serve …``, ``starts`` are those of each side. The folder ``output`` keeps what they
+    show: what the same call left there is not measured again. Raises ``Refused`` for a folder of another call,
+    ``TreeError`` for a server that does not serve, and as ``shadow``.
 
-    >>> vm.bench((), vm.Library("library").mods("fast"), ["true"], "site-packages")
+    >>> vm.bench((), vm.Library("library").mods("fast"), ["true"], "site-packages", output="measured")
     Traceback (most recent call last):
     ...
-    vllm_mods.base.errors.UsageError: ...
+    vllm_mods.base.errors.UsageError: `true` does not start a server: it has no word `serve`
     """
     if "serve" not in command[1:]:
-        why = "the command must start a server: the word `serve` is not in it"
+        why = f"`{' '.join(command)}` does not start a server: it has no word `serve`"
         raise UsageError(why, hint="-- vllm serve MODEL")
     load = load or BenchLoad()
-    sides, copies, environs = [], [], []
+    titles = [", ".join(mod.title for mod in mods) or PLAIN for mods in (first, second)]
+    variables = {name: os.environ[name] for name in os.environ if _VARIABLES.match(name)}
+    asked: dict[str, Any] = {"sides": titles, "copies": [], "command": command}
+    asked |= {"environment": variables, **load._asdict()}
+    if leaks := secrets.problems(asked):
+        raise UsageError(leaks[0], hint="env --unset=NAME vllm-mods bench A B -- vllm serve MODEL")
+    environs = []
     with contextlib.ExitStack() as stack:
         for mods in (first, second):
-            environ, copied = dict(os.environ), None
+            root, environ = "", dict(os.environ)
             if mods:
-                copy = stack.enter_context(shadow(mods, target, planned=planned))
-                environ, copied = copy.environ, copy.root
-                for text in (*copy.notes, *check_import(command, copy.root, copy.of, environ)):
+                copy = stack.enter_context(shadow(mods, target))
+                root, environ = copy.root, copy.environ
+                for text in (*copy.notes, *check_import(command, root, copy.of, environ)):
                     note(text)
-            environ.pop("VLLM_API_KEY", None)  # nobody else comes to 127.0.0.1
+            asked["copies"].append(root)
             environs.append(environ)
-            copies.append(copied)
-            sides.append(", ".join(mod.title for mod in mods) or PLAIN)
-        variables = {
-            k: v for k, v in environs[0].items() if re.match(r"(VLLM|OMP|CUDA)_(?!MODS_)", k)
-        }
-        asked = {"sides": sides, "copies": copies, "command": [*command], **load._asdict()}
-        asked = encode({**asked, "environment": variables})
-        if leaks := secrets.problems(asked):
-            raise UsageError(leaks[0], hint="leave it out of the command")
-        machine, file = _machine(), os.path.join(output, "bench.json")
-        done = _read(file, {"schema": 1, "asked": asked, "machine": machine})
-        with refusing_to_write(output):
-            os.makedirs(output, exist_ok=True)
-        order = list(itertools.islice(itertools.cycle("ABBA"), 2 * starts))
+        head = encode({"schema": 1, "asked": asked, "machine": _machine()})
+        file, done = f"{output}/bench.json", _read(f"{output}/bench.json", head)
+        order = ("ABBA" * starts)[: 2 * starts]
         for number, side in enumerate(order[len(done) :], len(done) + 1):
-            which, log = "AB".index(side), os.path.join(output, f"start-{number}.log")
-            title = f"start {number} of {len(order)}, {sides[which]}"
-
-            def tell(phase: str, title: str = title) -> None:
-                progress(f"{title}: {phase}")
-
-            done.append(benched_start.measure(side, command, environs[which], load, log, tell))
-            data = {"schema": 1, "asked": asked, "machine": machine, "starts": encode(done)}
+            which, log = "AB".index(side), f"{output}/start-{number}.log"
+            note(f"start {number} of {len(order)}: {titles[which]}")
             with refusing_to_write(file):
-                write_whole(file, json.dumps(data, indent=1).encode())
-    return _result((sides[0], sides[1]), done, machine, file)
+                os.makedirs(output, exist_ok=True)
+            done.append(benched_start.measure(side, command, environs[which], load, log))
+            with refusing_to_write(file):
+                write_whole(file, json.dumps({**head, "starts": encode(done)}, indent=1).encode())
+    return _result(done, asked, head["machine"])
 
 
 def _read(file: str, head: Mapping[str, Any]) -> list[BenchedStart]:
-    """Return what was measured before by the same call. Raises ``Refused`` for what another one left."""
+    """Return what the same call measured before. Raises ``Refused`` for what another one left."""
     try:
         with open(file, "rb") as opened:
             data = json.load(opened)
-        starts = [decode(BenchedStart, each) for each in data.pop("starts")]
+        done = [decode(BenchedStart, start) for start in data.pop("starts")]
+        other = [key for key in head["asked"] if data["asked"].get(key) != head["asked"][key]]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, LookupError) as error:
         raise Refused(f"{file} cannot be read: {error}", hint="--output DIR") from error
     if data == head:
-        return starts
-    asked = data.get("asked", {})
-    other = [key for key, value in head["asked"].items() if asked.get(key) != value] or ["machine"]
-    why = f"{file} is of a bench with different values ({', '.join(other)}); nothing was started"
+        return done
+    why = f"{file} is from another bench: {', '.join(other) or 'machine'} differs; nothing was started"
     raise Refused(why, hint="--output DIR  # a new folder")
 
 
 def _machine() -> dict[str, Any]:
     with open("/proc/cpuinfo") as file:
-        model = re.search(r"model name\s*: (.*)", file.read())
-    return {
-        "system": f"{os.uname().sysname} {os.uname().release} {os.uname().machine}",
-        "processor": model[1] if model else "",
-        "processors": os.cpu_count(),
-        "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        "gpus": benched_start.gpus("name"),
-    }
+        processors = Counter(re.findall(r"model name\s*: (.*)", file.read()))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    facts = {"system": " ".join(os.uname()[::2]), "processors": processors, "memory": memory}
+    return {**facts, "gpus": benched_start.gpus("name")}
 
 
 def _result(
-    sides: tuple[str, str], starts: Sequence[BenchedStart], machine: Mapping[str, Any], file: str
+    starts: Sequence[BenchedStart], asked: Mapping[str, Any], machine: Mapping[str, Any]
 ) -> BenchResult:
-    """Return what the starts show. All intervals hold together with 95 %, so that none of many is found by chance."""
-    of_a, of_b = ([one for one in starts if one.side == side] for side in "AB")
-    numbers: dict[str, tuple[list[float], list[float]]] = {}
-    for name in starts[0].numbers:
-        first = name == "start-up"  # the first start of each side fills caches
-        a, b = (
-            [one.numbers[name] for one in side[first:] if name in one.numbers]
-            for side in (of_a, of_b)
-        )
+    """Return what the starts show. The intervals hold together: of many numbers none is to differ by chance."""
+    sides = [[start for start in starts if start.side == side] for side in "AB"]
+    names, numbers = [*dict.fromkeys(name for start in starts for name in start.numbers)], {}
+    for name in names:
+        begin = int(name.startswith("start-up"))  # the first one of a side fills caches
+        a, b = ([one.numbers.get(name, 0.0) for one in side[begin:]] for side in sides)
         if a and b:
-            numbers[name] = (a, b)
-    compared = [
-        name for name, (a, b) in numbers.items() if min(len(a), len(b)) > 1 and min(*a, *b) > 0
-    ]
-    confidence = 1 - (1 - _CONFIDENCE) / max(1, len(compared))
-    rows = tuple(
-        BenchRow(
-            name,
-            (statistics.fmean(a), statistics.fmean(b)),
-            ratios.compare(a, b, confidence) if name in compared else None,
-        )
-        for name, (a, b) in numbers.items()
-    )
-    own = [
-        ratios.farthest(one.logprobs, other.logprobs)
-        for side in (of_a, of_b)
-        for one, other in itertools.combinations(side, 2)
-    ]
-    apart = statistics.median(ratios.farthest(a.logprobs, b.logprobs) for a in of_a for b in of_b)
-    return BenchResult(sides, rows, apart, max(own, default=None), tuple(starts), machine, file)
+            numbers[name] = ratios.compare(a, b, 1 - _DOUBT / len(names))
+    own = [_distance(*two) for side in sides for two in itertools.combinations(side, 2)]
+    apart = median(_distance(*two) for two in itertools.product(*sides))
+    titles = (asked["sides"][0], asked["sides"][1])
+    noise = max(own, default=None)
+    return BenchResult(titles, numbers, apart, noise, tuple(starts), asked, machine)
+
+
+def _distance(one: BenchedStart, other: BenchedStart) -> float:
+    """Return the largest difference of two starts' log probabilities."""
+    return max((abs(a - b) for a, b in zip(one.logprobs, other.logprobs, strict=False)), default=0)

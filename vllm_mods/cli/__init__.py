@@ -71,7 +71,7 @@ COMMANDS = {name: words for group in GROUPS.values() for name, words in group.it
 _MODULES = {
     **dict.fromkeys(("list", "show"), "listing"),
     "import": "import_command",
-    "with": "with_command",
+    **dict.fromkeys(("with", "bench"), "with_command"),
     **dict.fromkeys(("suggest", "serve-check"), "serve_check"),
     "diff": "check",
     "keep": "port",

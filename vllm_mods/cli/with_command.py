@@ -1,21 +1,28 @@
-"""``vllm-mods with MOD... -- COMMAND...``."""
+"""``vllm-mods with MOD... -- COMMAND...``, and ``bench A B -- COMMAND...``."""
 
+import functools
 import os
 import signal
+from typing import Any
 
 import click
 
+from vllm_mods.api import bench
 from vllm_mods.api.libraries import choose
 from vllm_mods.applying.shadow import shadow
 from vllm_mods.base.errors import UsageError, system_errors
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.apply import announce
+from vllm_mods.cli.options import option
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
+from vllm_mods.report import bench as report
+from vllm_mods.report.reply import Reply
+from vllm_mods.running.benched_start import BenchLoad
 from vllm_mods.running.interpreter import check_import
 
 
-class Split(click.Command):
+class _Split(click.Command):
     """Keeps what is behind ``--`` as it is."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -27,7 +34,7 @@ class Split(click.Command):
         return [*super().collect_usage_pieces(ctx), "--", "COMMAND..."]
 
 
-@click.command(name="with", cls=Split)
+@click.command(name="with", cls=_Split)
 @options.mods
 @options.pairing
 @options.library
@@ -56,3 +63,45 @@ def command(mods: tuple[str, ...], pairing: str | None, library: Library, target
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
         with system_errors(UsageError, words[0]):
             os.execvpe(words[0], words, copy.environ)  # noqa: S606  (what was asked for)
+
+
+_MANY: Any = {"multiple": True, "default": (512,)}
+_number = functools.partial(option, type=click.IntRange(1))
+_load = options.grouped(
+    "load",
+    BenchLoad,
+    option("--seed N", "The seed of the prompts [0].", type=int, default=0),
+    _number("--concurrency N", "Prompts at a time [1].", default=1),
+    _number("--prompts N", "Prompts of each length [16].", default=16),
+    _number("--output-length N", "Tokens of each answer, 2 or more [128].", default=128),
+    _number("--input-length N", "Tokens of each prompt; repeatable [512].", "input_lengths", **_MANY),
+)
+
+
+@click.command(name="bench", cls=_Split)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@_number("--starts N", "Starts of each side [4].", default=4)
+@_load
+@option("--output DIR", "The folder for numbers and logs.", default="bench", show_default=True)
+@options.library
+@options.target_folder
+@options.json_output
+def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
+    """Compare vLLM servers with mods and without, on this machine.
+
+    A and B are `plain`, or mods joined by commas. COMMAND is started by turns (ABBA), as it is or over a copy as
+    by `with`, and `vllm bench serve` asks it the same each time; a first pass is dropped. An interval that leaves
+    out 1 is a difference; all intervals together hold with 95 %. A call that was stopped continues where it was.
+    """
+    words: list[str] = click.get_current_context().meta["command"]
+    if not words:
+        why = "there is no command to run, and images of pairings cannot be compared yet"
+        raise UsageError(why, hint=f"vllm-mods bench {a} {b} -- vllm serve MODEL")
+    for sent in (signal.SIGTERM, signal.SIGHUP):  # a server is ended then, as after Ctrl-C
+        signal.signal(sent, signal.default_int_handler)
+    first, second = (
+        () if side == bench.PLAIN else choose(library, side.split(","), None).mods
+        for side in (a, b)
+    )
+    return report.compared(bench.bench(first, second, words, target, note=answers.note, **given))

@@ -6,43 +6,37 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 _LEAST = 0.001
-"""The spread below which no clock or counter is trusted: sides whose numbers never vary differ by chance too."""
+"""The least spread: sides whose numbers never vary may differ by chance too."""
 _STEPS = 200
 
 
 class Ratio(NamedTuple):
-    """The ratio ``middle`` of two sides, in an interval; ``noise`` is how far the first side's starts would be from themselves."""
+    """The ``means`` of two sides and the ``middle`` of their ratio, in an interval.
 
-    middle: float
-    low: float
-    high: float
-    noise: float
+    ``noise`` is the factor that two sets of the first side's starts may differ by. Only means are known of too few
+    numbers, and of those that are 0.
+    """
 
-    @property
-    def differs(self) -> bool:
-        """Whether the interval leaves out 1."""
-        return not self.low <= 1 <= self.high
+    means: tuple[float, float]
+    middle: float | None = None
+    low: float = 0.0
+    high: float = math.inf
+    noise: float = math.inf
 
 
 def compare(first: Sequence[float], second: Sequence[float], confidence: float) -> Ratio:
-    """Return the ratio of positive numbers, by Welch's interval of their logarithms.
-
-    Each number is that of one start; at least two per side. ``noise`` is the factor within which two such sets of
-    the first side's starts are expected.
-    """
+    """Compare two sides, each with a number of every start, by Welch's interval of the logarithms."""
+    means = (fmean(first), fmean(second))
+    if min(len(first), len(second)) < 2 or min(*first, *second) <= 0:
+        return Ratio(means)
     logs = [[math.log(value) for value in side] for side in (first, second)]
     spreads = [max(stdev(side), _LEAST) ** 2 / len(side) for side in logs]
-    freedom = sum(spreads) ** 2 / sum(
-        spread**2 / (len(side) - 1) for spread, side in zip(spreads, logs, strict=True)
-    )
-    middle = fmean(logs[1]) - fmean(logs[0])
-    most = quantile(confidence, freedom) * math.sqrt(sum(spreads))
+    shares = [spread**2 / (len(side) - 1) for spread, side in zip(spreads, logs, strict=True)]
+    most = quantile(confidence, sum(spreads) ** 2 / sum(shares)) * math.sqrt(sum(spreads))
     noise = quantile(confidence, len(first) - 1) * math.sqrt(2 * spreads[0])
-    return Ratio(*map(_factor, (middle, middle - most, middle + most, noise)))
-
-
-def _factor(logarithm: float) -> float:
-    return math.exp(min(logarithm, 700))  # of two starts that have nothing to do with each other
+    middle = fmean(logs[1]) - fmean(logs[0])
+    exponents = (middle, middle - most, middle + most, noise)
+    return Ratio(means, *(math.exp(max(-700, min(each, 700))) for each in exponents))
 
 
 def quantile(confidence: float, freedom: float) -> float:
@@ -55,14 +49,10 @@ def quantile(confidence: float, freedom: float) -> float:
 
 
 def _within(angle: float, freedom: float) -> float:
-    """Return the probability that t is within ``sqrt(freedom) * tan(angle)``: an integral of a power of the cosine."""
-    scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
-    step = angle / _STEPS
-    heights = [math.cos(i * step) ** (freedom - 1) for i in range(_STEPS + 1)]
-    simpson = heights[0] + heights[-1] + 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2])
-    return 2 * math.exp(scale) / math.sqrt(math.pi) * simpson * step / 3
-
-
-def farthest(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the largest difference of two starts' log probabilities."""
-    return max((abs(a - b) for a, b in zip(one, other, strict=False)), default=0.0)
+    """Return the probability that t is within ``sqrt(freedom) * tan(angle)``, by Simpson's rule."""
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
+    heights: list[float] = [
+        math.cos(i * angle / _STEPS) ** (freedom - 1.0) for i in range(_STEPS + 1)
+    ]
+    area = heights[0] + heights[-1] + 4 * math.fsum(heights[1::2]) + 2 * math.fsum(heights[2:-1:2])
+    return 2 / 3 * scale / math.sqrt(math.pi) * area * angle / _STEPS
