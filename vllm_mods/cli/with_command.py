@@ -74,7 +74,9 @@ _load = options.grouped(
     _number("--concurrency N", "Prompts at a time [1].", default=1),
     _number("--prompts N", "Prompts of each length [16].", default=16),
     _number("--output-length N", "Tokens of each answer, 2 or more [128].", default=128),
-    _number("--input-length N", "Tokens of each prompt; repeatable [512].", "input_lengths", **_MANY),
+    _number(
+        "--input-length N", "Tokens of each prompt; repeatable [512].", "input_lengths", **_MANY
+    ),
 )
 
 

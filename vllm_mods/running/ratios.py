@@ -13,15 +13,15 @@ _STEPS = 200
 class Ratio(NamedTuple):
     """The ``means`` of two sides and the ``middle`` of their ratio, in an interval.
 
-    ``noise`` is the factor that two sets of the first side's starts may differ by. Only means are known of too few
-    numbers, and of those that are 0.
+    ``noise`` is the factor that two sets of the first side's starts may differ by. Of too few numbers, and of those
+    that are 0, there is no ``middle``, and nothing behind it.
     """
 
     means: tuple[float, float]
     middle: float | None = None
     low: float = 0.0
-    high: float = math.inf
-    noise: float = math.inf
+    high: float = 0.0
+    noise: float = 0.0
 
 
 def compare(first: Sequence[float], second: Sequence[float], confidence: float) -> Ratio:
