@@ -28,7 +28,7 @@ def serve() -> None:
     folder = Path(os.environ["TOY_FOLDER"])
     text = Path(importlib.util.find_spec("vllm").origin).with_name("loader.py").read_text()  # type: ignore[union-attr, arg-type]
     before = len(list(folder.glob("server-*")))
-    child = subprocess.Popen(["sleep", "600"])
+    child = subprocess.Popen(["sh", "-c", "trap '' TERM; sleep 600"])
     (folder / f"server-{before}").write_text(
         f"{os.getpid()} {child.pid} {os.environ.get('PYTHONPATH')}"
     )

@@ -92,9 +92,9 @@ _load = options.grouped(
 def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
     """Compare vLLM servers with mods and without, on this machine.
 
-    A and B are `plain`, or mods joined by commas. COMMAND is started by turns (ABBA), as it is or over a copy as
-    by `with`, and `vllm bench serve` asks it the same each time; a first pass is dropped. An interval that leaves
-    out 1 is a difference; all intervals together hold with 95 %. A call that was stopped continues where it was.
+    A and B are `plain`, or mods joined by commas. COMMAND starts by turns (ABBA), with mods over a copy as by `with`.
+    Each time `vllm bench serve` without mods asks the same, and its first pass is dropped. An interval that leaves out 1
+    is a difference; all of them hold together with 95 %. The same call continues one that was stopped.
     """
     words: list[str] = click.get_current_context().meta["command"]
     if not words:
