@@ -110,8 +110,13 @@ def test_the_sides_are_started_by_turns_and_asked_the_same_and_a_difference_is_f
 
 @pytest.mark.slow
 def test_a_mod_that_does_nothing_is_not_found_and_one_that_computes_something_else_is(
-    bench: Bench, toy: Path
+    bench: Bench, toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (toy / "nvidia-smi").write_text(
+        "#!/bin/sh\ncase $1 in *name) echo H1;; *) echo 70; echo 900;; esac\n"
+    )
+    (toy / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(toy), prepend=os.pathsep)
     told = [
         json.loads(bench("plain", mod, "--starts", 2, "--json", "--output", mod).out)
         for mod in ("nothing", "wrong")
@@ -124,6 +129,8 @@ def test_a_mod_that_does_nothing_is_not_found_and_one_that_computes_something_el
     assert [(one["apart"], one["noise"]) for one in told] == [(0.0, 0.0), (0.25, 0.0)]
     assert told[0]["starts"] == json.loads(Path("nothing/bench.json").read_text())["starts"]
     assert told[0]["machine"]["memory"] > 0
+    assert told[0]["machine"]["gpus"] == ["H1"]
+    assert told[0]["numbers"]["GPU memory, MiB"]["means"] == [970.0, 970.0]
     assert [start["version"] for start in told[0]["starts"]] == ["0.0.toy"] * 4
     assert told[0]["starts"][0]["numbers"]["memory, MiB"] > 5
     assert_nothing_runs(toy)

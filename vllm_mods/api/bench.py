@@ -34,7 +34,7 @@ class BenchResult(NamedTuple):
     of one side. ``asked`` and ``machine`` are what it holds for.
     """
 
-    sides: tuple[str, str]
+    sides: Sequence[str]
     numbers: Mapping[str, ratios.Ratio]
     apart: float
     noise: float | None
@@ -94,8 +94,7 @@ def bench(
             note(f"start {number} of {len(order)}: {titles[which]}")
             with refusing_to_write(file):
                 os.makedirs(output, exist_ok=True)
-            done.append(benched_start.measure(side, command, environs[which], load, log))
-            with refusing_to_write(file):
+                done.append(benched_start.measure(side, command, environs[which], load, log))
                 write_whole(file, json.dumps({**head, "starts": encode(done)}, indent=1).encode())
     return _result(done, asked, head["machine"])
 
@@ -138,9 +137,8 @@ def _result(
             numbers[name] = ratios.compare(a, b, 1 - _DOUBT / len(names))
     own = [_distance(*two) for side in sides for two in itertools.combinations(side, 2)]
     apart = median(_distance(*two) for two in itertools.product(*sides))
-    titles = (asked["sides"][0], asked["sides"][1])
     noise = max(own, default=None)
-    return BenchResult(titles, numbers, apart, noise, tuple(starts), asked, machine)
+    return BenchResult(asked["sides"], numbers, apart, noise, tuple(starts), asked, machine)
 
 
 def _distance(one: BenchedStart, other: BenchedStart) -> float:

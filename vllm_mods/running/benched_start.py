@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -27,9 +27,6 @@ _WARM_UP = 1_000_003
 _COUNTER = re.compile(r"^vllm:(\w+)_total\{.* (\S+)$", re.MULTILINE)
 _TEXT = "The quick brown fox jumps over the lazy dog 3.14159 times a day.\ndef area(shape):\n    width, height = shape\n    return width * height\n"
 """What each start gives log probabilities of."""
-
-
-_Process = subprocess.Popen[bytes]
 
 
 class BenchLoad(NamedTuple):
@@ -54,64 +51,50 @@ class BenchedStart(NamedTuple):
 def measure(
     side: str, command: Sequence[str], environ: Mapping[str, str], load: BenchLoad, log: str
 ) -> BenchedStart:
-    """Start a server, ask it and end it; what it says goes to the file ``log``.
+    """Start a server, ask it and end it with all that it started; what it says goes to the file ``log``.
 
     ``command`` has the word ``serve``. Raises ``TreeError`` for one that does not serve, or does not answer all.
     """
     try:
         with socket.create_server((_HOST, 0)) as free:
-            port = free.getsockname()[1]
-        place, url = ("--host", _HOST, "--port", str(port)), f"http://{_HOST}:{port}"
-        with _running((*command, *place), environ, log) as process:
-            numbers = {"start-up, s": _wait(process, url, log)}
+            place = ("--host", _HOST, "--port", str(free.getsockname()[1]))
+        with open(log, "wb") as said, contextlib.ExitStack() as ending:
+            process = subprocess.Popen(
+                [*command, *place], env={**environ, "VLLM_API_KEY": ""}, stdin=subprocess.DEVNULL,
+                stdout=said, stderr=said, start_new_session=True,
+            )  # fmt: skip
+            for sent in (
+                signal.SIGKILL,
+                signal.SIGTERM,
+            ):  # the last one first, whatever interrupts it
+                ending.callback(_end, process, sent)
+            url = f"http://{_HOST}:{place[-1]}"
+            seconds = _wait(process, url, log)
+            version = json.loads(_ask(f"{url}/version"))["version"]
             model = json.loads(_ask(f"{url}/v1/models"))["data"][0]
             client = [*command[: command.index("serve")], "bench", "serve", *place]
             client += ["--model", model["root"], "--served-model-name", model["id"]]
             client += ["--trust-remote-code"] * ("--trust-remote-code" in command)
             if tokenizer := options_of(tuple(command)).get("--tokenizer"):
                 client += ["--tokenizer", tokenizer]
-            for length in load.input_lengths:
-                _drive(client, length, load._replace(seed=load.seed + _WARM_UP))
-            before = _counters(url)
-            for length in load.input_lengths:
-                told = _drive(client, length, load)
-                numbers[f"throughput at {length}, tokens/s"] = told["output_throughput"]
-                numbers[f"time to first token at {length}, ms"] = told["median_ttft_ms"]
-                numbers[f"time per token at {length}, ms"] = told["median_tpot_ms"]
-            grown = {name: value - before[name] for name, value in _counters(url).items()}
-            if drafted := grown.get("spec_decode_num_draft_tokens"):
-                accepted = grown["spec_decode_num_accepted_tokens"]
-                numbers["accepted drafts, share"] = accepted / drafted
-            if asked := grown.get("prefix_cache_queries"):
-                numbers["prefix cache hits, share"] = grown["prefix_cache_hits"] / asked
-            numbers |= _memory(process.pid)
-            version = json.loads(_ask(f"{url}/version"))["version"]
+            numbers = {
+                "start-up, s": seconds,
+                **_numbers(client, url, load),
+                **_memory(process.pid),
+            }
             return BenchedStart(side, version, numbers, _logprobs(url, model["id"]))
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TreeError) as error:
         why = f"the server of side {side} could not be measured: {error}"
         raise TreeError(why, hint=f"less {log}") from error
 
 
-@contextlib.contextmanager
-def _running(command: Sequence[str], environ: Mapping[str, str], log: str) -> Iterator[_Process]:
-    """Give a process in a session that is ended, with whatever it started, when the block is."""
-    with open(log, "wb") as said, contextlib.ExitStack() as ending:
-        process = subprocess.Popen(
-            command, env={**environ, "VLLM_API_KEY": ""}, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-            start_new_session=True,
-        )  # fmt: skip
-        for sent in (signal.SIGKILL, signal.SIGTERM):  # the last one first, whatever interrupts it
-            ending.callback(_end, process, sent)
-        yield process
-
-
-def _end(process: _Process, sent: signal.Signals) -> None:
+def _end(process: subprocess.Popen[bytes], sent: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, sent)
         process.wait(_STOP_SECONDS)
 
 
-def _wait(process: _Process, url: str, log: str) -> float:
+def _wait(process: subprocess.Popen[bytes], url: str, log: str) -> float:
     """Return how many seconds a server took until it serves."""
     begin = time.monotonic()
     while not starting.serves(url):
@@ -122,6 +105,23 @@ def _wait(process: _Process, url: str, log: str) -> float:
             raise TreeError(f"it did not serve within {limits.START_SECONDS}")
         time.sleep(_POLL_SECONDS)
     return time.monotonic() - begin
+
+
+def _numbers(client: Sequence[str], url: str, load: BenchLoad) -> dict[str, float]:
+    for length in load.input_lengths:
+        _drive(client, length, load._replace(seed=load.seed + _WARM_UP))
+    numbers, before = {}, _counters(url)
+    for length in load.input_lengths:
+        told = _drive(client, length, load)
+        numbers[f"throughput at {length}, tokens/s"] = told["output_throughput"]
+        numbers[f"time to first token at {length}, ms"] = told["median_ttft_ms"]
+        numbers[f"time per token at {length}, ms"] = told["median_tpot_ms"]
+    grown = {name: value - before[name] for name, value in _counters(url).items()}
+    if drafted := grown.get("spec_decode_num_draft_tokens"):
+        numbers["accepted drafts, share"] = grown["spec_decode_num_accepted_tokens"] / drafted
+    if asked := grown.get("prefix_cache_queries"):
+        numbers["prefix cache hits, share"] = grown["prefix_cache_hits"] / asked
+    return numbers
 
 
 def _drive(client: Sequence[str], length: int, load: BenchLoad) -> dict[str, Any]:
