@@ -63,10 +63,7 @@ def measure(
                 [*command, *place], env={**environ, "VLLM_API_KEY": ""}, stdin=subprocess.DEVNULL,
                 stdout=said, stderr=said, start_new_session=True,
             )  # fmt: skip
-            for sent in (
-                signal.SIGKILL,
-                signal.SIGTERM,
-            ):  # the last one first, whatever interrupts it
+            for sent in (signal.SIGKILL, signal.SIGTERM):  # the last is called first
                 ending.callback(_end, process, sent)
             url = f"http://{_HOST}:{place[-1]}"
             seconds = _wait(process, url, log)
@@ -77,11 +74,7 @@ def measure(
             client += ["--trust-remote-code"] * ("--trust-remote-code" in command)
             if tokenizer := options_of(tuple(command)).get("--tokenizer"):
                 client += ["--tokenizer", tokenizer]
-            numbers = {
-                "start-up, s": seconds,
-                **_numbers(client, url, load),
-                **_memory(process.pid),
-            }
+            numbers = _numbers(client, url, load) | _memory(process.pid) | {"start-up, s": seconds}
             return BenchedStart(side, version, numbers, _logprobs(url, model["id"]))
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TreeError) as error:
         why = f"the server of side {side} could not be measured: {error}"
