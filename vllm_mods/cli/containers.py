@@ -50,11 +50,7 @@ _engine_options = options.all_of(
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @starting
 @_engine_options
-@option(
-    "--print",
-    "Print the command line; start nothing, and check neither the image nor the ARGUMENTs.",
-    "only_print",
-)
+@option("--print", "Only print the command; check neither the image nor ARGUMENTs.", "only_print")
 @option("--replace", "First remove the container of this name, if `run` started it.")
 @option("--wait", "Wait until it serves, then report whether the mods' code ran.")
 @options.library

@@ -48,9 +48,7 @@ def list_(library: Library) -> Reply:
 @option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION, …")
 @option("--tool-call-parser NAME", "Tool parser [template.toml's, else all].", "tool")
 @option("--reasoning-parser NAME", "Reasoning parser [template.toml's, else all].", "reasoner")
-@option(
-    "--answers FILE", "With --parsers: texts of a model that the parsers must return unchanged."
-)
+@option("--answers FILE", "With --parsers: texts of a model that parsers must return unchanged.")
 @option(
     "--in TREE",
     "Read TEMPLATE as a path in this tree: sdist:FILE, pypi:VERSION, … (absolute in image:REF).",
@@ -107,11 +105,7 @@ def clients(templates: tuple[str, ...], library: Library) -> Reply:
 @command.command(name="render")
 @click.argument("template", shell_complete=_complete)
 @click.argument("messages")
-@option(
-    "--chat-template-kwargs JSON",
-    "Arguments of the template, as in a request or for `vllm serve`.",
-    "kwargs",
-)
+@option("--chat-template-kwargs JSON", "The template's arguments, as in a request.", "kwargs")
 @option("--no-generation-prompt", "Do not add the start of the answer.")
 @options.library
 @options.json_output
