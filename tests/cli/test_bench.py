@@ -138,8 +138,10 @@ def test_a_mod_that_does_nothing_is_not_found_and_one_that_computes_something_el
 
 @pytest.mark.slow
 def test_a_stopped_bench_goes_on_where_it_was_and_no_other_takes_its_numbers(
-    bench: Bench, toy: Path
+    bench: Bench, toy: Path, library: Path
 ) -> None:
+    with (library / "patches/nothing/mod.toml").open("a") as manifest:
+        manifest.write('\n[evidence]\nlog = "sees nothing"\n')
     (toy / "fail-2").touch()
     answer = bench("plain", "nothing", "--starts", 2)
     assert answer.code == 1
@@ -148,6 +150,8 @@ def test_a_stopped_bench_goes_on_where_it_was_and_no_other_takes_its_numbers(
         in answer.err
     )
     assert "hint: less bench/start-3.log" in answer.err
+    unseen = re.findall(r"note: (\S+) does not show that the code of nothing ran", answer.err)
+    assert unseen == ["bench/start-2.log"]
     (toy / "fail-2").unlink()
     before = json.loads(Path("bench/bench.json").read_text())["starts"]
     assert [start["side"] for start in before] == ["A", "B"]

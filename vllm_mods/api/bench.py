@@ -11,13 +11,13 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from vllm_mods.applying.shadow import shadow
-from vllm_mods.base import secrets
+from vllm_mods.base import limits, secrets
 from vllm_mods.base.errors import Refused, UsageError, refusing_to_write
 from vllm_mods.base.model import Mod
 from vllm_mods.base.output import write_whole
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats.schema import decode, encode
-from vllm_mods.running import benched_start, ratios
+from vllm_mods.running import benched_start, evidence, ratios
 from vllm_mods.running.benched_start import BenchedStart, BenchLoad
 from vllm_mods.running.interpreter import check_import
 
@@ -96,6 +96,11 @@ def bench(
                 os.makedirs(output, exist_ok=True)
                 done.append(benched_start.measure(side, command, environs[which], load, log))
                 write_whole(file, json.dumps({**head, "starts": encode(done)}, indent=1).encode())
+                with open(log, "rb") as said:
+                    seen = evidence.of_mods((first, second)[which], said.read(limits.LOG))
+            for mod in seen.mods:
+                if not mod.ok:
+                    note(f"{log} does not show that the code of {mod.name} ran")
     return _result(done, asked, head["machine"])
 
 
