@@ -1,5 +1,6 @@
 # The public names for type checkers (SPEC 1: lazily loaded names); the table in __init__.py says where each is loaded from.
 from vllm_mods.api.access import Access as Access
+from vllm_mods.api.bench import BenchResult as BenchResult, bench as bench
 from vllm_mods.api.build import BuildResult as BuildResult, build as build, lock as lock
 from vllm_mods.api.image_verify import ImageVerified as ImageVerified, image_verify as image_verify
 from vllm_mods.api.installed import status as status, verify as verify
@@ -47,6 +48,7 @@ from vllm_mods.library.catalog import Library as Library
 from vllm_mods.making.compose import NewMod as NewMod
 from vllm_mods.matrices.bisect import BisectOutcome as BisectOutcome
 from vllm_mods.matrices.cell import Cell as Cell, MatrixResult as MatrixResult
+from vllm_mods.running.benched_start import BenchLoad as BenchLoad
 from vllm_mods.templates.check import TemplateChecked as TemplateChecked
 from vllm_mods.trees.open import open_tree as open_tree
 

@@ -33,6 +33,7 @@ def test_the_public_names_are_these() -> None:
     assert functions == {
         *(
             "apply",
+            "bench",
             "bisect",
             "build",
             "check",
@@ -57,7 +58,16 @@ def test_the_public_names_are_these() -> None:
         *("template_check", "verify"),
     }
     assert set(PUBLIC) - functions == {
-        *("Access", "Applied", "BisectOutcome", "Cell", "CheckResult", "DiffError"),
+        *(
+            "Access",
+            "Applied",
+            "BenchLoad",
+            "BenchResult",
+            "BisectOutcome",
+            "Cell",
+            "CheckResult",
+            "DiffError",
+        ),
         *("FileChange", "Finding", "ImageVerified", "Library", "ManifestError"),
         *(
             "MatrixResult",

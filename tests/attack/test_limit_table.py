@@ -19,6 +19,7 @@ from unittest import mock
 
 import hybrid_checkpoints
 import pytest
+import toy_vllm
 import tree_bomb
 from lowering import lower
 from memory_tree import MemoryTree
@@ -48,7 +49,7 @@ from vllm_mods.placing.answers import Lost
 from vllm_mods.planning import planner
 from vllm_mods.plugins.reading import read_plugin
 from vllm_mods.recipes import yaml_source
-from vllm_mods.running import engine, evidence, interpreter, starting
+from vllm_mods.running import benched_start, engine, evidence, interpreter, starting
 from vllm_mods.running.service import StartOptions, service
 from vllm_mods.scripts import command_line
 from vllm_mods.sharing import contents, repositories
@@ -168,6 +169,16 @@ def waited(_: Path) -> None:
         mock.patch.object(engine, "log", return_value=b""),
     ):
         starting.wait(one, "docker", lambda *_: None)
+
+
+def benched(folder: Path) -> None:
+    """Measure a stand-in, whose client has no time."""
+    (folder / "vllm").mkdir()
+    (folder / "vllm/__init__.py").touch()
+    (folder / "vllm/loader.py").touch()
+    command = [sys.executable, toy_vllm.__file__, "serve"]
+    environ = {**os.environ, "PYTHONPATH": str(folder), "TOY_FOLDER": str(folder)}
+    benched_start.measure("A", command, environ, benched_start.BenchLoad(), str(folder / "log"))
 
 
 def asked_what_it_imports(_: Path) -> None:
@@ -531,6 +542,7 @@ ENOUGH: dict[
     "LOG_LINE": (99, "SILENT|silent", lambda _: said(seen("b", "a" * 99 + "b").mods)),
     "IMPORT_SECONDS": (0, "timed out after 0 seconds", asked_what_it_imports),
     "START_SECONDS": (0, "within 0 seconds", waited),
+    "BENCH_SECONDS": (0, "timed out after 0 seconds", benched),
     "EVIDENCE_SECONDS": (1, "took more than 1 seconds", lambda _: seen("(a+)+$", "a" * 99 + "b")),
     "PLACES": (3, "more than 3 places", in_many_places),
     "EXPLAINED": (1, "said", looked_for),

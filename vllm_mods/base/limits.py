@@ -137,7 +137,8 @@ TENSORS = Limit(2_000_000, "tensors", "a model")
 LOG = Limit(64 << 20, "bytes", "a server's log, from its beginning")
 LOG_LINE = Limit(8 << 10, "letters", "a line of a log")
 IMPORT_SECONDS = Limit(60, "seconds", "a command's Python until it says which vLLM it imports")
-START_SECONDS = Limit(1800, "seconds", "a container until it serves")
+START_SECONDS = Limit(1800, "seconds", "a container or a server until it serves")
+BENCH_SECONDS = Limit(3600, "seconds", "one pass of `vllm bench serve`")
 EVIDENCE_SECONDS = Limit(20, "seconds", "looking for one mod's evidence")
 
 # Work.

@@ -47,6 +47,7 @@ GROUPS = {
         "run": "Start a pairing's image as a container that serves.",
         "ps": "List the containers of `run`: state, port, mods, and whether their code ran.",
         "evidence": "Check in a server's log whether the mods' code ran.",
+        "bench": "Compare a server without mods and with some, on this machine.",
     },
     "Make and keep": {
         "new": "Make a mod from a diff, two trees or a command.",
@@ -70,7 +71,7 @@ COMMANDS = {name: words for group in GROUPS.values() for name, words in group.it
 _MODULES = {
     **dict.fromkeys(("list", "show"), "listing"),
     "import": "import_command",
-    "with": "with_command",
+    **dict.fromkeys(("with", "bench"), "with_command"),
     **dict.fromkeys(("suggest", "serve-check"), "serve_check"),
     "diff": "check",
     "keep": "port",

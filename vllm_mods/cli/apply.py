@@ -19,12 +19,10 @@ from vllm_mods.report.reply import Reply
 @options.plan_terms
 @options.target_folder
 @options.option(
-    "--keep-links",
-    "Refuse to change a file that has other hard links, which would keep the old contents.",
+    "--keep-links", "Refuse to change a file with hard links elsewhere, which stay old."
 )
 @options.option(
-    "--without-files",
-    "Skip, and list, a mod's files outside site-packages, which only `build` can add.",
+    "--without-files", "Skip and list files outside site-packages; `build` can add them."
 )
 @options.option("--dry-run", "Print what would change; write nothing.")
 @options.json_output

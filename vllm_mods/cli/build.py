@@ -15,10 +15,7 @@ from vllm_mods.report.reply import Reply
 @click.command(name="lock")
 @options.pairing_name
 @options.base
-@options.option(
-    "--platform OS/ARCH,…",
-    "The platforms to lock, such as linux/arm64 [all platforms of the image].",
-)
+@options.option("--platform OS/ARCH,…", "Platforms to lock, like linux/arm64 [all of the image].")
 @options.target_in_image
 @options.option("--output FILE", "Where to write the lock [NAME.lock beside the pairing].")
 @options.where_served

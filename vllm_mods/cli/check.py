@@ -21,8 +21,7 @@ from vllm_mods.report.reply import Reply
 @options.platform
 @options.target_in_image
 @options.option(
-    "--model MODEL",
-    "Also check that the mods are meant for this model: a folder, or an id on the Hub.",
+    "--model MODEL", "Check that the mods are meant for this model: a folder or Hub id."
 )
 @options.access_to_commits
 @options.verify
@@ -32,9 +31,7 @@ from vllm_mods.report.reply import Reply
     "--plugin DIST",
     "Check a plugin in place of mods: pypi:NAME==VERSION, a wheel, an sdist, sources, an installed package's folder.",
 )
-@options.option(
-    "--made-for TREE", "With --plugin: the vLLM that it was made for [the one that it names]."
-)
+@options.option("--made-for TREE", "With --plugin: the vLLM that it was made for [what it names].")
 @options.form(
     "How to print it: for a person, as annotations for GitHub, or as SARIF.",
     ("text", "github", "sarif"),

@@ -25,24 +25,13 @@ starting = options.grouped(
     option("--lock FILE", "The pairing's lock [NAME.lock beside the pairing]."),
     option("--image REF", "The image to start [the tag that `build` gives it]."),
     option("--name NAME", "The name of the container [the pairing's]."),
-    option(
-        "--host ADDRESS",
-        "The host's address to publish on: 0.0.0.0 for all.",
-        default="127.0.0.1",
-        show_default=True,
-    ),
+    option("--host ADDRESS", "Publish here; 0.0.0.0 for all [127.0.0.1].", default="127.0.0.1"),
     option("--port", "The port on the host [the command's].", type=click.IntRange(1, 65535)),
     option("--gpus WHICH", "GPUs: all, none, or 0,1.", default="all", show_default=True),
     option("--shm-size SIZE", "The container's shared memory.", default="16g", show_default=True),
-    option(
-        "--model-cache DIR",
-        "The cache of models from the Hub [$HF_HOME, else ~/.cache/huggingface].",
-    ),
+    option("--model-cache DIR", "The Hub's cache [$HF_HOME, else ~/.cache/huggingface]."),
     options.where_served,
-    option(
-        "--restart POLICY",
-        "The restart policy [on-failure:3 until it serves, then unless-stopped].",
-    ),
+    option("--restart POLICY", "The policy [on-failure:3 until it serves, then unless-stopped]."),
 )
 """How a container is started: options of ``run``, ``up`` and ``export``."""
 _engine_options = options.all_of(
@@ -61,11 +50,7 @@ _engine_options = options.all_of(
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @starting
 @_engine_options
-@option(
-    "--print",
-    "Print the command line; start nothing, and check neither the image nor the ARGUMENTs.",
-    "only_print",
-)
+@option("--print", "Only print the command; check neither the image nor ARGUMENTs.", "only_print")
 @option("--replace", "First remove the container of this name, if `run` started it.")
 @option("--wait", "Wait until it serves, then report whether the mods' code ran.")
 @options.library

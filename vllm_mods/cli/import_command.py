@@ -33,19 +33,13 @@ _of_mods = options.grouped(
         "images",
         multiple=True,
     ),
-    option(
-        "--tree TREE", "For a mod: the vLLM that it was written for. Its script runs on a copy."
-    ),
+    option("--tree TREE", "For a mod: the vLLM it was written for. Its script runs on a copy."),
 )
 
 
 @click.command(name="import")
 @click.argument("path", metavar="PATH", type=click.Path())
-@option(
-    "--library DIR",
-    "Write a pairing to DIR/pairings/NAME.toml, a mod to DIR/patches/NAME.",
-    "folder",
-)
+@option("--library DIR", "Write to DIR/pairings/NAME.toml, or a mod to DIR/patches/NAME.", "folder")
 @option("--name NAME", "The name to give it [the recipe's or the folder's name].")
 @option("--mod PATH=NAME", "Use the mod NAME for this path in the recipe.", "mods", multiple=True)
 @_of_mods

@@ -45,10 +45,7 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
 @click.command(name="revert")
 @options.mods
 @options.target_folder
-@option(
-    "--discard-edits",
-    "Revert even if a file was edited after the mod was applied; the edits are lost.",
-)
+@option("--discard-edits", "Revert even if a file was edited since it was applied; edits are lost.")
 @option("--only-edits", "Keep all mods, and discard only what was edited after they were applied.")
 @options.source_date_epoch
 @options.json_output

@@ -29,11 +29,7 @@ from vllm_mods.report.reply import Reply
     "Print only what changes from one tree to another: two releases, or two revisions of the clone here or of --commits.",
     "span",
 )
-@options.option(
-    "--update-lock",
-    "Write the results into each mod's mod.lock; entries of other releases stay.",
-    "relock",
-)
+@options.option("--update-lock", "Write results to mod.lock; other releases stay in it.", "relock")
 @options.option(
     "--strict",
     "Compute without the locks, and find the place of each hunk with a second parser. Also exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",

@@ -15,9 +15,7 @@ from vllm_mods.report.reply import Reply
 recorded = options.grouped(
     "limits",
     Limits,
-    options.option(
-        "--also PACKAGE", "Also copy this package, which is installed beside vllm.", multiple=True
-    ),
+    options.option("--also PACKAGE", "Also copy this package beside vllm.", multiple=True),
     options.option(
         "--timeout",
         "The time limit, in seconds.",
@@ -30,9 +28,7 @@ recorded = options.grouped(
         "--ignore-checks",
         "Make the mod even if the command's last step, such as a self-test, fails, if that step changed no file; its output is printed.",
     ),
-    options.option(
-        "--env NAME=VALUE", "An environment variable for the container.", "environ", multiple=True
-    ),
+    options.option("--env NAME=VALUE", "A variable for the container.", "environ", multiple=True),
 )
 """The options of what runs a command on a copy of a tree."""
 

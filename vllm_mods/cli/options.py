@@ -142,13 +142,8 @@ target_in_image = option(
     "in_image",
 )
 where_served = all_of(
-    option(
-        "--device-memory SIZE",
-        "The memory of each GPU that serves, such as 96GiB [this machine's].",
-    ),
-    option(
-        "--model-folder DIR", "The model's folder [where the pairing says, else the Hub's cache]."
-    ),
+    option("--device-memory SIZE", "Memory of each serving GPU, such as 96GiB [this machine's]."),
+    option("--model-folder DIR", "The model's folder [the pairing's, else the Hub's cache]."),
 )
 """Where a model lies, and what it is to run on."""
 others = option(
@@ -157,9 +152,7 @@ others = option(
     "others",
     multiple=True,
 )
-verify = option(
-    "--verify", "Download each release's whole wheel once; compare its hash with the index."
-)
+verify = option("--verify", "Download each release's whole wheel once, and compare its hash.")
 target_folder = option(
     "--target DIR",
     "The vllm package folder, its parent folder or its environment [the active environment's].",
@@ -212,10 +205,7 @@ access = grouped("access", open_access, _offline)
 plan_terms = all_of(
     option("--only-supported", "Skip mods that have no variant for this tree, and name them."),
     option("--strict-version", "Refuse a variant outside its range, even where it fits."),
-    option(
-        "--base TREE",
-        "The vLLM that the mods were made for; it helps to decide between places that look alike.",
-    ),
+    option("--base TREE", "The vLLM that the mods were made for, to tell look-alike places apart."),
     workspace,
     library,
     pairing,

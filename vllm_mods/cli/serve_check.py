@@ -16,10 +16,7 @@ from vllm_mods.report.reply import Reply
 @click.command(name="suggest")
 @click.argument("model")
 @options.option("--revision REV", "The commit, tag or branch of the model on the Hub [main].")
-@options.option(
-    "--target TREE",
-    "Also check that these mods apply to this vLLM: a folder, pypi:VERSION, image:REF, …",
-)
+@options.option("--target TREE", "Also check that the mods apply to this vLLM (pypi:VERSION, …).")
 @options.where_served
 @options.library
 @options.access

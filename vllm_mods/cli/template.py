@@ -98,11 +98,7 @@ def clients(templates: tuple[str, ...], library: Library) -> Reply:
 @command.command(name="render")
 @click.argument("template", shell_complete=_complete)
 @click.argument("messages")
-@option(
-    "--chat-template-kwargs JSON",
-    "Arguments of the template, as in a request or for `vllm serve`.",
-    "kwargs",
-)
+@option("--chat-template-kwargs JSON", "The template's arguments, as in a request.", "kwargs")
 @options.library
 @options.json_output
 def render(template: str, messages: str, kwargs: str | None, library: Library) -> Reply:

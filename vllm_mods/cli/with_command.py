@@ -1,10 +1,13 @@
-"""``vllm-mods with MOD... -- COMMAND...``."""
+"""``vllm-mods with MOD... -- COMMAND...``, and ``bench A B -- COMMAND...``."""
 
+import functools
 import os
 import signal
+from typing import Any
 
 import click
 
+from vllm_mods.api import bench
 from vllm_mods.api.libraries import choose
 from vllm_mods.applying.shadow import shadow
 from vllm_mods.base.errors import UsageError, system_errors
@@ -13,6 +16,9 @@ from vllm_mods.cli.apply import announce
 from vllm_mods.cli.options import option
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
+from vllm_mods.report import bench as report
+from vllm_mods.report.reply import Reply
+from vllm_mods.running.benched_start import BenchLoad
 from vllm_mods.running.interpreter import check_import
 from vllm_mods.running.recorded import begin_record
 
@@ -64,3 +70,47 @@ def command(
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
         with system_errors(UsageError, words[0]):
             os.execvpe(words[0], words, environ)  # noqa: S606  (what was asked for)
+
+
+_MANY: Any = {"multiple": True, "default": (512,)}
+_number = functools.partial(option, type=click.IntRange(1))
+_load = options.grouped(
+    "load",
+    BenchLoad,
+    option("--seed N", "The seed of the prompts [0].", type=int, default=0),
+    _number("--concurrency N", "Prompts at a time [1].", default=1),
+    _number("--prompts N", "Prompts of each length [16].", default=16),
+    _number("--output-length N", "Tokens of each answer, 2 or more [128].", default=128),
+    _number(
+        "--input-length N", "Tokens of each prompt; repeatable [512].", "input_lengths", **_MANY
+    ),
+)
+
+
+@click.command(name="bench", cls=_Split)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@_number("--starts N", "Starts of each side [4].", default=4)
+@_load
+@option("--output DIR", "The folder for numbers and logs.", default="bench", show_default=True)
+@options.library
+@options.target_folder
+@options.json_output
+def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
+    """Compare vLLM servers with mods and without, on this machine.
+
+    A and B are `plain`, or mods joined by commas. COMMAND starts by turns (ABBA), with mods over a copy as by `with`.
+    Each time `vllm bench serve` without mods asks the same, and its first pass is dropped. An interval that leaves out 1
+    is a difference; all of them hold together with 95 %. The same call continues one that was stopped.
+    """
+    words: list[str] = click.get_current_context().meta["command"]
+    if not words:
+        why = "there is no command to run, and images of pairings cannot be compared yet"
+        raise UsageError(why, hint=f"vllm-mods bench {a} {b} -- vllm serve MODEL")
+    for sent in (signal.SIGTERM, signal.SIGHUP):  # a server is ended then, as after Ctrl-C
+        signal.signal(sent, signal.default_int_handler)
+    first, second = (
+        () if side == bench.PLAIN else choose(library, side.split(","), None).mods
+        for side in (a, b)
+    )
+    return report.compared(bench.bench(first, second, words, target, note=answers.note, **given))

@@ -93,11 +93,15 @@ def _facts(container: EngineContainer, *numbers: str) -> dict[str, object]:
 
 
 def _cause(container: EngineContainer, log: bytes) -> str:
-    """Return what is known of the cause, the surest first."""
-    lines = tuple(server_log.lines(log))
     if container.out_of_memory:
         limit = f", {Limit(container.memory, 'bytes', '')}" if container.memory else ""
         return f"out of memory: a process was killed at the container's memory limit{limit}"
+    return cause_of(log)
+
+
+def cause_of(log: bytes) -> str:
+    """Return what a log tells of the cause, the surest first."""
+    lines = tuple(server_log.lines(log))
     raised = _raised(lines)
     if text := _first(one for one in raised if one.computes):
         return text

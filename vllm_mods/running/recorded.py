@@ -88,7 +88,9 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
 def read_record(data: bytes, name: str) -> Recorded:
     """Return what a record has, which is called ``name``. Raises ``ManifestError`` for another file, ``UsageError`` where nothing is in it."""
     hint = "vllm-mods with --help  # its --record makes one"
-    first, *lines = data.split(b"\n")[:-1] or [b""]  # what a killed process began to write is no line
+    first, *lines = data.split(b"\n")[:-1] or [
+        b""
+    ]  # what a killed process began to write is no line
     recorded = decode(Recorded, json_in(first, name, hint), name, hint=hint)
     rows = [decode(_Row, json_in(line, name, hint), name, hint=hint) for line in lines]
     if not rows:

@@ -62,7 +62,7 @@ def wait(planned: Service, program: str, progress: Callable[[int, str], None]) -
     Raises ``TreeError`` for a container that ends, which is left stopped, or takes too long.
     """
     name, begin, shown = planned.name, time.monotonic(), ""
-    while not _serves(planned):
+    while not serves(planned.url):
         state = engine.container(name, program)
         log = engine.log(state)
         seconds = int(time.monotonic() - begin)
@@ -99,11 +99,12 @@ def keep(planned: Service, program: str, note: Callable[[str], None]) -> None:
         )
 
 
-def _serves(planned: Service) -> bool:
+def serves(url: str) -> bool:
+    """Tell whether a server answers that it is well."""
     trusting = ssl._create_unverified_context()  # noqa: S323, SLF001  (whose name it has is not asked)
     opener = build_opener(ProxyHandler({}), HTTPSHandler(context=trusting))
     try:
-        with opener.open(f"{planned.url}/health", timeout=_HEALTH_SECONDS) as answer:
+        with opener.open(f"{url}/health", timeout=_HEALTH_SECONDS) as answer:
             return bool(answer.status == http.client.OK)
     except HTTPError as answer:
         answer.close()

@@ -1,0 +1,151 @@
+"""Which of two sides is faster here: one server with the mods of each, started by turns and asked the same."""
+
+import contextlib
+import itertools
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from vllm_mods.applying.shadow import shadow
+from vllm_mods.base import limits, secrets
+from vllm_mods.base.errors import Refused, UsageError, refusing_to_write
+from vllm_mods.base.model import Mod
+from vllm_mods.base.output import write_whole
+from vllm_mods.base.tree import Folder
+from vllm_mods.formats.schema import decode, encode
+from vllm_mods.running import benched_start, evidence, ratios
+from vllm_mods.running.benched_start import BenchedStart, BenchLoad
+from vllm_mods.running.interpreter import check_import
+
+PLAIN = "plain"
+"""The name of a side without mods."""
+_DOUBT = 0.05
+_VARIABLES = re.compile(r"(VLLM|OMP|CUDA|TORCH)_(?!MODS_|API_KEY)")
+
+
+class BenchResult(NamedTuple):
+    """What a bench found: its ``sides``, how each number differs, and what each start showed.
+
+    ``apart`` is how far the log probabilities of the sides are from each other, ``noise`` how far those of two starts
+    of one side. ``asked`` and ``machine`` are what it holds for.
+    """
+
+    sides: Sequence[str]
+    numbers: Mapping[str, ratios.Ratio]
+    apart: float
+    noise: float | None
+    starts: tuple[BenchedStart, ...]
+    asked: Mapping[str, Any]
+    machine: Mapping[str, Any]
+
+
+def bench(
+    first: Sequence[Mod],
+    second: Sequence[Mod],
+    command: Sequence[str],
+    target: Folder,
+    *,
+    output: str,
+    starts: int = 4,
+    load: BenchLoad | None = None,
+    note: Callable[[str], object] = lambda _text: None,
+) -> BenchResult:
+    """Start a server by turns with the mods of either side, or without any, and compare what it does.
+
+    ``command`` is its ``vllm serve …``, ``starts`` are those of each side. The folder ``output`` keeps what they
+    show: what the same call left there is not measured again. Raises ``Refused`` for a folder of another call,
+    ``TreeError`` for a server that does not serve, and as ``shadow``.
+
+    >>> vm.bench((), vm.Library("library").mods("fast"), ["true"], "site-packages", output="measured")
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.UsageError: `true` does not start a server: it has no word `serve`
+    """
+    if "serve" not in command[1:]:
+        why = f"`{' '.join(command)}` does not start a server: it has no word `serve`"
+        raise UsageError(why, hint="-- vllm serve MODEL")
+    load = load or BenchLoad()
+    titles = [", ".join(mod.title for mod in mods) or PLAIN for mods in (first, second)]
+    variables = {name: os.environ[name] for name in os.environ if _VARIABLES.match(name)}
+    asked: dict[str, Any] = {"sides": titles, "copies": [], "command": command}
+    asked |= {"environment": variables, **load._asdict()}
+    if leaks := secrets.problems(asked):
+        raise UsageError(leaks[0], hint="env --unset=NAME vllm-mods bench A B -- vllm serve MODEL")
+    environs = []
+    with contextlib.ExitStack() as stack:
+        for mods in (first, second):
+            root, environ = "", dict(os.environ)
+            if mods:
+                copy = stack.enter_context(shadow(mods, target))
+                root, environ = copy.root, copy.environ
+                for text in (*copy.notes, *check_import(command, root, copy.of, environ)):
+                    note(text)
+            asked["copies"].append(root)
+            environs.append(environ)
+        head = encode({"schema": 1, "asked": asked, "machine": _machine()})
+        file, done = f"{output}/bench.json", _read(f"{output}/bench.json", head)
+        order = ("ABBA" * starts)[: 2 * starts]
+        for number, side in enumerate(order[len(done) :], len(done) + 1):
+            which, log = "AB".index(side), f"{output}/start-{number}.log"
+            note(f"start {number} of {len(order)}: {titles[which]}")
+            with refusing_to_write(file):
+                os.makedirs(output, exist_ok=True)
+                done.append(benched_start.measure(side, command, environs[which], load, log))
+                write_whole(file, json.dumps({**head, "starts": encode(done)}, indent=1).encode())
+                with open(log, "rb") as said:
+                    seen = evidence.of_mods((first, second)[which], said.read(limits.LOG))
+            for mod in seen.mods:
+                if not mod.ok:
+                    note(f"{log} does not show that the code of {mod.name} ran")
+    return _result(done, asked, head["machine"])
+
+
+def _read(file: str, head: Mapping[str, Any]) -> list[BenchedStart]:
+    """Return what the same call measured before. Raises ``Refused`` for what another one left."""
+    try:
+        with open(file, "rb") as opened:
+            data = json.load(opened)
+        done = [decode(BenchedStart, start) for start in data.pop("starts")]
+        other = [key for key in head["asked"] if data["asked"].get(key) != head["asked"][key]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, LookupError) as error:
+        raise Refused(f"{file} cannot be read: {error}", hint="--output DIR") from error
+    if data == head:
+        return done
+    why = f"{file} is from another bench: {', '.join(other) or 'machine'} differs; nothing was started"
+    raise Refused(why, hint="--output DIR  # a new folder")
+
+
+def _machine() -> dict[str, Any]:
+    with open("/proc/cpuinfo") as file:
+        processors = Counter(re.findall(r"model name\s*: (.*)", file.read()))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    facts = {"system": " ".join(os.uname()[::2]), "processors": processors, "memory": memory}
+    return {**facts, "gpus": benched_start.gpus("name")}
+
+
+def _result(
+    starts: Sequence[BenchedStart], asked: Mapping[str, Any], machine: Mapping[str, Any]
+) -> BenchResult:
+    """Return what the starts show. The intervals hold together: of many numbers none is to differ by chance."""
+    sides = [[start for start in starts if start.side == side] for side in "AB"]
+    names, numbers = [*dict.fromkeys(name for start in starts for name in start.numbers)], {}
+    for name in names:
+        begin = int(name.startswith("start-up"))  # the first one of a side fills caches
+        a, b = ([one.numbers.get(name, 0.0) for one in side[begin:]] for side in sides)
+        if a and b:
+            numbers[name] = ratios.compare(a, b, 1 - _DOUBT / len(names))
+    own = [_distance(*two) for side in sides for two in itertools.combinations(side, 2)]
+    apart = median(_distance(*two) for two in itertools.product(*sides))
+    noise = max(own, default=None)
+    return BenchResult(asked["sides"], numbers, apart, noise, tuple(starts), asked, machine)
+
+
+def _distance(one: BenchedStart, other: BenchedStart) -> float:
+    """Return the largest difference of two starts' log probabilities."""
+    return max((abs(a - b) for a, b in zip(one.logprobs, other.logprobs, strict=False)), default=0)
