@@ -151,7 +151,8 @@ def _kind_of(kind: str) -> str:
 def _value(asked: Asked) -> bool:
     """Believe that a number is no text, and a container or a coroutine neither; what else does not suit, a program may well take."""
     match = _GIVEN.search(asked.diagnostic.text)
-    place = asked.row(asked.diagnostic.line)[asked.diagnostic.column - 1 :]
+    diagnostic = asked.diagnostic
+    place = asked.world.row(diagnostic.path, diagnostic.line)[diagnostic.column - 1 :]
     if match is None or place.startswith(b"*"):  # which parameters `**kwargs` fills, nobody knows
         return False
     wanted, given = match[1], match[2]

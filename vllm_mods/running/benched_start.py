@@ -16,10 +16,10 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.formats.container import options_of
 from vllm_mods.images import engine_command
 from vllm_mods.running import starting
 from vllm_mods.running.failure import cause_of
+from vllm_mods.scripts.command_line import flag_value
 
 _HOST, _POLL_SECONDS, _STOP_SECONDS = "127.0.0.1", 0.1, 30
 _WARM_UP = 1_000_003
@@ -72,7 +72,7 @@ def measure(
             client = [*command[: command.index("serve")], "bench", "serve", *place]
             client += ["--model", model["root"], "--served-model-name", model["id"]]
             client += ["--trust-remote-code"] * ("--trust-remote-code" in command)
-            if tokenizer := options_of(tuple(command)).get("--tokenizer"):
+            if tokenizer := flag_value(command, "--tokenizer"):
                 client += ["--tokenizer", tokenizer]
             numbers = _numbers(client, url, load) | _memory(process.pid) | {"start-up, s": seconds}
             return BenchedStart(side, version, numbers, _logprobs(url, model["id"]))
