@@ -60,37 +60,37 @@ def test_each_process_tells_what_it_imports_and_enters(vllm: Path, call: Call) -
     done = run(vllm, sys.executable, "serve.py")
     assert (done.returncode, done.stdout) == (0, "2\n2\n2\n"), done.stderr
     answer = call("evidence", "--record", "run.jsonl", "--json")
+    if not TELLS:
+        assert (answer.code, "Python 3.12 or newer" in answer.err) == (2, True)
+        return
     seen = json.loads(answer.out)
-    assert seen["functions"] == TELLS
     (mod,) = seen["mods"]
     alone, loader = mod["files"]
-    assert [name.partition(" (")[0] for name in loader["imported"]] == [
-        "MainProcess",
-        "Worker-spawn",
-        "Worker-fork" if TELLS else "fork of MainProcess",
-    ]
+    names = [name.partition(" (")[0] for name in loader["imported"]]
+    assert names == ["MainProcess", "Worker-spawn", "Worker-fork"]
     assert alone == {"path": "vllm/alone.py", "functions": [], "imported": []}
     entered = {
         each["name"]: [name.partition(" (")[0] for name in each["entered"]]
         for each in loader["functions"]
     }
     assert entered == {
-        "load": ["MainProcess"] * TELLS,
-        "Loader.other": ["Worker-spawn", "Worker-fork"] * TELLS,
+        "load": ["MainProcess"],
+        "Loader.other": ["Worker-spawn", "Worker-fork"],
         "Loader.never": [],
     }
-    assert (answer.code, seen["ok"], mod["ok"]) == (0, True, True)
+    assert (answer.code, seen["ok"]) == (0, True)
     text = call("evidence", "--record", "run.jsonl").out
-    assert ("its code ran" in text, "Loader.never: never entered" in text) == (TELLS, TELLS)
-    assert "  vllm/alone.py: never imported\n" in text
+    assert text.startswith("fix: its code ran\n  vllm/alone.py: never imported\n")
+    assert "    Loader.never: never entered\n" in text
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not TELLS, reason="records are written from Python 3.12 on")
 def test_a_mod_whose_code_does_not_run_is_a_no(vllm: Path, call: Call) -> None:
     assert run(vllm, sys.executable, "-c", "import vllm").returncode == 0
     answer = call("evidence", "--record", "run.jsonl")
     assert answer.code == 1
-    assert answer.out.startswith("fix: it did not run\n  vllm/alone.py: never imported\n")
+    assert answer.out.startswith("fix: its code did not run\n  vllm/alone.py: never imported\n")
 
 
 @pytest.mark.slow
@@ -133,10 +133,10 @@ def test_another_file_is_no_record(data: bytes, why: str, tmp_path: Path, call: 
 
 def test_what_a_killed_process_began_to_write_is_left_out() -> None:
     head = json.dumps({"root": "/x", "mods": [{"title": "m", "files": [{"path": "vllm/a.py"}]}]})
-    row = {"pid": 7, "process": "Worker", "path": "vllm/a.py", "line": 0, "functions": True}
+    row = {"pid": 7, "process": "Worker", "path": "/x/vllm/a.py", "line": 0}
     lines = f"{head}\n{json.dumps(row)}\n{json.dumps(row)[:20]}"
     (mod,) = recorded.read_record(lines.encode(), "run.jsonl").mods
-    assert (mod.ok, mod.files[0].imported) == (True, ("Worker (7)",))
+    assert (mod.ran, mod.files[0].imported) == (True, ("Worker (7)",))
 
 
 class Monitoring:
@@ -160,6 +160,9 @@ class Monitoring:
     def set_events(self, _tool: int, _event: int) -> None:
         pass
 
+    def restart_events(self) -> None:
+        pass
+
 
 def test_a_function_that_starts_is_recorded_once_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,11 +183,11 @@ def test_a_function_that_starts_is_recorded_once_asked(
     file = {"path": "vllm/a.py", "functions": functions}
     header = {"root": "/x", "mods": [{"title": "m", "files": [file]}]}
     record.write_text(json.dumps(header) + "\n")
-    recorder.Recorder(header).start()
+    recorder.Recorder(header)
     code = compile("\n@wraps\ndef f(): ...\n\n\ndef g(): ...\ndef h(): ...", "/x/vllm/a.py", "exec")
     module, (f, g, h) = code, [one for one in code.co_consts if hasattr(one, "co_code")]
     for started in (module, f, h, compile("1", "/x/vllm/other.py", "exec")):
         assert monitoring.told(started, 0) is monitoring.DISABLE
     (mod,) = recorded.read_record(record.read_bytes(), "run.jsonl").mods
     assert [bool(each.entered) for each in mod.files[0].functions] == [True, False]
-    assert (g.co_firstlineno, len(mod.files[0].imported), mod.ok) == (6, 1, True)
+    assert (g.co_firstlineno, len(mod.files[0].imported), mod.ran) == (6, 1, True)

@@ -101,21 +101,15 @@ def recorded(seen: Recorded) -> Reply:
     """Return of each mod whether its code ran, and which processes imported its files and entered its functions."""
     lines = []
     for mod in seen.mods:
-        ran = any(each.entered for file in mod.files for each in file.functions)
-        words = "its code ran" if ran else "its files were imported" if mod.ok else "it did not run"
+        words = "its code ran" if mod.ran else "its code did not run"
         lines.append(f"{mod.title}: {words if mod.files else 'it changes no Python'}")
         for file in mod.files:
             lines.append(f"  {file.path}: {_processes('imported', file.imported)}")
-            functions = file.functions if seen.functions and file.imported else ()
-            lines += (
-                f"    {each.name}: {_processes('entered', each.entered)}" for each in functions
-            )
-    lines.append(
-        "a function that torch.compile inlines is never entered"
-        if seen.functions
-        else "functions are recorded from Python 3.12 on"
-    )
-    return Reply({"ok": seen.ok, **encode(seen)}, "\n".join(lines), seen.ok)
+            functions = file.functions if file.imported else ()
+            lines += (f"    {one.name}: {_processes('entered', one.entered)}" for one in functions)
+    ok = all(mod.ran for mod in seen.mods if mod.files)
+    lines.append("a function that torch.compile inlines is never entered")
+    return Reply({"ok": ok, **encode(seen)}, "\n".join(lines), ok)
 
 
 def _processes(what: str, names: Sequence[str]) -> str:

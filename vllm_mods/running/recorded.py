@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.applying.shadow import Shadow
@@ -14,13 +14,6 @@ from vllm_mods.fit.lines import touched_lines
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.schema import decode, encode
 from vllm_mods.placing.scopes import Scope, read_scopes
-
-_RECORDER = os.path.join(os.path.dirname(__file__), "recorder")
-"""What stands first on PYTHONPATH where a command is recorded."""
-
-
-VARIABLE = "RECORD_OF_VLLM_MODS"
-"""The environment variable with the path of the record; vLLM warns of those that begin with its own name."""
 
 
 class RecordedFunction(NamedTuple):
@@ -40,32 +33,32 @@ class RecordedFile(NamedTuple):
 
 
 class RecordedMod(NamedTuple):
-    """A mod, and whether its code ran: a function was entered or, of files without one, a file imported; ``ok`` without files, too."""
+    """A mod, and the Python that it changes."""
 
     title: str
     files: tuple[RecordedFile, ...]
-    ok: bool = False
+
+    @property
+    def ran(self) -> bool:
+        """Whether one of its functions was entered or, if it changes none, one of its files imported."""
+        functions = [one for file in self.files for one in file.functions]
+        return any(one.entered for one in functions) or (
+            not functions and any(file.imported for file in self.files)
+        )
 
 
 class Recorded(NamedTuple):
-    """What the processes of a command recorded; where a Python before 3.12 ran it, no ``functions``."""
+    """What the processes of a command recorded of the code that they have from ``root``."""
 
     root: str
     mods: tuple[RecordedMod, ...]
-    functions: bool = True
-
-    @property
-    def ok(self) -> bool:
-        """Whether code of every mod ran."""
-        return all(mod.ok for mod in self.mods)
 
 
 class _Row(NamedTuple):
-    pid: int
     process: str
+    pid: int
     path: str
     line: int
-    functions: bool
 
 
 def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
@@ -80,9 +73,10 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
     except OSError as error:
         why = f"the record {record} cannot be begun: {error.strerror}"
         raise UsageError(why, hint="--record FILE  # one that does not exist yet") from error
-    environ = copy.environ
-    path = os.pathsep.join((_RECORDER, environ["PYTHONPATH"]))
-    return {**environ, "PYTHONPATH": path, VARIABLE: os.path.abspath(record)}
+    folder = os.path.join(os.path.dirname(__file__), "recorder")
+    path = os.pathsep.join((folder, copy.environ["PYTHONPATH"]))
+    # vLLM warns of variables that begin with its own name
+    return {**copy.environ, "PYTHONPATH": path, "RECORD_OF_VLLM_MODS": os.path.abspath(record)}
 
 
 def read_record(data: bytes, name: str) -> Recorded:
@@ -95,53 +89,36 @@ def read_record(data: bytes, name: str) -> Recorded:
     rows = [decode(_Row, json_in(line, name, hint), name, hint=hint) for line in lines]
     if not rows:
         why = f"{name} has nothing recorded: no Python of the command loaded sitecustomize"
-        raise UsageError(why, hint="run the command without the flags -I, -E and -S of Python")
+        raise UsageError(why, hint="Python 3.12 or newer, without its flags -I, -E and -S")
     processes = {row.pid: f"{row.process} ({row.pid})" for row in rows}  # by its last name
-    places: dict[tuple[str, int], dict[str, None]] = {}
-    for row in rows:
-        places.setdefault((row.path, row.line), {})[processes[row.pid]] = None
-    functions = all(row.functions for row in rows)
-    mods = tuple(_seen(mod, places, functions=functions) for mod in recorded.mods)
-    return Recorded(recorded.root, mods, functions)
+
+    def seen(path: str, line: int = 0) -> tuple[str, ...]:
+        at = f"{recorded.root}/{path}", line
+        pids = dict.fromkeys(row.pid for row in rows if (row.path, row.line) == at)
+        return tuple(processes[pid] for pid in pids)
+
+    def filled(file: RecordedFile) -> RecordedFile:
+        functions = (one._replace(entered=seen(file.path, one.line)) for one in file.functions)
+        return RecordedFile(file.path, tuple(functions), seen(file.path))
+
+    mods = (mod._replace(files=tuple(map(filled, mod.files))) for mod in recorded.mods)
+    return recorded._replace(mods=tuple(mods))
 
 
-def _seen(
-    mod: RecordedMod, places: Mapping[tuple[str, int], Iterable[str]], *, functions: bool
-) -> RecordedMod:
-    def of(path: str, line: int) -> tuple[str, ...]:
-        return tuple(places.get((path, line), ()))
-
-    files = [
-        RecordedFile(
-            file.path,
-            tuple(one._replace(entered=of(file.path, one.line)) for one in file.functions),
-            of(file.path, 0),
-        )
-        for file in mod.files
-    ]
-    entered = [one.entered for file in files for one in file.functions] if functions else []
-    ran = any(entered) if entered else not files or any(file.imported for file in files)
-    return RecordedMod(mod.title, tuple(files), ran)
-
-
-def _files(changes: Iterable[FileChange]) -> Iterable[RecordedFile]:
+def _files(changes: Iterable[FileChange]) -> Iterator[RecordedFile]:
     for change in changes:
         if change.after is not None and change.path.endswith(".py"):
             functions = _functions(change.before, change.after)
-            yield RecordedFile(
-                change.path, tuple(RecordedFunction(one.name, one.start) for one in functions)
-            )
+            named = (RecordedFunction(one.name, one.start) for one in functions)
+            yield RecordedFile(change.path, tuple(named))
 
 
-def _functions(before: bytes | None, after: bytes) -> Iterable[Scope]:
-    """Return the functions that a change touches, each the innermost around its lines; of a new file all."""
+def _functions(before: bytes | None, after: bytes) -> list[Scope]:
+    """Return the functions that a change touches, each the innermost around its lines."""
     try:
         scopes = read_scopes(after).definitions
     except UnparsableError:
-        return ()
-    found = set()
-    for line in touched_lines(before, after):
-        around = [one for one in scopes if one.start <= line <= one.end]
-        if around and around[-1].kind != "class":
-            found.add(around[-1])
-    return sorted(found, key=lambda one: one.start)
+        return []
+    around = ([s for s in scopes if s.start <= at <= s.end] for at in touched_lines(before, after))
+    found = {some[-1] for some in around if some and some[-1].kind != "class"}
+    return sorted(found, key=lambda scope: scope.start)
