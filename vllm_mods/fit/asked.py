@@ -20,7 +20,6 @@ from vllm_mods.formats import syntax_tree
 TYPE = r"`((?:[^`]|`[^`]*`(?=\W*`))*)`"
 MEMBER = re.compile(rf"(?:Object of type|Class|Module) {TYPE} has no (?:attribute|member) `(\w+)`")
 FUNCTION = re.compile(r"(?:bound method |def )")
-QUOTED = re.compile(r"`(\w+)`")
 COROUTINE = "CoroutineType["
 MADE = (COROUTINE, "_GeneratorContextManager[", "_AsyncGeneratorContextManager[")
 IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")

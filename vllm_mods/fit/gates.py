@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.abstract import abstract_methods
-from vllm_mods.fit.asked import COROUTINE, FUNCTION, QUOTED, TYPE, Asked
+from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked
 from vllm_mods.fit.bodies import arities, definition, scope_at
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
@@ -31,6 +31,7 @@ _SUBJECT = re.compile(rf"^(?:Operator `\S+` .*|.*?){TYPE}")
 _CALLED = re.compile(r"(?:function|method|constructor|to|of) `([\w.]+)`")
 _GIVEN = re.compile(r"[Ee]xpected `(.+?)`, found `(.+)`$")
 _AWAITS = re.compile(r"Await|Coroutine|Future|Task|Unknown|Any|object")
+_QUOTED = re.compile(r"`(\w+)`")
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
 _UNION_CALL = "Attempted to call union type"
 # What gives a field of a pydantic model that is left out a value, or another name: an alias, a validator before the fields.
@@ -78,7 +79,7 @@ def _argument(asked: Asked) -> bool | None:
     call = asked.call()
     if diagnostic.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
         # what is no parameter may be an option, and these are in small letters
-        return any(name.isupper() for name in QUOTED.findall(diagnostic.text)) or None
+        return any(name.isupper() for name in _QUOTED.findall(diagnostic.text)) or None
     world = asked.world
     called = _CALLED.search(diagnostic.text)
     owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
@@ -96,7 +97,7 @@ def _argument(asked: Asked) -> bool | None:
             texts = (_class_text(world, one) for one in line.classes)
             if any(_FILLS.search(text) for text in texts):
                 return None
-            missed = set(QUOTED.findall(diagnostic.text))
+            missed = set(_QUOTED.findall(diagnostic.text))
             required = ChainMap(*(dict(one.cls.fields) for one in line.classes))
             return any(required.get(name) for name in missed) or None
     return True
@@ -391,7 +392,7 @@ def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | Non
     level = Level.ERROR if sure and not asked.is_let_be() else Level.NOTE
     scope = scope_at(world, diagnostic.path, diagnostic.line)
     message = f"{asked.text(of_call=rule.code == FindingCode.FIT_CALL)} (ty: {diagnostic.rule})"
-    token = (QUOTED.findall(diagnostic.text) or [""])[-1]
+    token = (_QUOTED.findall(diagnostic.text) or [""])[-1]
     place = diagnostic.path, diagnostic.line, scope
     code = asked.code(rule.code)
     key = (diagnostic.path, scope, token) if code == FindingCode.FIT_UNDEFINED_NAME else (message,)

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
+from vllm_mods.fit.asked import FUNCTION, MADE, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Lineage, Symbol, words
@@ -151,13 +151,14 @@ def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
 
 # --- names
 
+_QUOTED = re.compile(r"`(\w+)`")
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.IfExp, ast.BoolOp)
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 
 
 def unset(asked: Asked) -> bool | None:
     """Believe what is not set yet in its function, and what our own reading does not find in the module either."""
-    names = QUOTED.findall(asked.diagnostic.text)
+    names = _QUOTED.findall(asked.diagnostic.text)
     inside = [one for one in asked.around if isinstance(one, DefNode)]
     if not names:
         return None
@@ -179,7 +180,7 @@ def sometimes_unset(asked: Asked) -> bool | None:
 
     Where a condition or an exit between the branch that sets a name and its use may know better, nothing is said.
     """
-    names = QUOTED.findall(asked.diagnostic.text)
+    names = _QUOTED.findall(asked.diagnostic.text)
     function = next((one for one in asked.around if isinstance(one, DefNode)), None)
     if not names or function is None:
         return None
