@@ -6,7 +6,6 @@ that nothing else can stand for.
 """
 
 import ast
-import builtins
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
@@ -23,15 +22,28 @@ from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks, sometime
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
-from vllm_mods.fit.signatures import DefNode, children, dotted, every
+from vllm_mods.fit.signatures import (
+    DefNode,
+    call_text,
+    children,
+    dotted,
+    every,
+    refusal,
+    shape_of,
+    stated_parameters,
+)
 from vllm_mods.fit.world import World
 
 _OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
 _SUBJECT = re.compile(rf"^(?:Operator `\S+` .*|.*?){TYPE}")
-_CALLED = re.compile(r"(?:function|method|constructor|to|of) `([\w.]+)`")
+_CALLED = re.compile(r"(?:function|method|constructor|class|to|of) `([\w.]+)`")
 _GIVEN = re.compile(r"[Ee]xpected `(.+?)`, found `(.+)`$")
 _AWAITS = re.compile(r"Await|Coroutine|Future|Task|Unknown|Any|object")
+# What functions of Python ask of an argument, ``next`` that it is no list.
+_ASKED_OF = {"Sized": "__len__", "SupportsNext": "__next__", "Generator": "__await__"}
 _QUOTED = re.compile(r"`(\w+)`")
+_QUALIFIED = re.compile(r"`[\w.]+`")
+_OVERLOAD = re.compile(r"^  info:   (?:\[.*?\])?\((.*)\) -> ", re.MULTILINE)
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
 _UNION_CALL = "Attempted to call union type"
 # What gives a field of a pydantic model that is left out a value, or another name: an alias, a validator before the fields.
@@ -118,8 +130,11 @@ def _call(asked: Asked) -> bool:
     owner, _, name = called[1].rpartition(".")
     world = asked.world
     if owner:
-        classes = classes_named(world, owner.rpartition(".")[2])
-        return bool(classes) and all(
+        last = owner.rpartition(".")[2]
+        classes = classes_named(world, last)
+        if not classes:  # of the standard library
+            return not any(last in lineage(world, one).bases for one in definers(world, name))
+        return all(
             _is_stated(one)
             and (
                 name in {"__init__", "__new__"}
@@ -127,8 +142,19 @@ def _call(asked: Asked) -> bool:
             )
             for one in classes
         )
-    defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
-    return hasattr(builtins, name) or is_mentioned(world, name, defined)
+    return True
+
+
+def _overload(asked: Asked) -> bool:
+    """Be sure where no overload has such parameters; which types were meant is not told."""
+    text, more = asked.diagnostic.text, asked.diagnostic.more
+    named = (_QUALIFIED.search(text) or [""])[0].strip("`").split(".")
+    calls = (node for node in asked.around if isinstance(node, ast.Call))
+    call = next((one for one in calls if call_text(one).rpartition(".")[2] in named), None)
+    if call is None or " overloads" in more.rpartition("omitted ")[2]:
+        return False
+    whys = [refusal(stated_parameters(one), shape_of(call)) for one in _OVERLOAD.findall(more)]
+    return bool(whys) and None not in whys
 
 
 def _takes(asked: Asked) -> bool:
@@ -149,7 +175,7 @@ def _kind_of(kind: str) -> str:
     return kind.partition("[")[0]
 
 
-def _value(asked: Asked) -> bool:
+def _value(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of type
     """Believe that a number is no text, and a container or a coroutine neither; what else does not suit, a program may well take."""
     match = _GIVEN.search(asked.diagnostic.text)
     if match is None:
@@ -157,6 +183,8 @@ def _value(asked: Asked) -> bool:
     wanted, given = match[1], match[2]
     if given.startswith(COROUTINE):
         return not _AWAITS.search(wanted)
+    if special := _ASKED_OF.get(wanted.partition("[")[0]):
+        return is_plain(asked, given, special) or _CONTAINERS.fullmatch(given) is not None
     if "`isinstance`" in asked.diagnostic.text or "`issubclass`" in asked.diagnostic.text:
         return FUNCTION.match(given) is not None
     if wanted not in NUMBERS | _TEXTS or "|" in given:
@@ -171,6 +199,11 @@ def _kind(asked: Asked) -> bool:
     kinds = _kinds(asked.diagnostic.text)
     if asked.diagnostic.rule == "not-iterable" and _is_stated_to_hold(asked):
         return False
+    match asked.around:
+        case [ast.Call(func=ast.Name(id="len" | "int")), *_]:
+            return True  # ``for i in len(x)``: no tensor
+        case _:
+            pass
     special = {
         "not-iterable": "__iter__",
         "not-callable": "__call__",
@@ -319,8 +352,8 @@ RULES: Mapping[str, Rule] = {
         ),
         # Types that vLLM states are often too narrow.
         ("invalid-argument-type", Rule(_C.FIT_CALL, _value, _takes)),
-        # Which overload was meant is not told.
-        ("no-matching-overload", Rule(_C.FIT_TYPES, _no, _no)),
+        # Which overload was meant is not told, unless none takes so many.
+        ("no-matching-overload", Rule(_C.FIT_TYPES, _overload, _overload)),
         # A class below, or somebody outside, may set it.
         ("missing-attribute", Rule(_C.FIT_ATTRIBUTE, lacks, is_missing)),
         # A module may make its names when asked.

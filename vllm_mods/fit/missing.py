@@ -6,7 +6,7 @@ import re
 from vllm_mods.fit.asked import FUNCTION, MADE, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
-from vllm_mods.fit.shapes import Lineage, Symbol, words
+from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, bindings, every
 from vllm_mods.fit.world import World
 
@@ -144,9 +144,10 @@ def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
     """Ask our own reading: modules make names that no checker sees. Imports are judged by themselves."""
     world = asked.world
     where = world.locate(module).module
-    if where is None or any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
+    if any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
         return None
-    return True if world.lookup(where, name).exists is False else None
+    gone = world.lookup(where, name).exists is False if where else is_standard(module)
+    return gone or None
 
 
 # --- names
@@ -159,8 +160,7 @@ _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 def unset(asked: Asked) -> bool | None:
     """Believe what is not set yet in its function, and what our own reading does not find in the module either."""
     names = _QUOTED.findall(asked.diagnostic.text)
-    inside = [one for one in asked.around if isinstance(one, DefNode)]
-    if not names:
+    if not names or not asked.sites:
         return None
     if asked.diagnostic.rule == "unresolved-global":
         # a plain assignment makes the global
@@ -168,11 +168,13 @@ def unset(asked: Asked) -> bool | None:
         stored = [n for n in every(asked.tree) if isinstance(n, ast.Name) and n.id == names[0]]
         made = (n for n in stored if isinstance(n.ctx, ast.Store) and n not in more)
         return None if any(made) else True
-    bound = (
-        (name for statement in inside[0].body for name, _ in bindings(statement)) if inside else ()
-    )
-    answer = asked.world.lookup(asked.diagnostic.path, names[0])
-    return names[0] in bound or answer.exists is False or None
+    around = (one.node for one in asked.sites[0].scope.in_function())
+    inside = next((one for one in around if isinstance(one, DefNode)), None)
+    exists = asked.world.lookup(asked.diagnostic.path, names[0]).exists
+    if inside is None:  # a module runs from its first line to its last
+        return None if exists is None else True
+    bound = (name for statement in inside.body for name, _ in bindings(statement))
+    return names[0] in bound or exists is False or None
 
 
 def sometimes_unset(asked: Asked) -> bool | None:

@@ -8,7 +8,15 @@ from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import files_mentioning, is_mentioned
 from vllm_mods.fit.shapes import Function, words
-from vllm_mods.fit.signatures import DefNode, dotted, every, refusal, shape_of
+from vllm_mods.fit.signatures import (
+    CallShape,
+    DefNode,
+    dotted,
+    every,
+    opaque_decorator,
+    refusal,
+    shape_of,
+)
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, remembered
 
@@ -85,6 +93,15 @@ def _schema(world: World, path: str, node: ast.Call) -> Misuses:
         why = next(_unfit_parameters(function, node), None)
         if why is not None:
             yield Misuse(f"torch registers no operator of {symbols[0].where}: {why}", function.name)
+    needed = [p for p in symbols[0].binding.parameters if p.default is p.empty]
+    shapes = [CallShape(len(some)) for some in (needed, symbols[0].binding.parameters)]
+    for name in (dotted(k.value) for k in node.keywords if k.arg == "fake_impl"):
+        for fake in world.resolve(path, name).symbols if name else ():
+            if isinstance(fake.binding, Function) and not opaque_decorator(fake.binding):
+                whys = [refusal(fake.binding.parameters, shape) for shape in shapes]
+                if None not in whys:
+                    text = f"the fake of {symbols[0].where} is {fake.where}, but a call like the operator's {whys[-1]}"
+                    yield Misuse(text, fake.binding.name)
 
 
 def _unfit_parameters(function: DefNode, call: ast.Call) -> Iterator[str]:

@@ -1,15 +1,28 @@
 """What functions that state no result give: a tuple of another length than what is unpacked, a generator that is entered."""
 
 import ast
+from collections.abc import Iterator
 
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Misuse, Misuses
 from vllm_mods.fit.search import class_at, classes_in, meant_in, subclasses
-from vllm_mods.fit.shapes import Function, Symbol
-from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator
+from vllm_mods.fit.shapes import Function, Symbol, words
+from vllm_mods.fit.signatures import (
+    call_text,
+    decorator_name,
+    dotted,
+    opaque_decorator,
+    refusal,
+    shape_of,
+    unbound,
+)
 from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
 from vllm_mods.fit.world import World
+
+_CACHES = words("cache lru_cache")
+# Methods of an event loop that call what they are given, and its place among their arguments; the rest are arguments of it.
+_PLACES = {"run_in_executor": 1, "call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1}
 
 
 def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
@@ -24,8 +37,53 @@ def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
             for item in items:
                 if isinstance(item.context_expr, ast.Call):
                     yield from _entered(world, path, item.context_expr, site.scope)
+        case ast.Call() as node:
+            for call in _handed(node):
+                yield from _refused(world, path, call, site.scope, direct=call is node)
+        case ast.ClassDef() if "dataclass" in map(decorator_name, site.node.decorator_list):
+            yield from _mutable(site.node)
         case _:
             pass
+
+
+def _handed(node: ast.Call) -> Iterator[ast.Call]:
+    """Yield a call, and the one that a thread, a process or an event loop makes with what it is given."""
+    yield node
+    given = {word.arg: word.value for word in node.keywords}
+    name = call_text(node).rpartition(".")[2]
+    more = node.args[_PLACES[name] :] if name in _PLACES else []
+    match given.get("target"), given.get("args", ast.Tuple([])), more:
+        case ast.expr() as target, ast.Tuple(elts=elts), _ if name in {"Thread", "Process"}:
+            options = given.get("kwargs")
+            yield ast.Call(target, elts, [ast.keyword(None, options)] if options else [])
+        case _, _, [target, *arguments]:
+            yield ast.Call(target, arguments, [])
+        case _:
+            pass
+
+
+def _refused(world: World, path: str, call: ast.Call, scope: CodeScope, *, direct: bool) -> Misuses:
+    """Judge the calls of which the type checker does not see that they do not bind: those of cached functions, too."""
+    for symbol, function in _function(world, path, call, scope):
+        if opaque_decorator(function) or (direct and function.marks.isdisjoint(_CACHES)):
+            continue
+        bound = call_text(call).startswith("self.") or "classmethod" in function.marks
+        why = refusal(unbound(function) if bound else function.parameters, shape_of(call))
+        if why and not _is_overridden(world, symbol, function):
+            yield Misuse(f"{call_text(call)} is {symbol.where}, but the call {why}", function.name)
+
+
+def _mutable(node: ast.ClassDef) -> Misuses:
+    """Say of which field of a dataclass Python refuses the default."""
+    for field in node.body:
+        match field:
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.List() | ast.Dict() | ast.Set()):
+                if "ClassVar" not in ast.unparse(field.annotation):
+                    yield Misuse(
+                        f"the default of {name} is mutable, which no dataclass takes", name
+                    )
+            case _:
+                pass
 
 
 def _function(

@@ -190,6 +190,27 @@ def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
     )
 
 
+_NESTED = re.compile(r"\[[^][]*\]|\([^()]*\)|\"[^\"]*\"")
+
+
+def stated_parameters(text: str) -> tuple[Parameter, ...]:
+    """Describe the parameters that the type checker writes, without their types and the receiver; what cannot be read takes anything."""
+    while (shorter := _NESTED.sub("", text)) != text:
+        text = shorter
+    listed = (re.sub(r":[^=]*", "", one) for one in text.split(", "))
+    plain = ", ".join(one.replace("= ", "=0 #").partition("#")[0] for one in listed)
+    tree = syntax_tree.module(f"lambda {plain}: 0".encode())
+    match tree and tree.body:
+        case [ast.Expr(ast.Lambda(args=args))]:
+            found = parameters_of(args)
+            return found[1:] if found and found[0].name in {"self", "cls"} else found
+        case _:
+            return (
+                Parameter("more", Parameter.VAR_POSITIONAL),
+                Parameter("rest", Parameter.VAR_KEYWORD),
+            )
+
+
 # --- calls
 
 

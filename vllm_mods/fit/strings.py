@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,9 +15,11 @@ from vllm_mods.fit.shapes import Class, Symbol, words
 from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, shape_of, unbound
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
+from vllm_mods.formats import syntax_tree
 
 _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
 _QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
+_ENVS = "vllm/envs.py"
 _MODELS = "vllm/model_executor/models/"
 _REGISTERED = re.compile(rb"register_quantization_config\(\s*[\"']([\w-]+)[\"']")
 _LOGGING = words("debug info warning error critical exception")
@@ -34,7 +37,7 @@ class _NameTable(NamedTuple):
 
 
 _VARIABLE = _NameTable(
-    "environment variable", re.compile(r"VLLM_\w+"), "vllm/envs.py", re.compile(rb"\bVLLM_\w+")
+    "environment variable", re.compile(r"VLLM_\w+"), _ENVS, re.compile(rb"\bVLLM_\w+")
 )
 _METHOD = _NameTable(
     "quantization method", re.compile(r"[a-z][\w-]+"), _QUANTIZATION, re.compile(rb"\"([\w-]+)\"")
@@ -59,6 +62,13 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             kind = dotted(value)
             symbols = meant_in(world, path, site.scope, kind) if kind else ()
             yield from _member_of_enum(world, symbols, name)
+            if isinstance(site.node.ctx, ast.Load):
+                yield from _key(world, symbols, name)
+        case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+            for name in _literals([value]):
+                if world.lookup(path, name).exists is False:
+                    text = f"__all__ names {name}, which the module does not define"
+                    yield Misuse(text, name, Level.NOTE)
         case ast.Call() as node:
             yield from _formats(node)
             given = _literals((*node.args, *(keyword.value for keyword in node.keywords)))
@@ -68,6 +78,11 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             called = (dotted(node.func) or "").rpartition(".")[2]
             if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])
+            if dotted(node.func) == "envs.is_set":
+                for name in _literals(node.args):
+                    yield from _key(
+                        world, world.lookup(_ENVS, "environment_variables").symbols, name
+                    )
             if called == "collective_rpc":
                 yield from _of_worker(world, node)
             if called == "getenv" or (dotted(node.func) or "").startswith("os.environ."):
@@ -107,6 +122,41 @@ def _member_of_enum(world: World, symbols: tuple[Symbol, ...], name: str) -> Mis
         names = attributes(world, line)
         if name not in names:
             yield Misuse(f"{symbols[0].text} has no member {name}{nearest(name, names)}", name)
+
+
+def _key(world: World, symbols: tuple[Symbol, ...], name: str) -> Misuses:
+    """Say that a table of a module, which is written as one literal and never changed, has no such key."""
+    for symbol in symbols:
+        table = table_at(
+            world.read(symbol.path) or b"", symbol.binding.line if symbol.binding else 0
+        )
+        if len(symbols) > 1 or table is None or name in table[1]:
+            continue
+        word, keys = table
+        changed = re.compile(
+            rb"\b%b\b\s*(?:\[[^\]]*\]\s*=[^=]|\|=|\.(?!get\b|items\b|keys\b|values\b)\w+\()"
+            % word.encode()
+        )
+        if not is_mentioned(world, word, changed):
+            yield Misuse(f"{word} ({symbol.where}) has no key {name!r}{nearest(name, keys)}", name)
+
+
+@lru_cache(maxsize=256)
+def table_at(data: bytes, line: int) -> tuple[str, frozenset[str]] | None:
+    """Return the name and the keys of a dictionary that a line of a module writes whole, ``None`` for anything else."""
+    tree = syntax_tree.module(data) or ast.Module([], [])
+    for node in tree.body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys))
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict(keys=keys))
+            ) if node.lineno == line and all(isinstance(key, ast.Constant) for key in keys):
+                return name, frozenset(
+                    str(key.value) for key in keys if isinstance(key, ast.Constant)
+                )
+            case _:
+                pass
+    return None
 
 
 def _quantization(world: World, nodes: Iterable[ast.expr]) -> Misuses:
