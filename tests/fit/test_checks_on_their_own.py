@@ -381,7 +381,7 @@ def _names(text: str) -> list[str]:
         ("globals().update(x=1)\nGone", []),
         ("del a", ["1 : the name a is not defined"]),
         ("a = b\ndef b(): ...", ["1 : the name b is not defined"]),
-        ("class A:\n    def f(self) -> A: ...", ["2 A: the name A is not defined"]),
+        ("class A:\n    def f(self) -> A: ...", ["2 A.f: the name A is not defined"]),
         ("for a in b: pass", ["1 : the name b is not defined"]),
     ],
 )  # fmt: skip

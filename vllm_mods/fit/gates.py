@@ -22,16 +22,7 @@ from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks, sometime
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
-from vllm_mods.fit.signatures import (
-    DefNode,
-    call_text,
-    children,
-    dotted,
-    every,
-    refusal,
-    shape_of,
-    stated_parameters,
-)
+from vllm_mods.fit.signatures import DefNode, children, dotted, every
 from vllm_mods.fit.world import World
 
 _OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
@@ -42,9 +33,12 @@ _AWAITS = re.compile(r"Await|Coroutine|Future|Task|Unknown|Any|object")
 # What functions of Python ask of an argument, ``next`` that it is no list.
 _ASKED_OF = {"Sized": "__len__", "SupportsNext": "__next__", "Generator": "__await__"}
 _QUOTED = re.compile(r"`(\w+)`")
-_QUALIFIED = re.compile(r"`[\w.]+`")
-_OVERLOAD = re.compile(r"^  info:   (?:\[.*?\])?\((.*)\) -> ", re.MULTILINE)
+# The parameters of overloads, and those that have no name for a call.
+_PARAMETER = re.compile(r"(\w+):")
+_OPEN = re.compile(r"\*\*|omitted \d+ overloads")
+_POSITIONAL = re.compile(r"\([^()]*, /")
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
+_MAKERS = words("__init__ __new__")
 _UNION_CALL = "Attempted to call union type"
 # What gives a field of a pydantic model that is left out a value, or another name: an alias, a validator before the fields.
 _FILLS = re.compile(
@@ -73,6 +67,8 @@ def _no(_: Asked) -> bool:
 def _is_known_kind(asked: Asked) -> bool | None:
     """Let be what a branch, or who sets it later, knows better: members of unions, ``None``, what containers hold."""
     kinds = _kinds(asked.diagnostic.text)
+    if asked.sites and asked.sites[0].scope.stating:
+        return any(_kind_of(kind) == "str" for kind in kinds) or None
     if any(" | " in kind or kind in {"None", "object"} for kind in kinds):
         return False
     outer = {kind.partition("[")[0] for kind in kinds}
@@ -133,11 +129,14 @@ def _call(asked: Asked) -> bool:
         last = owner.rpartition(".")[2]
         classes = classes_named(world, last)
         if not classes:  # of the standard library
-            return not any(last in lineage(world, one).bases for one in definers(world, name))
+            heirs = (last in lineage(world, one).bases for one in definers(world, name))
+            return name in _MAKERS or not any(heirs)
+        is_above = ast.unparse(asked.call() or ast.Pass()).startswith("super().")
         return all(
             _is_stated(one)
             and (
-                name in {"__init__", "__new__"}
+                name in _MAKERS
+                or is_above
                 or not any(name in below.cls.methods for below in subclasses(world, one))
             )
             for one in classes
@@ -146,15 +145,11 @@ def _call(asked: Asked) -> bool:
 
 
 def _overload(asked: Asked) -> bool:
-    """Be sure where no overload has such parameters; which types were meant is not told."""
-    text, more = asked.diagnostic.text, asked.diagnostic.more
-    named = (_QUALIFIED.search(text) or [""])[0].strip("`").split(".")
-    calls = (node for node in asked.around if isinstance(node, ast.Call))
-    call = next((one for one in calls if call_text(one).rpartition(".")[2] in named), None)
-    if call is None or " overloads" in more.rpartition("omitted ")[2]:
-        return False
-    whys = [refusal(stated_parameters(one), shape_of(call)) for one in _OVERLOAD.findall(more)]
-    return bool(whys) and None not in whys
+    """Be sure where no overload has a parameter of a name that is given; which types were meant is not told."""
+    call, more = asked.call(), asked.diagnostic.more
+    taken = set(_PARAMETER.findall(_POSITIONAL.sub("(", more)))
+    given = {word.arg for word in call.keywords} - {None} if call else set()
+    return not given <= taken and not _OPEN.search(more)
 
 
 def _takes(asked: Asked) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import files_mentioning, is_mentioned
-from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import (
     CallShape,
     DefNode,
@@ -24,9 +24,10 @@ _NAMES = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
 _REGISTER = re.compile(
     rb"direct_register_custom_op\(\s*(?:op_name\s*=\s*)?[\"'](\w+)[\"'],\s*(?:op_func\s*=\s*)?(\w+)\s*[,)]"
 )
-# What ``torch.library.infer_schema`` does not take of a parameter, and how it may be written otherwise.
-_UNFIT = words("dict tuple set frozenset bytes object Callable list")
-_GENERIC = words("dict Dict tuple Tuple set Set Callable Mapping")
+# What ``torch.library.infer_schema`` does not take of a parameter: builtin types; other names may stand for one that it takes.
+_UNFIT = re.compile(
+    r"\b(?:[Dd]ict|[Tt]uple|[Ss]et|Callable|Mapping|frozenset|bytes|object)\b(?:\[[^]]*\])?|\blist\b(?!\[)"
+)
 
 
 def operator_misuses(world: World, path: str, site: CodeSite) -> Misuses:
@@ -117,27 +118,5 @@ def _unfit_parameters(function: DefNode, call: ast.Call) -> Iterator[str]:
     for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         if parameter.annotation is None:
             yield f"its parameter {parameter.arg} has no annotation"
-        elif wrong := next(_foreign_types(parameter.annotation), ""):
-            yield f"its parameter {parameter.arg} is of type {wrong}, which operators do not accept"
-
-
-def _foreign_types(node: ast.expr) -> Iterator[str]:
-    """Yield what in an annotation is a builtin type that no schema has; other names may stand for one that has."""
-    match node:
-        case ast.Constant(value=str(text)):
-            try:
-                yield from _foreign_types(ast.parse(text, mode="eval").body)
-            except SyntaxError:
-                yield text
-        case ast.Subscript(value=value, slice=inner):
-            if (dotted(value) or "").rpartition(".")[2] in _GENERIC:
-                yield ast.unparse(node)
-            else:
-                yield from _foreign_types(inner)
-        case ast.BinOp(left=left, right=right):
-            yield from _foreign_types(left)
-            yield from _foreign_types(right)
-        case ast.Name(id=name) if name in _UNFIT:
-            yield name
-        case _:
-            pass
+        elif wrong := _UNFIT.search(ast.unparse(parameter.annotation)):
+            yield f"its parameter {parameter.arg} is of type {wrong[0]}, which operators do not accept"

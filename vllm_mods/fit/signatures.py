@@ -146,6 +146,19 @@ def bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST | Import]]:
         yield from bindings(child)
 
 
+def table_of(node: ast.AST | None) -> tuple[str, tuple[str, ...]]:
+    """Return the name that a statement binds to a dictionary it writes whole, and the keys; empty texts for any other."""
+    match node:
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys))
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict(keys=keys))
+        ):
+            texts = [key.value for key in keys if isinstance(key, ast.Constant)]
+            return name, tuple(map(str, texts)) if len(texts) == len(keys) else ()
+        case _:
+            return "", ()
+
+
 def is_name(node: ast.expr, name: str) -> bool:
     """Tell whether an expression is this plain name."""
     return isinstance(node, ast.Name) and node.id == name
@@ -188,27 +201,6 @@ def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
         for arg, default, kind in listed
         if arg is not None
     )
-
-
-_NESTED = re.compile(r"\[[^][]*\]|\([^()]*\)|\"[^\"]*\"")
-
-
-def stated_parameters(text: str) -> tuple[Parameter, ...]:
-    """Describe the parameters that the type checker writes, without their types and the receiver; what cannot be read takes anything."""
-    while (shorter := _NESTED.sub("", text)) != text:
-        text = shorter
-    listed = (re.sub(r":[^=]*", "", one) for one in text.split(", "))
-    plain = ", ".join(one.replace("= ", "=0 #").partition("#")[0] for one in listed)
-    tree = syntax_tree.module(f"lambda {plain}: 0".encode())
-    match tree and tree.body:
-        case [ast.Expr(ast.Lambda(args=args))]:
-            found = parameters_of(args)
-            return found[1:] if found and found[0].name in {"self", "cls"} else found
-        case _:
-            return (
-                Parameter("more", Parameter.VAR_POSITIONAL),
-                Parameter("rest", Parameter.VAR_KEYWORD),
-            )
 
 
 # --- calls

@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,8 +10,8 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import definers, defines_plainly, files_mentioning, is_mentioned, meant_in
-from vllm_mods.fit.shapes import Class, Symbol, words
-from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, shape_of, unbound
+from vllm_mods.fit.shapes import Class, Symbol, Value, words
+from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, shape_of, table_of, unbound
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -48,6 +47,8 @@ _BACKEND = _NameTable(
     "attention/backends/registry.py",
     re.compile(rb"\b([A-Z][A-Z0-9_]{3,})\s*="),
 )
+# What adds keys to a table: what is no method that reads may.
+_CHANGED = rb"\b%b\b\s*(?:\[[^\]]*\]\s*=[^=]|\|=|\.(?!get\b|items\b|keys\b|values\b)\w+\()"
 _PLAIN = re.compile(r"(?<!%)%[sdr]\b")
 
 
@@ -126,37 +127,17 @@ def _member_of_enum(world: World, symbols: tuple[Symbol, ...], name: str) -> Mis
 
 def _key(world: World, symbols: tuple[Symbol, ...], name: str) -> Misuses:
     """Say that a table of a module, which is written as one literal and never changed, has no such key."""
-    for symbol in symbols:
-        table = table_at(
-            world.read(symbol.path) or b"", symbol.binding.line if symbol.binding else 0
-        )
-        if len(symbols) > 1 or table is None or name in table[1]:
-            continue
-        word, keys = table
-        changed = re.compile(
-            rb"\b%b\b\s*(?:\[[^\]]*\]\s*=[^=]|\|=|\.(?!get\b|items\b|keys\b|values\b)\w+\()"
-            % word.encode()
-        )
-        if not is_mentioned(world, word, changed):
-            yield Misuse(f"{word} ({symbol.where}) has no key {name!r}{nearest(name, keys)}", name)
-
-
-@lru_cache(maxsize=256)
-def table_at(data: bytes, line: int) -> tuple[str, frozenset[str]] | None:
-    """Return the name and the keys of a dictionary that a line of a module writes whole, ``None`` for anything else."""
-    tree = syntax_tree.module(data) or ast.Module([], [])
-    for node in tree.body:
-        match node:
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys))
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict(keys=keys))
-            ) if node.lineno == line and all(isinstance(key, ast.Constant) for key in keys):
-                return name, frozenset(
-                    str(key.value) for key in keys if isinstance(key, ast.Constant)
-                )
-            case _:
-                pass
-    return None
+    match symbols:
+        case [Symbol(path=path, binding=Value(line=line))]:
+            tree = syntax_tree.module(world.read(path) or b"") or ast.Module([], [])
+            found = next((node for node in tree.body if node.lineno == line), None)
+            target, keys = table_of(found)
+            changed = re.compile(_CHANGED % target.encode())
+            if keys and name not in keys and not is_mentioned(world, target, changed):
+                text = f"{target} ({path}:{line}) has no key {name!r}{nearest(name, keys)}"
+                yield Misuse(text, name)
+        case _:
+            pass
 
 
 def _quantization(world: World, nodes: Iterable[ast.expr]) -> Misuses:
