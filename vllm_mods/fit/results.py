@@ -1,32 +1,36 @@
-"""What functions that state no result give: a tuple of another length than what is unpacked, a generator that is entered."""
+"""What the type checker cannot see of functions, and of classes: of those that state no result, what they give; of cached ones, what they take."""
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 
 from vllm_mods.fit.bodies import arities, definition, is_generator
-from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.problems import Misuse, Misuses
-from vllm_mods.fit.search import class_at, classes_in, meant_in, subclasses
-from vllm_mods.fit.shapes import Function, Symbol, words
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.problems import Misuse, Misuses, nearest
+from vllm_mods.fit.search import class_at, classes_in, meant_in, python_files, subclasses
+from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import (
     call_text,
     decorator_name,
     dotted,
+    every,
     opaque_decorator,
     refusal,
     shape_of,
     unbound,
 )
 from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, remembered
 
-_CACHES = words("cache lru_cache")
+_CACHED = re.compile(rb"@(?:functools\.)?(?:lru_)?cache\b[^@]*?\bdef (\w+)")
 # Methods of an event loop that call what they are given, and its place among their arguments; the rest are arguments of it.
 _PLACES = {"run_in_executor": 1, "call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1}
 
 
-def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
-    """Judge what a site does with what plain functions and own methods give."""
+def result_misuses(  # noqa: C901, PLR0912 - one kind of code per branch
+    world: World, path: str, site: CodeSite
+) -> Misuses:
+    """Judge what a site does with plain functions, own methods and classes."""
     match site.node:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
             call = value.value if isinstance(value, ast.Await) else value
@@ -38,17 +42,24 @@ def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
                 if isinstance(item.context_expr, ast.Call):
                     yield from _entered(world, path, item.context_expr, site.scope)
         case ast.Call() as node:
+            if call_text(node).rpartition(".")[2] in _cached(world):
+                yield from _refused(
+                    world, path, node, site.scope, frozenset(("cache", "lru_cache"))
+                )
             for call in _handed(node):
-                yield from _refused(world, path, call, site.scope, direct=call is node)
+                yield from _refused(world, path, call, site.scope)
         case ast.ClassDef() if "dataclass" in map(decorator_name, site.node.decorator_list):
             yield from _mutable(site.node)
+        case ast.Match():
+            for inner in every(site.node):
+                if isinstance(inner, ast.MatchClass):
+                    yield from _matched(world, path, site.scope, inner)
         case _:
             pass
 
 
 def _handed(node: ast.Call) -> Iterator[ast.Call]:
-    """Yield a call, and the one that a thread, a process or an event loop makes with what it is given."""
-    yield node
+    """Yield the call that a thread, a process or an event loop makes with what it is given."""
     given = {word.arg: word.value for word in node.keywords}
     name = call_text(node).rpartition(".")[2]
     more = node.args[_PLACES[name] :] if name in _PLACES else []
@@ -62,10 +73,12 @@ def _handed(node: ast.Call) -> Iterator[ast.Call]:
             pass
 
 
-def _refused(world: World, path: str, call: ast.Call, scope: CodeScope, *, direct: bool) -> Misuses:
-    """Judge the calls of which the type checker does not see that they do not bind: those of cached functions, too."""
+def _refused(
+    world: World, path: str, call: ast.Call, scope: CodeScope, marks: Collection[str] = ()
+) -> Misuses:
+    """Judge a call of which the type checker does not see that it does not bind; ``marks`` are decorators, of which one makes it such."""
     for symbol, function in _function(world, path, call, scope):
-        if opaque_decorator(function) or (direct and function.marks.isdisjoint(_CACHES)):
+        if opaque_decorator(function) or (marks and function.marks.isdisjoint(marks)):
             continue
         bound = call_text(call).startswith("self.") or "classmethod" in function.marks
         why = refusal(unbound(function) if bound else function.parameters, shape_of(call))
@@ -76,14 +89,32 @@ def _refused(world: World, path: str, call: ast.Call, scope: CodeScope, *, direc
 def _mutable(node: ast.ClassDef) -> Misuses:
     """Say of which field of a dataclass Python refuses the default."""
     for field in node.body:
-        match field:
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.List() | ast.Dict() | ast.Set()):
-                if "ClassVar" not in ast.unparse(field.annotation):
-                    yield Misuse(
-                        f"the default of {name} is mutable, which no dataclass takes", name
-                    )
-            case _:
-                pass
+        kinds = ast.List | ast.Dict | ast.Set
+        if isinstance(field, ast.AnnAssign) and isinstance(field.value, kinds):
+            text = ast.unparse(field)
+            if "ClassVar" not in text:
+                yield Misuse(f"the default in `{text}` is mutable, which no dataclass takes", text)
+
+
+def _matched(world: World, path: str, scope: CodeScope, node: ast.MatchClass) -> Misuses:
+    """Say of what a pattern asks that no object of its class has."""
+    symbols = meant_in(world, path, scope, dotted(node.cls) or "")
+    if len(symbols) == 1 and isinstance(symbols[0].binding, Class):
+        line = lineage(world, symbols[0])
+        known = attributes(world, line)
+        closed = not line.outside and not any(one.cls.dynamic for one in line.classes)
+        for name in node.kwd_attrs:
+            if closed and name not in known:
+                text = f"{symbols[0].text} has no attribute {name}, so that nothing matches"
+                yield Misuse(text + nearest(name, known), name)
+
+
+@remembered
+def _cached(world: World) -> frozenset[str]:
+    """Return the names of the functions whose results are kept."""
+    files = (world.glance(path) or b"" for path in python_files(world))
+    texts = (data for data in files if b"@cache" in data or b"lru_cache" in data)
+    return frozenset(name.decode() for data in texts for name in _CACHED.findall(data))
 
 
 def _function(

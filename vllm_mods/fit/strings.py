@@ -66,8 +66,9 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             if isinstance(site.node.ctx, ast.Load):
                 yield from _key(world, symbols, name)
         case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+            own = world.module(path)
             for name in _literals([value]):
-                if world.lookup(path, name).exists is False:
+                if own and name not in own.names and world.lookup(path, name).exists is False:
                     text = f"__all__ names {name}, which the module does not define"
                     yield Misuse(text, name, Level.NOTE)
         case ast.Call() as node:
