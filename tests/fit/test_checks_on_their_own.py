@@ -43,7 +43,7 @@ QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
 REGISTRY = "vllm/model_executor/models/registry.py"
 FILES = {
     "vllm/__init__.py": "",
-    "vllm/envs.py": "VLLM_LOGGING = VLLM_PORT = 1\n",
+    "vllm/envs.py": "VLLM_LOGGING = VLLM_PORT = 1\nenvironment_variables = {'VLLM_PORT': 1}\n",
     QUANTIZATION: "METHODS = ['fp8', \"awq\"]\n",
     "vllm/more.py": """
         from vllm.names import Backend
@@ -157,6 +157,19 @@ def _messages(
         ("from vllm.names import Backend\nBackend['FLSH']", "Backend (vllm/names.py:4) has no member FLSH; the nearest is FLASH"),
         ("from vllm.names import Backend\nBackend['FLASH']", ""),
         ("from vllm.names import Plain\nPlain['FLSH']", ""),
+        ("TABLE = {'one': 1, 'two': 2}\nTABLE['oen']", "TABLE (vllm/use.py:1) has no key 'oen'; the nearest is one"),
+        ("TABLE: dict = {'one': 1}\nTABLE['one'], TABLE.get('oen'), other['oen'], TABLE[oen]", ""),
+        ("TABLE = {'one': 1}\nTABLE['two'] = 2\nTABLE['two']", ""),
+        ("TABLE = {'one': 1}\nTABLE.update(two=2)\nTABLE['two']", ""),
+        ("TABLE = {'one': 1, **more}\nTABLE['two']", ""),
+        ("TABLE = {}\nTABLE['two']", ""),
+        ("TABLE = {'one': 1}\ndef f(TABLE):\n    return TABLE['two']", ""),
+        ("try:\n    TABLE = {'one': 1}\nexcept E: ...\nTABLE['two']", ""),
+        ("envs.is_set('VLLM_PORTT')", "environment_variables (vllm/envs.py:2) has no key 'VLLM_PORTT'; the nearest is VLLM_PORT"),
+        ("envs.is_set('VLLM_PORT'), is_set('VLLM_PORTT'), envs.is_set(name)", ""),
+        ("__all__ = ['Shown', 'Gone']\nclass Shown: ...", "note: __all__ names Gone, which the module does not define"),
+        ("__all__ = ['Shown', *more]\ndef Shown(): ...", ""),
+        ("from elsewhere import *\n__all__ = ['Gone']", ""),
         ("logger.info('%s %s', a)", "the format '%s %s' takes 2 values but gets 1"),
         ("self.logger.warning_once('%s')", "the format '%s' takes 1 values but gets 0"),
         ("logger.info('100%', a, b)", "the format '100%' takes 0 values but gets 2"),
@@ -216,6 +229,11 @@ def test_the_models_of_the_registry(table: str, message: str) -> None:
         ("def f(x: list[int], y: Other = 1) -> None: ...\ndirect_register_custom_op('f', f)", []),
         ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['x'])", []),
         ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['y'])", ["torch registers no operator of vllm/use.py:1: it has no parameter y to change"]),
+        ("def f(x: int, y: int = 1) -> None: ...\ndef g(x): ...\ndef h(x, *more): ...\ndirect_register_custom_op('f', f, fake_impl=g), direct_register_custom_op('f', f, fake_impl=h)", []),
+        ("def f(x: int, y: int) -> None: ...\ndef g(x): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["the fake of vllm/use.py:1 is vllm/use.py:2, but a call like the operator's fails: too many positional arguments"]),
+        ("def f(x: int) -> None: ...\ndef g(x, y): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["the fake of vllm/use.py:1 is vllm/use.py:2, but a call like the operator's fails: missing a required argument: 'y'"]),
+        ("def f(x: 'dict[str, int]', y: list) -> None: ...\ndirect_register_custom_op('f', f)", ["torch registers no operator of vllm/use.py:1: its parameter x is of type dict[str, int], which operators do not accept"]),
+        ("def f(x: list) -> None: ...\ndirect_register_custom_op('f', f)", ["torch registers no operator of vllm/use.py:1: its parameter x is of type list, which operators do not accept"]),
         ("@made\ndef f(x): ...\ndirect_register_custom_op('f', f)", []),
         ("direct_register_custom_op('f', gone)", []),
         ("direct_register_custom_op('f')", []),
@@ -240,6 +258,8 @@ def wrapped(): return 1, 2
 class A:
     def two(self): return 1, 2
     def gen(self): yield 1
+    @lru_cache(maxsize=None)
+    def kept(self, a): return a
     def use(self):
         {}
 class B:
@@ -250,6 +270,11 @@ class C(B):
     def three(self): return 1, 2
 async def run():
     {}
+@functools.cache
+def once(a, *, b=1): return a
+@dataclass
+class Data:
+    left: int = 1
 """
 
 
@@ -273,11 +298,39 @@ async def run():
         ("with a, walk(): pass", "pass", "pass", "walk() is used in `with`, but vllm/use.py:7 is a generator without @contextmanager"),
         ("with entered() as x: pass", "pass", "pass", ""),
         ("with pair() as x: pass", "pass", "pass", ""),
+        ("self.kept(1, 2)", "pass", "pass", "self.kept is vllm/use.py:16, but the call fails: too many positional arguments"),
+        ("self.kept(1), self.a.kept(1, 2), once(1, b=2), once(*a)", "pass", "pass", ""),
+        ("once(1, c=2)", "pass", "pass", "once is vllm/use.py:28, but the call fails: got an unexpected keyword argument 'c'"),
+        ("Thread(target=either)", "pass", "pass", "either is vllm/use.py:2, but the call fails: missing a required argument: 'a'"),
+        ("threading.Thread(target=self.two, args=(1,))", "pass", "pass", "self.two is vllm/use.py:13, but the call fails: too many positional arguments"),
+        ("Thread(target=either, args=(1,)), Thread(target=self.two), Thread(target=either, args=given), Thread(target=either, kwargs=given)", "pass", "pass", ""),
+        ("Other(target=either), pool.submit(either), self.call_soon(wrapped, 1)", "pass", "pass", ""),
+        ("pass", "self.call_soon(self.three, 1), Thread(target=self.three, args=(1,))", "pass", ""),
+        ("pass", "pass", "await loop.run_in_executor(None, either)", "either is vllm/use.py:2, but the call fails: missing a required argument: 'a'"),
+        ("pass", "pass", "loop.call_soon(either, 1), loop.call_later(3, either, 1), loop.call_soon(lambda: 1), loop.run_in_executor(None, unknown, *a)", ""),
+        ("match a:\n            case Data(lft=1): pass", "pass", "pass", "Data (vllm/use.py:31) has no attribute lft, so that nothing matches; the nearest is left"),
+        ("match a:\n            case Data(left=1) | int() | Gone(lft=1): pass", "pass", "pass", ""),
         ("with self.gen(): pass", "pass", "pass", "self.gen() is used in `with`, but vllm/use.py:14 is a generator without @contextmanager"),
     ],
 )  # fmt: skip
-def test_what_functions_give(a: str, b: str, c: str, message: str) -> None:
+def test_what_functions_give_and_take(a: str, b: str, c: str, message: str) -> None:
     text = RESULTS.format(a, b, c)
+    assert _messages(result_misuses, text) == ([message] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("decorator", "field", "message"),
+    [
+        ("@dataclass", "x: list = []", "the default in `x: list = []` is mutable, which no dataclass takes"),
+        ("@dataclass(frozen=True)", "x: dict = {'a': 1}", "the default in `x: dict = {'a': 1}` is mutable, which no dataclass takes"),
+        ("@dataclass", "x: ClassVar[list] = []", ""),
+        ("@dataclass", "x: tuple = ()", ""),
+        ("@dataclass", "x = []", ""),
+        ("@config", "x: list = []", ""),
+    ],
+)  # fmt: skip
+def test_defaults_that_a_dataclass_does_not_take(decorator: str, field: str, message: str) -> None:
+    text = f"{decorator}\nclass A:\n    {field}\n"
     assert _messages(result_misuses, text) == ([message] if message else [])
 
 

@@ -163,6 +163,10 @@ class Asked:
         names = (decorator_name(one) for node in functions for one in node.decorator_list)
         return any(name.rpartition(".")[2] in {"jit", "kernel"} for name in names)
 
+    def is_stating(self) -> bool:
+        """Tell whether the place is in an annotation."""
+        return bool(self.sites) and self.sites[0].scope.stating
+
     def is_tolerant(self) -> bool:
         """Tell whether the code says itself that it may be wrong, or is for type checkers only, as annotations are but for their names."""
         scopes = [site.scope for site in self.sites]

@@ -67,7 +67,7 @@ def _no(_: Asked) -> bool:
 def _is_known_kind(asked: Asked) -> bool | None:
     """Let be what a branch, or who sets it later, knows better: members of unions, ``None``, what containers hold."""
     kinds = _kinds(asked.diagnostic.text)
-    if asked.sites and asked.sites[0].scope.stating:
+    if asked.is_stating():
         return any(_kind_of(kind) == "str" for kind in kinds) or None
     if any(" | " in kind or kind in {"None", "object"} for kind in kinds):
         return False
@@ -195,7 +195,7 @@ def _kind(asked: Asked) -> bool:
     if asked.diagnostic.rule == "not-iterable" and _is_stated_to_hold(asked):
         return False
     match asked.around:
-        case [ast.Call(func=ast.Name(id="len" | "int")), *_]:
+        case [ast.Name(id="len" | "int"), ast.Call(), *_]:
             return True  # ``for i in len(x)``: no tensor
         case _:
             pass
@@ -245,9 +245,13 @@ def _operands(asked: Asked) -> bool:
     if held and any(map(_CONTAINERS.fullmatch, kinds)):
         return False
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
-    return bool(kinds) and all(
-        _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)
-        for kind in kinds
+    return (
+        asked.is_stating()
+        or bool(kinds)
+        and all(
+            _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)
+            for kind in kinds
+        )
     )
 
 
