@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import sys
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -485,21 +484,11 @@ def _imports(text: str) -> list[str]:
         ("if TYPE_CHECKING:\n    import vllm.gone", ["? it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
         ("def f():\n    import vllm.gone", ["2 f: cannot import vllm.gone: the tree has no module vllm.gone"]),
         ("from vllm.lazy import Named", []),
-        ("from vllm import lazy\nlazy.Named", []),
-        ("from vllm import lazy\nlazy.Other", ["2 : lazy.Other is used, but vllm/lazy.py does not define Other"]),
-        ("from vllm import lazy\nlazy.Nmed", ["2 : lazy.Nmed is used, but vllm/lazy.py does not define Nmed"]),
-        ("from vllm import lazy\nlazy.Other = 1", []),
-        ("def f():\n    import vllm.lazy\n    vllm.lazy.Named, vllm.lazy.Other", ["3 f: vllm.lazy.Other is used, but vllm/lazy.py does not define Other"]),
         ("from vllm.stated import A", ["1 : cannot import A from vllm.stated: vllm/stated.py binds A for type checkers only; A is defined only in vllm.a"]),
         ("from vllm.stated import B, C\nfrom vllm.stated_lazily import A", []),
-        ("from vllm import lazy\nif TYPE_CHECKING:\n    lazy.Other", []),
-        ("from vllm import lazy\ntry:\n    lazy.Other\nexcept AttributeError:\n    pass", []),
         ("from vllm import a\na.Other", []),
         ("import json, os.path\nfrom json import loads\nfrom xml import dom", []),
-        ("from json import lods", ["1 : cannot import lods from json: Python {} has no json.lods"]),
         ("import jsonn.x.y", ["? jsonn is not in the tree"]),
-        ("import json.gone", ["1 : cannot import json.gone: Python {} has no json.gone"]),
-        ("import this\nfrom tkinter import gone\nfrom json import test", []),
         ("import beside, lonely\nfrom beside import x\nfrom lonely import y", []),
         ("from beside import z", ["1 : cannot import z from beside: beside/__init__.py, installed beside vLLM, does not define z"]),
         ("from lonely import z", ["1 : cannot import z from lonely: lonely.py, installed beside vLLM, does not define z"]),
@@ -510,8 +499,7 @@ def _imports(text: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_imports_that_fail(text: str, messages: list[str]) -> None:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert _imports(text) == [one.format(version) for one in messages]
+    assert _imports(text) == messages
 
 
 # ---- what nothing reaches, and what the code writes ------------------------------------------------

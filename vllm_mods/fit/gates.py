@@ -18,7 +18,15 @@ from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked
 from vllm_mods.fit.bodies import arities, definition, scope_at
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks, sometimes_unset, unset
+from vllm_mods.fit.missing import (
+    NUMBERS,
+    is_missing,
+    is_plain,
+    lacks,
+    not_found,
+    sometimes_unset,
+    unset,
+)
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
@@ -245,9 +253,8 @@ def _operands(asked: Asked) -> bool:
     if held and any(map(_CONTAINERS.fullmatch, kinds)):
         return False
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
-    return (
-        asked.is_stating()
-        or bool(kinds)
+    return asked.is_stating() or (
+        bool(kinds)
         and all(
             _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)
             for kind in kinds
@@ -356,6 +363,7 @@ RULES: Mapping[str, Rule] = {
         # A class below, or somebody outside, may set it.
         ("missing-attribute", Rule(_C.FIT_ATTRIBUTE, lacks, is_missing)),
         # A module may make its names when asked.
+        ("import-not-found", Rule(_C.FIT_IMPORT, not_found, not_found)),
         ("missing-module-member", Rule(_C.FIT_IMPORT, lacks, _yes)),
         # The code may know which of a union it has.
         ("missing-union-attribute", Rule(_C.FIT_ATTRIBUTE, _no, _no)),

@@ -15,6 +15,7 @@ _SCALARS = re.compile(r"(?:str|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
 # What is stated to be a number may be a tensor of one, which nobody can call, enter or wait for either.
 NUMBERS = words("int float bool")
 _NOT_OF_TENSORS = words("__call__ __enter__ __await__")
+_STORED_ON_SELF = re.compile(r"^Unresolved attribute .* on type `Self@")
 _TYPE_VARIABLE = re.compile(r"(?:type\[)?\w+@\w+\]?")
 _INTERFACES = words(
     "Iterable Iterator Sequence MutableSequence Mapping MutableMapping Set MutableSet Collection Container Callable "
@@ -77,7 +78,9 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
 def is_missing(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of owner
     """Tell whether a member on a line of the patch is missing of what nothing else can stand for."""
     if asked.member is None:
-        return "not on the class object `<class" in asked.diagnostic.text
+        text = asked.diagnostic.text
+        # what a method stores there is, but for ``__slots__``
+        return "not on the class object `<class" in text or bool(_STORED_ON_SELF.search(text))
     if asked.diagnostic.text.startswith("Module"):
         return True
     kind, name = asked.member.groups()
@@ -150,10 +153,18 @@ def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
     """Ask our own reading: modules make names that no checker sees. Imports are judged by themselves."""
     world = asked.world
     where = world.locate(module).module
+    if where is None:
+        return not_found(asked)
     if any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
         return None
-    gone = world.lookup(where, name).exists is False if where else is_standard(module)
-    return gone or None
+    return True if world.lookup(where, name).exists is False else None
+
+
+def not_found(asked: Asked) -> bool | None:
+    """Believe what the standard library has not, unless the code expects that."""
+    module = asked.diagnostic.text.split("`")[1]
+    guarded = any(site.scope.guarded for site in asked.sites)
+    return (is_standard(module) and not guarded) or None
 
 
 # --- names
