@@ -317,22 +317,6 @@ def test_what_functions_give_and_take(a: str, b: str, c: str, message: str) -> N
     assert _messages(result_misuses, text) == ([message] if message else [])
 
 
-@pytest.mark.parametrize(
-    ("decorator", "field", "message"),
-    [
-        ("@dataclass", "x: list = []", "the default in `x: list = []` is mutable, which no dataclass takes"),
-        ("@dataclass(frozen=True)", "x: dict = {'a': 1}", "the default in `x: dict = {'a': 1}` is mutable, which no dataclass takes"),
-        ("@dataclass", "x: ClassVar[list] = []", ""),
-        ("@dataclass", "x: tuple = ()", ""),
-        ("@dataclass", "x = []", ""),
-        ("@config", "x: list = []", ""),
-    ],
-)  # fmt: skip
-def test_defaults_that_a_dataclass_does_not_take(decorator: str, field: str, message: str) -> None:
-    text = f"{decorator}\nclass A:\n    {field}\n"
-    assert _messages(result_misuses, text) == ([message] if message else [])
-
-
 # ---- duplicates ------------------------------------------------------------------------------------
 
 
@@ -635,7 +619,7 @@ def test_only_what_may_rest_on_a_write_is_a_note(code: str, message: str, reason
 
 # ---- users, and the folders that the type checker reads --------------------------------------------
 
-OLD = "class A:\n    field: int\n    b = 1\n    def f(self, a): self.c = 1\n    def __init__(self): ...\ndef g(a): ...\nX = 1\n"
+OLD = "class A:\n    field: int\n    b = 1\n    def f(self, a): self.c = 1\n    def __init__(self): ...\ndef g(a): ...\nX = 1\nT = {'a': 1, 'b': 2}\n"
 
 
 @pytest.mark.parametrize(
@@ -643,6 +627,8 @@ OLD = "class A:\n    field: int\n    b = 1\n    def f(self, a): self.c = 1\n    
     [
         ("X = 1", "Y = 1", "X"),
         ("X = 1", "X = 2", ""),
+        ("'a': 1, ", "", "T"),
+        ("'b': 2", "'b': 3, 'c': 3", ""),
         ("def g(a)", "def g(a, b)", "g"),
         ("def g(a)", "async def g(a)", "g"),
         ("def g(a): ...", "def g(a): yield", "g"),

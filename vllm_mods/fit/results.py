@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.hierarchy import attributes, lineage
@@ -11,7 +11,6 @@ from vllm_mods.fit.search import class_at, classes_in, meant_in, python_files, s
 from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import (
     call_text,
-    decorator_name,
     dotted,
     every,
     opaque_decorator,
@@ -27,9 +26,7 @@ _CACHED = re.compile(rb"@(?:functools\.)?(?:lru_)?cache\b[^@]*?\bdef (\w+)")
 _PLACES = {"run_in_executor": 1, "call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1}
 
 
-def result_misuses(  # noqa: C901, PLR0912 - one kind of code per branch
-    world: World, path: str, site: CodeSite
-) -> Misuses:
+def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
     """Judge what a site does with plain functions, own methods and classes."""
     match site.node:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
@@ -42,26 +39,22 @@ def result_misuses(  # noqa: C901, PLR0912 - one kind of code per branch
                 if isinstance(item.context_expr, ast.Call):
                     yield from _entered(world, path, item.context_expr, site.scope)
         case ast.Call() as node:
-            if call_text(node).rpartition(".")[2] in _cached(world):
-                yield from _refused(
-                    world, path, node, site.scope, frozenset(("cache", "lru_cache"))
-                )
-            for call in _handed(node):
+            for call in _unseen(world, node):
                 yield from _refused(world, path, call, site.scope)
-        case ast.ClassDef() if "dataclass" in map(decorator_name, site.node.decorator_list):
-            yield from _mutable(site.node)
         case ast.Match():
-            for inner in every(site.node):
-                if isinstance(inner, ast.MatchClass):
-                    yield from _matched(world, path, site.scope, inner)
+            patterns = (inner for inner in every(site.node) if isinstance(inner, ast.MatchClass))
+            for pattern in patterns:
+                yield from _matched(world, path, site.scope, pattern)
         case _:
             pass
 
 
-def _handed(node: ast.Call) -> Iterator[ast.Call]:
-    """Yield the call that a thread, a process or an event loop makes with what it is given."""
+def _unseen(world: World, node: ast.Call) -> Iterator[ast.Call]:
+    """Yield the call of a cached function, and the one that a thread, a process or an event loop makes with what it is given."""
     given = {word.arg: word.value for word in node.keywords}
     name = call_text(node).rpartition(".")[2]
+    if name in _cached(world):
+        yield node
     more = node.args[_PLACES[name] :] if name in _PLACES else []
     match given.get("target"), given.get("args", ast.Tuple([])), more:
         case ast.expr() as target, ast.Tuple(elts=elts), _ if name in {"Thread", "Process"}:
@@ -73,27 +66,13 @@ def _handed(node: ast.Call) -> Iterator[ast.Call]:
             pass
 
 
-def _refused(
-    world: World, path: str, call: ast.Call, scope: CodeScope, marks: Collection[str] = ()
-) -> Misuses:
-    """Judge a call of which the type checker does not see that it does not bind; ``marks`` are decorators, of which one makes it such."""
+def _refused(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misuses:
+    """Judge a call of which the type checker does not see that it does not bind."""
     for symbol, function in _function(world, path, call, scope):
-        if opaque_decorator(function) or (marks and function.marks.isdisjoint(marks)):
-            continue
         bound = call_text(call).startswith("self.") or "classmethod" in function.marks
         why = refusal(unbound(function) if bound else function.parameters, shape_of(call))
-        if why and not _is_overridden(world, symbol, function):
+        if why and not opaque_decorator(function) and not _is_overridden(world, symbol, function):
             yield Misuse(f"{call_text(call)} is {symbol.where}, but the call {why}", function.name)
-
-
-def _mutable(node: ast.ClassDef) -> Misuses:
-    """Say of which field of a dataclass Python refuses the default."""
-    for field in node.body:
-        kinds = ast.List | ast.Dict | ast.Set
-        if isinstance(field, ast.AnnAssign) and isinstance(field.value, kinds):
-            text = ast.unparse(field)
-            if "ClassVar" not in text:
-                yield Misuse(f"the default in `{text}` is mutable, which no dataclass takes", text)
 
 
 def _matched(world: World, path: str, scope: CodeScope, node: ast.MatchClass) -> Misuses:
