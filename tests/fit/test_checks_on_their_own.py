@@ -22,7 +22,7 @@ from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.overlay import LaidOut, Overlay, python_of
 from vllm_mods.fit.overrides import override_problems, overrides_of
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.results import result_misuses
+from vllm_mods.fit.results import call_misuses, result_misuses
 from vllm_mods.fit.run_time import run_time_writes, soften
 from vllm_mods.fit.search import classes_named
 from vllm_mods.fit.strings import string_misuses
@@ -314,7 +314,8 @@ class Data:
 )  # fmt: skip
 def test_what_functions_give_and_take(a: str, b: str, c: str, message: str) -> None:
     text = RESULTS.format(a, b, c)
-    assert _messages(result_misuses, text) == ([message] if message else [])
+    found = (*_messages(result_misuses, text), *_messages(call_misuses, text))
+    assert found == ((message,) if message else ())
 
 
 # ---- duplicates ------------------------------------------------------------------------------------

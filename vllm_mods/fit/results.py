@@ -38,9 +38,6 @@ def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
             for item in items:
                 if isinstance(item.context_expr, ast.Call):
                     yield from _entered(world, path, item.context_expr, site.scope)
-        case ast.Call() as node:
-            for call in _unseen(world, node):
-                yield from _refused(world, path, call, site.scope)
         case ast.Match():
             patterns = (inner for inner in every(site.node) if isinstance(inner, ast.MatchClass))
             for pattern in patterns:
@@ -66,13 +63,16 @@ def _unseen(world: World, node: ast.Call) -> Iterator[ast.Call]:
             pass
 
 
-def _refused(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misuses:
-    """Judge a call of which the type checker does not see that it does not bind."""
-    for symbol, function in _function(world, path, call, scope):
-        bound = call_text(call).startswith("self.") or "classmethod" in function.marks
-        why = refusal(unbound(function) if bound else function.parameters, shape_of(call))
-        if why and not opaque_decorator(function) and not _is_overridden(world, symbol, function):
-            yield Misuse(f"{call_text(call)} is {symbol.where}, but the call {why}", function.name)
+def call_misuses(world: World, path: str, site: CodeSite) -> Misuses:
+    """Judge the calls of which the type checker does not see that they do not bind."""
+    for call in _unseen(world, site.node) if isinstance(site.node, ast.Call) else ():
+        for symbol, function in _function(world, path, call, site.scope):
+            name = call_text(call)
+            bound = name.startswith("self.") or "classmethod" in function.marks
+            why = refusal(unbound(function) if bound else function.parameters, shape_of(call))
+            sure = not opaque_decorator(function) and not _is_overridden(world, symbol, function)
+            if why and sure:
+                yield Misuse(f"{name} is {symbol.where}, but the call {why}", function.name)
 
 
 def _matched(world: World, path: str, scope: CodeScope, node: ast.MatchClass) -> Misuses:
