@@ -110,7 +110,7 @@ class LaidOut:
         shown = python_of(below, *layers)
         for path, heads in _LOOKED_UP.items():
             if data := shown.get(path, lowest.read(path)):
-                shown[path] = data.replace(*heads).replace(b"def __getattr__(", b"def made_(")
+                shown[path] = data.replace(*heads).replace(b"__getattr__", b"_looked_up_")
         return self._overlay(lowest).show(shown)
 
     def _overlay(self, tree: Tree) -> Overlay:
