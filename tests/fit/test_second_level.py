@@ -241,7 +241,7 @@ NOES = [
         "`nn` does not match any known parameter",
     ),
     (
-        "@dataclass(frozn=True)\nclass A:\n    x: int",
+        "from dataclasses import dataclass\n@dataclass(frozn=True)\nclass A:\n    x: int",
         "fit-types",
         "no overload of function `dataclass`",
     ),
