@@ -874,13 +874,15 @@ def _moved_names(file: File, node: ast.AST, code: Code) -> Iterator[Mutant]:
             yield file.renamed("name of the standard library", node)
         case ast.ImportFrom(names=[ast.alias(name=name, asname=None)]) if node in file.tree.body:
             uses = [n for n in ast.walk(file.tree) if isinstance(n, ast.Name) and n.id == name]
-            if node.module != "__future__" and any(file.scope(n, FunctionNode) for n in uses):
+            if node.module != "__future__" and any(file.scope(n, ast.FunctionDef) for n in uses):
                 new = file.text.put(*file.text.span(node), b"pass")
                 yield file.mutant("import dropped", node, name, new)
-        case ast.FunctionDef(returns=ast.Constant(value=str(stated))) if stated.isidentifier():
+        case ast.FunctionDef(returns=ast.Constant(value=str(stated)) as place) if (
+            stated.isidentifier()
+        ):
             future = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in file.tree.body)  # fmt: skip
             if not future and stated == getattr(file.parents.get(node), "name", ""):
-                new = file.text.put(*file.text.span(node.returns), stated.encode())
+                new = file.text.put(*file.text.span(place), stated.encode())
                 yield file.mutant("class named before it is made", node, stated, new)
         case _:
             pass
