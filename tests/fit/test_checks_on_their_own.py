@@ -257,7 +257,7 @@ def wrapped(): return 1, 2
 class A:
     def two(self): return 1, 2
     def gen(self): yield 1
-    @lru_cache(maxsize=None)
+    @cache
     def kept(self, a): return a
     def use(self):
         {}

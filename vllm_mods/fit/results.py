@@ -92,7 +92,8 @@ def _matched(world: World, path: str, scope: CodeScope, node: ast.MatchClass) ->
 def _cached(world: World) -> frozenset[str]:
     """Return the names of the functions whose results are kept."""
     files = (world.glance(path) or b"" for path in python_files(world))
-    texts = (data for data in files if b"@cache" in data or b"lru_cache" in data)
+    marks = b"@cache", b"lru_cache", b"functools.cache"
+    texts = (data for data in files if any(mark in data for mark in marks))
     return frozenset(name.decode() for data in texts for name in _CACHED.findall(data))
 
 
