@@ -186,6 +186,7 @@ def kinds(path: str, data: bytes, added: frozenset[int], code: Code) -> Iterator
             yield from _unpacking(file, node, code)
         elif isinstance(node, ast.With):
             yield from _contexts(file, node, code)
+        yield from _moved_names(file, node, code)
     for function in file.functions():
         yield from _statements(file, function, code)
     yield from _whole(file, code)
@@ -803,6 +804,88 @@ def _contexts(file: File, node: ast.With, code: Code) -> Iterator[Mutant]:
         yield file.mutant(
             "context manager gone", node, found[1].name, file.text.data, **{found[0]: new}
         )
+
+
+def _more(file: File, kind: str, node: ast.Call, text: bytes) -> Iterator[Mutant]:
+    """Give a call one argument more."""
+    end = file.text.span(node)[1] - 1
+    if not file.text.data[:end].rstrip().endswith(b",") and (node.args or node.keywords):
+        if not any(isinstance(a, ast.GeneratorExp | ast.Starred) for a in node.args):
+            what = f"{ast.unparse(node.func)[:50]}({text.decode()})"
+            yield file.mutant(kind, node, what, file.text.put(end, end, b", " + text))
+
+
+def _handed_over(file: File, node: ast.Call, code: Code) -> Iterator[Mutant]:
+    """Calls that somebody else makes, or that a decorator or ``super()`` stands before."""
+    name, head = last_name(node.func), ast.unparse(node.func)
+    found = code.sole(name) if name in file.imported else None
+    if found is not None and {last_name(d) for d in found[1].decorator_list} & {"cache", "lru_cache"}:  # fmt: skip
+        if not found[1].args.kwarg:
+            yield from _more(file, "cached function called wrongly", node, b"no_such=1")
+    mine = file.scope(node, ast.ClassDef)
+    own = code.members(mine) if isinstance(mine, ast.ClassDef) and code.bases(mine) else {}
+    given = {k.arg: k.value for k in node.keywords}
+    target, args = given.get("target"), given.get("args")
+    there = own.get(last_name(target)) if name == "Thread" and target is not None else None
+    if isinstance(there, ast.FunctionDef) and not there.args.vararg and not args:
+        many = b"args=(" + b"None, " * (len(there.args.args) + 1) + b")"
+        yield from _more(file, "thread with other arguments", node, many)
+    above = [n for one in (code.bases(mine) or [])[1:] for n in one.body if getattr(n, "name", "") == name] if isinstance(mine, ast.ClassDef) else []  # fmt: skip
+    if head == f"super().{name}" and above and isinstance(above[0], ast.FunctionDef):
+        if not above[0].args.kwarg and not above[0].decorator_list and name != "__init__":
+            yield from _more(file, "super().method() of another signature", node, b"no_such=1")
+    if node in getattr(file.parents.get(node), "decorator_list", ()):
+        known = code.sole(name) if name in file.imported else None
+        if head == "dataclass" or (known and not known[1].args.kwarg):
+            yield from _more(file, "keyword of a decorator", node, b"no_such=True")
+    fake = given.get("fake_impl")
+    there = next((n for n in file.tree.body if getattr(n, "name", "") == last_name(fake or node)), None)  # fmt: skip
+    if name == "direct_register_custom_op" and isinstance(there, ast.FunctionDef):
+        if there.args.args and not there.args.defaults:
+            end = file.text.span(there.args.args[-1])[1]
+            new = file.text.put(end, end, b", brand_new")
+            yield file.mutant("fake of another signature", there, there.name, new)
+
+
+def _moved_names(file: File, node: ast.AST, code: Code) -> Iterator[Mutant]:
+    """Names of tables, of modules and of what a release renames."""
+    if isinstance(node, ast.Call):
+        yield from _handed_over(file, node, code)
+    match node:
+        case ast.Subscript(
+            value=ast.Name(id=table), slice=ast.Constant(value=str(key)), ctx=ast.Load()
+        ):
+            for path in code.files if key and table.isupper() and table in file.imported else ():
+                word = b'"%b":' % key.encode()
+                head = re.search(rb"(?m)^%b\b[^\n]*= \{(?:\n[^}\n]*)*" % table.encode(), code.files[path])  # fmt: skip
+                if head and path != file.path and word in head[0]:
+                    new = code.files[path].replace(word, b'"%b_x":' % key.encode())
+                    yield file.mutant("key of a table gone", node, f"{table}[{key!r}]", file.text.data, **{path: new})  # fmt: skip
+        case ast.Attribute(value=ast.Name(id=module), ctx=ast.Load()) if module in {
+            "os",
+            "time",
+            "json",
+            "math",
+            "threading",
+            "asyncio",
+            "functools",
+            "re",
+        } and any(isinstance(n, ast.Import) and n.names[0].name == module for n in file.tree.body):
+            yield file.renamed("name of the standard library", node)
+        case ast.ImportFrom(names=[ast.alias(name=name, asname=None)]) if node in file.tree.body:
+            uses = [n for n in ast.walk(file.tree) if isinstance(n, ast.Name) and n.id == name]
+            if node.module != "__future__" and any(file.scope(n, ast.FunctionDef) for n in uses):
+                new = file.text.put(*file.text.span(node), b"pass")
+                yield file.mutant("import dropped", node, name, new)
+        case ast.FunctionDef(returns=ast.Constant(value=str(stated)) as place) if (
+            stated.isidentifier()
+        ):
+            future = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in file.tree.body)  # fmt: skip
+            if not future and stated == getattr(file.parents.get(node), "name", ""):
+                new = file.text.put(*file.text.span(place), stated.encode())
+                yield file.mutant("class named before it is made", node, stated, new)
+        case _:
+            pass
 
 
 def _statements(file: File, node: FunctionNode, code: Code) -> Iterator[Mutant]:

@@ -136,9 +136,11 @@ def levels(code: str, rule: str, text: str, more: str = "") -> str:
         (f"{_MANY} bound method `Taker.take`: expected 2, got 3", "note note"),
         # a class below a protocol is one like any other
         (f"{_MANY} bound method `Fed.feed`: expected 2, got 3", "error error"),
-        (f"{_MANY} bound method `Gone.take`: expected 2, got 3", "note error"),
+        # what the tree has not is the standard library's
+        (f"{_MANY} bound method `list.append`: expected 2, got 3", "error error"),
+        (f"{_MANY} class `partial`: expected 2, got 3", "error error"),
         (f"{_MANY} function `once`: expected 1, got 2", "error error"),
-        (f"{_MANY} function `gone`: expected 1, got 2", "note error"),
+        (f"{_MANY} function `to_thread`: expected 1, got 2", "error error"),
         (f"{_MANY} constructor `Plain.__init__`: expected 1, got 2", "error error"),
         ("Argument `a` does not match any known parameter of `object.__init__`", "note note"),
         # of a layer one below may be meant, whose class ty does not say
@@ -215,6 +217,17 @@ def test_what_a_builtin_is_asked_about() -> None:
         answer = levels("isinstance(x, §once)", "invalid-argument-type", text.format(given))
         assert answer == expected
     assert levels("f(§1)", "invalid-argument-type", "It does not suit") == "note note"
+    text = "Argument to function `f` is incorrect: Expected `{}`, found `{}`"
+    for wanted, given, expected in (
+        ("SupportsNext[Unknown]", "list[int]", "error error"),
+        ("Sized", "Plain", "error error"),
+        ("Sized", "int", "note note"),
+        ("Generator[Any, None, X] | Coroutine[Any, Any, X]", "def once(a)", "error error"),
+    ):
+        answer = levels("f(§1)", "invalid-argument-type", text.format(wanted, given))
+        assert answer == expected
+    text = "Object of type `int` is not iterable"
+    assert levels("for i in §len(x): pass", "not-iterable", text) == "error error"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +257,11 @@ def test_what_a_builtin_is_asked_about() -> None:
         ("bound method Plain.take(a)", "gone", "error error"),
         ("CoroutineType[Any, Any, int]", "gone", "error error"),
         ("_GeneratorContextManager[int, None, None]", "gone", "error error"),
-        ("list[int]", "gone", "note error"),
+        ("list[int]", "gone", "error error"),
+        # what is stated to be a list, or a dictionary, may be one that can more
+        ("list[int]", "popleft", "note error"),
+        ("dict[str, int]", "move_to_end", "note error"),
+        ("tuple[int]", "gone", "note error"),
         ("Iterable[int]", "gone", "note note"),
         ("T@f", "gone", "note note"),
         ("~None", "gone", "note error"),
@@ -296,6 +313,11 @@ def test_members_of_what_is_above_a_class(bases: str, body: str, expected: str) 
         ("§lazy.y", "Module `vllm.lazy` has no member `y`", "missing-module-member", "error error", "fit-import"),
         ("§lazy.x", "Module `vllm.lazy` has no member `x`", "missing-module-member", "nothing nothing", ""),
         ("from vllm.lazy import §y", "Module `vllm.lazy` has no member `y`", "missing-module-member", "nothing nothing", ""),
+        ("§ctypes.y", "Module `ctypes` has no member `y`", "missing-attribute", "error error", "fit-import"),
+        ("import §json.gone", "Cannot resolve imported module `json.gone`", "import-not-found", "error error", "fit-import"),
+        ("from json import §lods", "Module `json` has no member `lods`", "missing-module-member", "error error", "fit-import"),
+        ("try:\n    from json import §lods\nexcept ImportError: ...", "Module `json` has no member `lods`", "missing-module-member", "nothing nothing", ""),
+        ("import §torch.gone", "Cannot resolve imported module `torch.gone`", "import-not-found", "nothing nothing", ""),
         ("§torch.y", "Module `torch` has no member `y`", "missing-module-member", "nothing nothing", ""),
         ("§x.run()", "Attribute `run` is not defined on `None` in union `A | None`", "missing-union-attribute", "note note", "fit-kind"),
         ("§x.run()", "Attribute `run` is not defined on `B` in union `A | B`", "missing-union-attribute", "note note", "fit-attribute"),
@@ -332,6 +354,10 @@ def test_what_is_missing_of_what(
         ("unsupported-operator", "Operator `+` is not supported between objects of type `list[int]` and `list[str]`", "nothing nothing"),
         ("unsupported-operator", "Operator `+` is not supported between objects of type `list[int]` and `tuple[int]`", "error error"),
         ("unsupported-operator", "Operator `+` is not supported between objects of type `Plain` and `object`", "note note"),
+        ("missing-attribute", "Attribute `x` can only be accessed on instances, not on the class object `<class 'A'>` itself.", "error error"),
+        ("missing-attribute", "Attribute `x` can only be accessed on instances, not on the class object `type[A]` itself.", "note error"),
+        ("missing-attribute", "Unresolved attribute `x` on type `Self@use`", "error error"),
+        ("missing-attribute", "Unresolved attribute `x` on type `Plain`", "note error"),
         ("invalid-base", "Invalid class base with type `def once(a)`", "error error"),
         ("invalid-raise", "Cannot raise object of type `Foreign`", "note note"),
         ("duplicate-base", "Duplicate base class `A`", "error error"),
@@ -355,6 +381,42 @@ def test_what_is_missing_of_what(
 )  # fmt: skip
 def test_what_a_program_breaks_on(rule: str, text: str, expected: str) -> None:
     assert levels("§x = y", rule, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "overloads", "expected"),
+    [
+        ("§f(x, ky=1)", ["(x: int, /, *, key: None = None) -> A", "[_T](x: _T, /, *, key: (_T, /) -> B) -> _T"], "error error"),
+        ("§f(x, key=1)", ["(x: int, /, *, key: None = None) -> A", "[_T](x: _T, /, *, key: (_T, /) -> B) -> _T"], "note note"),
+        ("§g(h).f(1, default=2)", ["(self, key: object, default: None = None, /) -> A"], "error error"),
+        ("§f(x, key=1)", ["(x: int, **more: int) -> A"], "note note"),
+        ("§f(x, key=1)", ["(x: int) -> A", "omitted 2 overloads"], "note note"),
+        ("§f(x)", ["(x: int, y: int) -> A"], "note note"),
+    ],
+)  # fmt: skip
+def test_overloads_of_which_none_has_such_a_parameter(
+    code: str, overloads: list[str], expected: str
+) -> None:
+    more = "".join(f"  info:   {text}\n" for text in overloads)
+    text = "No overload of function `f` matches arguments"
+    assert levels(code, "no-matching-overload", text, more) == expected
+
+
+def test_an_annotation_that_python_cannot_evaluate() -> None:
+    text = 'Operator `|` is unsupported between objects of type `Literal["A"]` and `None`'
+    future = "from __future__ import annotations\n"
+    assert levels("def f(a: §'A' | None): ...", "unsupported-operator", text) == "error error"
+    other = text.replace('Literal["A"]', "Plain")
+    assert levels("def f(a: §x | None): ...", "unsupported-operator", other) == "nothing nothing"
+    assert levels(f"{future}def f(a: §'A' | None): ...", "unsupported-operator", text) == (
+        "nothing nothing"
+    )
+
+
+def test_what_is_called_above_a_class_is_known() -> None:
+    text = f"{_MANY} bound method `Plain.give`: expected 2, got 3"
+    code = "class Mine(Plain):\n    def give(self):\n        §super().give(1, 2)"
+    assert levels(code, "too-many-positional-arguments", text) == "error error"
 
 
 def test_a_key_that_a_dictionary_is_not_stated_to_have_is_only_read_in_vain() -> None:
@@ -397,7 +459,8 @@ def test_values_that_are_unpacked(code: str, expected: str) -> None:
         ("def f(a: §x): ...", "unresolved-reference", "error error"),
         ("def f(a: '§x'): ...", "unresolved-reference", "nothing nothing"),
         ("from elsewhere import *\n§x", "unresolved-reference", "nothing nothing"),
-        ("print(§x)\nx = 1", "unresolved-reference", "nothing nothing"),
+        ("print(§x)\nx = 1", "unresolved-reference", "error error"),
+        ("print(§x)\nglobals().update(x=1)", "unresolved-reference", "nothing nothing"),
         ("def f():\n    global x\n    §x += 1", "unresolved-global", "error error"),
         ("def f():\n    global x\n    §x += 1\nx = 1", "unresolved-global", "nothing nothing"),
         ("def f():\n    global x\n    §x += 1\n    del x", "unresolved-global", "error error"),

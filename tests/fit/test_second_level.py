@@ -185,7 +185,21 @@ FILES = {
         def find(n) -> "Flash | None":
             return None
     """,
-    "vllm/envs.py": "VLLM_LOGGING = 1\n",
+    "vllm/envs.py": """
+        VLLM_LOGGING = 1
+        variables = {}
+
+
+        def __getattr__(name):
+            if name in variables:
+                return variables[name]()
+            raise AttributeError
+
+
+        def keep():
+            global __getattr__
+            __getattr__ = kept(__getattr__)
+    """,
     "vllm/model_executor/layers/quantization/__init__.py": "METHODS = ['fp8']\n",
     USE: """
         from vllm.config import Backend, Config, ModelConfig, Request, Usage
@@ -211,6 +225,26 @@ BODY = "    pass\n"
 
 # (statements of `use`, code of the one error, words of its message)
 NOES = [
+    (
+        "from vllm import envs\nenvs.VLLM_GONE",
+        "fit-import",
+        "`vllm.envs` has no member `VLLM_GONE`",
+    ),
+    (
+        "class A:\n    __slots__ = ('x',)\n    def f(self):\n        self.x = self.gone = 1",
+        "fit-attribute",
+        "`gone`",
+    ),
+    (
+        "import functools\nfunctools.partial(count, nn=1)",
+        "fit-call",
+        "`nn` does not match any known parameter",
+    ),
+    (
+        "from dataclasses import dataclass\n@dataclass(frozn=True)\nclass A:\n    x: int",
+        "fit-types",
+        "no overload of function `dataclass`",
+    ),
     ("from vllm.lazy import Message", "fit-import", "does not define Message"),
     ("c.model_config.no_such", "fit-attribute", "ModelConfig (vllm/config.py:"),
     ("c.model_confg", "fit-attribute", "the nearest is model_config"),

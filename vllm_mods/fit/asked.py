@@ -11,7 +11,7 @@ from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import nearest
 from vllm_mods.fit.search import class_at, classes_named, meant_in
 from vllm_mods.fit.shapes import Class, Function, Symbol
-from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, dotted
+from vllm_mods.fit.signatures import DefNode, ScopeNode, call_text, decorator_name, dotted
 from vllm_mods.fit.walk import CodeSite, receiver, walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -19,6 +19,7 @@ from vllm_mods.formats import syntax_tree
 # A type in back quotes, which may have some in it.
 TYPE = r"`((?:[^`]|`[^`]*`(?=\W*`))*)`"
 MEMBER = re.compile(rf"(?:Object of type|Class|Module) {TYPE} has no (?:attribute|member) `(\w+)`")
+_TICKED = re.compile(r"`([\w.]+)`")
 FUNCTION = re.compile(r"(?:bound method |def )")
 COROUTINE = "CoroutineType["
 MADE = (COROUTINE, "_GeneratorContextManager[", "_AsyncGeneratorContextManager[")
@@ -95,8 +96,11 @@ class Asked:
         return starts[-1] if starts else None
 
     def call(self) -> ast.Call | None:
-        """Return the innermost call around the place."""
-        return next((node for node in self.around if isinstance(node, ast.Call)), None)
+        """Return the call around the place that the words name, else the innermost."""
+        calls = [node for node in self.around if isinstance(node, ast.Call)]
+        named = {word for text in _TICKED.findall(self.diagnostic.text) for word in text.split(".")}
+        named_first = sorted(calls, key=lambda one: call_text(one).rpartition(".")[2] not in named)
+        return next(iter(named_first), None)
 
     def called_classes(self) -> tuple[Symbol, ...]:
         """Return the classes of the tree that the call makes one of."""
@@ -157,11 +161,16 @@ class Asked:
         names = (decorator_name(one) for node in functions for one in node.decorator_list)
         return any(name.rpartition(".")[2] in {"jit", "kernel"} for name in names)
 
+    def is_stating(self) -> bool:
+        """Tell whether the place is in an annotation."""
+        return bool(self.sites) and self.sites[0].scope.stating
+
     def is_tolerant(self) -> bool:
         """Tell whether the code says itself that it may be wrong, or is for type checkers only, as annotations are but for their names."""
         scopes = [site.scope for site in self.sites]
         named = self.diagnostic.rule in _NAMING and self.around[:1]
         runs = named and isinstance(named[0], ast.Name | ast.Attribute)
+        runs = runs or self.diagnostic.rule == "unsupported-operator"  # ``"Text" | None``
         return any(one.tolerant or one.typing_only or (one.stating and not runs) for one in scopes)
 
 

@@ -6,39 +6,40 @@ that nothing else can stand for.
 """
 
 import ast
-import builtins
 import re
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.abstract import abstract_methods
+from vllm_mods.fit.arguments import argument, bound, overload, takes
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked
 from vllm_mods.fit.bodies import arities, definition, scope_at
 from vllm_mods.fit.checker import Diagnostic
-from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks, sometimes_unset, unset
+from vllm_mods.fit.missing import (
+    NUMBERS,
+    is_missing,
+    is_plain,
+    lacks,
+    not_found,
+    sometimes_unset,
+    unset,
+)
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
-from vllm_mods.fit.shapes import Function, Symbol, words
+from vllm_mods.fit.search import definers, is_mentioned
+from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import DefNode, children, dotted, every
 from vllm_mods.fit.world import World
 
 _OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
 _SUBJECT = re.compile(rf"^(?:Operator `\S+` .*|.*?){TYPE}")
-_CALLED = re.compile(r"(?:function|method|constructor|to|of) `([\w.]+)`")
 _GIVEN = re.compile(r"[Ee]xpected `(.+?)`, found `(.+)`$")
 _AWAITS = re.compile(r"Await|Coroutine|Future|Task|Unknown|Any|object")
+# What functions of Python ask of an argument, ``next`` that it is no list.
+_ASKED_OF = {"Sized": "__len__", "SupportsNext": "__next__", "Generator": "__await__"}
 _QUOTED = re.compile(r"`(\w+)`")
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
-_UNION_CALL = "Attempted to call union type"
-# What gives a field of a pydantic model that is left out a value, or another name: an alias, a validator before the fields.
-_FILLS = re.compile(
-    rb"\b(?:validation_)?alias(?:_generator)?\s*=|root_validator|model_validator\((?:[^)]|\n)*?mode\s*=\s*[\"']before"
-    rb"|[\"']wrap[\"'](?:.|\n)*?(?:setdefault\(|\bdata\[[^\]]+\]\s*=[^=]|\{\s*\*\*)"
-)
 
 
 # What another compiler than Python makes of the code decides these: numbers of a kernel are tensors.
@@ -61,6 +62,8 @@ def _no(_: Asked) -> bool:
 def _is_known_kind(asked: Asked) -> bool | None:
     """Let be what a branch, or who sets it later, knows better: members of unions, ``None``, what containers hold."""
     kinds = _kinds(asked.diagnostic.text)
+    if asked.is_stating():
+        return any(_kind_of(kind) == "str" for kind in kinds) or None
     if any(" | " in kind or kind in {"None", "object"} for kind in kinds):
         return False
     outer = {kind.partition("[")[0] for kind in kinds}
@@ -73,73 +76,6 @@ def _cannot_be_made(asked: Asked) -> bool | None:
     return any(abstract_methods(world, one) for one in asked.called_classes()) or None
 
 
-def _argument(asked: Asked) -> bool | None:
-    """Leave out what a kernel is started with, which its compiler knows, and what pydantic fills in or lets be."""
-    diagnostic = asked.diagnostic
-    call = asked.call()
-    if diagnostic.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
-        # what is no parameter may be an option, and these are in small letters
-        return any(name.isupper() for name in _QUOTED.findall(diagnostic.text)) or None
-    world = asked.world
-    called = _CALLED.search(diagnostic.text)
-    owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
-    lines = [lineage(world, one) for one in asked.called_classes()]
-    # a base outside may take what the class itself does not
-    open_ = any(line.unknown and line.owner("__init__") is None for line in lines)
-    named = classes_named(world, owner) if owner else ()
-    one_of_several = called is None and _UNION_CALL in diagnostic.more  # as attributes of a layer
-    if owner == "object" or open_ or one_of_several or not all(_is_stated(o) for o in named):
-        return False
-    for line in lines:
-        if "BaseModel" in line.bases:
-            if diagnostic.rule != "missing-argument":
-                return None
-            texts = (_class_text(world, one) for one in line.classes)
-            if any(_FILLS.search(text) for text in texts):
-                return None
-            missed = set(_QUOTED.findall(diagnostic.text))
-            required = ChainMap(*(dict(one.cls.fields) for one in line.classes))
-            return any(required.get(name) for name in missed) or None
-    return True
-
-
-def _class_text(world: World, symbol: Symbol) -> bytes:
-    rows = (world.read(symbol.path) or b"").splitlines(keepends=True)
-    return b"".join(rows[symbol.cls.line - 1 : symbol.cls.end])
-
-
-def _call(asked: Asked) -> bool:
-    """Let pass what may call another function than the one that ty tells of."""
-    if _UNION_CALL in asked.diagnostic.more:
-        return False
-    called = _CALLED.search(asked.diagnostic.text)
-    if called is None:  # what is no function by its name may be a layer, of a class below
-        return bool(asked.called()) or dotted(getattr(asked.call(), "func", None)) is None
-    owner, _, name = called[1].rpartition(".")
-    world = asked.world
-    if owner:
-        classes = classes_named(world, owner.rpartition(".")[2])
-        return bool(classes) and all(
-            _is_stated(one)
-            and (
-                name in {"__init__", "__new__"}
-                or not any(name in below.cls.methods for below in subclasses(world, one))
-            )
-            for one in classes
-        )
-    defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
-    return hasattr(builtins, name) or is_mentioned(world, name, defined)
-
-
-def _takes(asked: Asked) -> bool:
-    builtin = "`isinstance`" in asked.diagnostic.text or "`issubclass`" in asked.diagnostic.text
-    return builtin or _call(asked)
-
-
-def _is_stated(symbol: Symbol) -> bool:
-    return all(base.rpartition(".")[2] != "Protocol" for base in symbol.cls.bases)
-
-
 _TEXTS = words("str bytes")
 
 
@@ -149,7 +85,7 @@ def _kind_of(kind: str) -> str:
     return kind.partition("[")[0]
 
 
-def _value(asked: Asked) -> bool:
+def _value(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of type
     """Believe that a number is no text, and a container or a coroutine neither; what else does not suit, a program may well take."""
     match = _GIVEN.search(asked.diagnostic.text)
     diagnostic = asked.diagnostic
@@ -159,6 +95,8 @@ def _value(asked: Asked) -> bool:
     wanted, given = match[1], match[2]
     if given.startswith(COROUTINE):
         return not _AWAITS.search(wanted)
+    if special := _ASKED_OF.get(wanted.partition("[")[0]):
+        return is_plain(asked, given, special) or _CONTAINERS.fullmatch(given) is not None
     if "`isinstance`" in asked.diagnostic.text or "`issubclass`" in asked.diagnostic.text:
         return FUNCTION.match(given) is not None
     if wanted not in NUMBERS | _TEXTS or "|" in given:
@@ -173,6 +111,11 @@ def _kind(asked: Asked) -> bool:
     kinds = _kinds(asked.diagnostic.text)
     if asked.diagnostic.rule == "not-iterable" and _is_stated_to_hold(asked):
         return False
+    match asked.around:
+        case [ast.Name(id="len" | "int"), ast.Call(), *_]:
+            return True  # ``for i in len(x)``: no tensor
+        case _:
+            pass
     special = {
         "not-iterable": "__iter__",
         "not-callable": "__call__",
@@ -219,9 +162,12 @@ def _operands(asked: Asked) -> bool:
     if held and any(map(_CONTAINERS.fullmatch, kinds)):
         return False
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
-    return bool(kinds) and all(
-        _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)
-        for kind in kinds
+    return asked.is_stating() or (
+        bool(kinds)
+        and all(
+            _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)
+            for kind in kinds
+        )
     )
 
 
@@ -317,15 +263,16 @@ RULES: Mapping[str, Rule] = {
                 "missing-argument too-many-positional-arguments unknown-argument "
                 "parameter-already-assigned positional-only-parameter-as-kwarg"
             ),
-            Rule(_C.FIT_CALL, _argument, _call),
+            Rule(_C.FIT_CALL, argument, bound),
         ),
         # Types that vLLM states are often too narrow.
-        ("invalid-argument-type", Rule(_C.FIT_CALL, _value, _takes)),
-        # Which overload was meant is not told.
-        ("no-matching-overload", Rule(_C.FIT_TYPES, _no, _no)),
+        ("invalid-argument-type", Rule(_C.FIT_CALL, _value, takes)),
+        # Which overload was meant is not told, unless none takes so many.
+        ("no-matching-overload", Rule(_C.FIT_TYPES, overload, overload)),
         # A class below, or somebody outside, may set it.
         ("missing-attribute", Rule(_C.FIT_ATTRIBUTE, lacks, is_missing)),
         # A module may make its names when asked.
+        ("import-not-found", Rule(_C.FIT_IMPORT, not_found, not_found)),
         ("missing-module-member", Rule(_C.FIT_IMPORT, lacks, _yes)),
         # The code may know which of a union it has.
         ("missing-union-attribute", Rule(_C.FIT_ATTRIBUTE, _no, _no)),

@@ -45,7 +45,7 @@ def _visit(
         if name in _TORCH_MODULES:
             torch = True
         elif (len(classes), len(answer.symbols)) != (1, 1) and _standard_names(name) is None:
-            outside[base] = None
+            outside[name if len(answer.symbols) == 1 else base] = None
     return torch
 
 

@@ -1,34 +1,23 @@
-"""Whether what code imports, or reads from a module that makes its names when asked, is there."""
+"""Whether what code imports is there."""
 
 import ast
-import pkgutil
 import re
-import sys
 from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
-from vllm_mods.fit.search import (
-    defines_plainly,
-    files_mentioning,
-    meant_in,
-    python_files,
-    real_names,
-)
-from vllm_mods.fit.shapes import Import, words
-from vllm_mods.fit.signatures import dotted, imports_of
+from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.search import defines_plainly, files_mentioning
+from vllm_mods.fit.shapes import Import, is_standard
+from vllm_mods.fit.signatures import imports_of
 from vllm_mods.fit.walk import CodeSite, named_module
-from vllm_mods.fit.world import World, absolute, module_stem, remembered
-
-# Standard modules that do something when imported: never imported to look into them.
-_LOUD = words("this antigravity idlelib tkinter turtle turtledemo __main__ test tests")
+from vllm_mods.fit.world import World, absolute
 
 
 def import_problems(
     world: World, path: str, sites: Iterable[CodeSite], lines: frozenset[int]
 ) -> Iterator[Problem | Doubt]:
-    """Judge every import of a file among some sites, and what is read of modules with a ``__getattr__``."""
+    """Judge every import of a file among some sites."""
     for site in sites:
         node = site.node
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -37,8 +26,6 @@ def import_problems(
                     yield from _import(world, path, site, alias)
         elif name := named_module(node, "import_module"):
             yield from _import(world, path, site, Import(0, name, None, node.lineno))
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            yield from _made_when_asked(world, path, site, node)
 
 
 def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
@@ -109,10 +96,10 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
 def _installed(  # noqa: PLR0911 - an answer per place
     world: World, module: str, name: str | None
 ) -> tuple[bool | None, str]:
-    """Judge an import from outside vLLM by the standard library or what is installed beside it."""
+    """Judge an import from outside vLLM by what is installed beside it."""
+    if is_standard(module):
+        return True, ""  # the type checker knows
     root = module.partition(".")[0]
-    if root in sys.stdlib_module_names:
-        return _standard(module, name)
     stem = module.replace(".", "/")
     places = (f"{stem}/__init__.py", f"{stem}.py")
     path = next((place for place in places if world.read(place) is not None), None)
@@ -133,44 +120,3 @@ def _installed(  # noqa: PLR0911 - an answer per place
     if re.search(rb"import \*|__getattr__|globals\(\)|sys\.modules|setattr\(", data):
         return None, f"{path} creates names at run time"
     return False, f"{path}, installed beside vLLM, does not define {name}"
-
-
-def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
-    """Ask the standard library of this interpreter, which may differ from the target's."""
-    what = module if name in {None, "*"} else f"{module}.{name}"
-    if not _LOUD.isdisjoint(what.split(".")):
-        return True, ""
-    try:
-        pkgutil.resolve_name(what)
-    except (ImportError, AttributeError):
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        return False, f"Python {version} has no {what}"
-    return True, ""
-
-
-@remembered
-def _makers(world: World) -> frozenset[bytes]:
-    """Return the last words of the modules that may have a ``__getattr__``."""
-    files = ((path, world.glance(path) or b"") for path in python_files(world))
-    return frozenset(module_stem(p).encode() for p, data in files if b"def __getattr__(" in data)
-
-
-def _made_when_asked(
-    world: World, path: str, site: CodeSite, node: ast.Attribute
-) -> Iterator[Problem]:
-    """Judge ``module.name`` of a module whose ``__getattr__`` looks names up: for the type checker it has any name."""
-    name = dotted(node.value)
-    if name is None or site.scope.tolerant or site.scope.typing_only:
-        return
-    names = real_names(world.glance(path) or b"", name.rpartition(".")[2].encode())
-    if _makers(world).isdisjoint(names):
-        return
-    symbols = meant_in(world, path, site.scope, name)
-    where = symbols[0].module if len(symbols) == 1 else None
-    module = world.module(where) if where is not None else None
-    if where is None or module is None or not module.lazy:
-        return
-    if world.lookup(where, node.attr).exists is False:
-        text = f"{name}.{node.attr} is used, but {where} does not define {node.attr}"
-        misuse = Misuse(f"{text}{nearest(node.attr, module.names)}", node.attr)
-        yield at_site(path, site, FindingCode.FIT_IMPORT, misuse, where, node.attr)

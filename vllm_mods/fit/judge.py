@@ -23,7 +23,7 @@ from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.replacements import owner_name, replacement_problems
-from vllm_mods.fit.results import result_misuses
+from vllm_mods.fit.results import call_misuses, result_misuses
 from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class, Import, Value
@@ -229,9 +229,13 @@ def _look(
         if not (isinstance(site.node, ast.Constant) and id(site.node) in compared):
             for misuse in (*string_misuses(*place), *operator_misuses(*place)):
                 yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
-        for misuse in (*result_misuses(*place), *abstract_misuses(*place, at_origin)):
-            key = site.scope.name, lasting(misuse.text)
-            yield at_site(path, site, FindingCode.FIT_KIND, misuse, *key)
+        kinds = (*result_misuses(*place), *abstract_misuses(*place, at_origin))
+        for code, found in (
+            (FindingCode.FIT_KIND, kinds),
+            (FindingCode.FIT_CALL, call_misuses(*place)),
+        ):
+            for misuse in found:
+                yield at_site(path, site, code, misuse, site.scope.name, lasting(misuse.text))
 
 
 def _names(world: World, path: str, tree: ast.Module) -> Iterator[Problem]:

@@ -2,11 +2,12 @@
 
 import ast
 import re
+from collections import Counter, OrderedDict, defaultdict, deque
 
 from vllm_mods.fit.asked import FUNCTION, MADE, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
-from vllm_mods.fit.shapes import Lineage, Symbol, words
+from vllm_mods.fit.search import definers, files_mentioning, is_mentioned, subclasses
+from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, bindings, every
 from vllm_mods.fit.world import World
 
@@ -14,6 +15,7 @@ _SCALARS = re.compile(r"(?:str|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
 # What is stated to be a number may be a tensor of one, which nobody can call, enter or wait for either.
 NUMBERS = words("int float bool")
 _NOT_OF_TENSORS = words("__call__ __enter__ __await__")
+_STORED_ON_SELF = re.compile(r"^Unresolved attribute .* on type `Self@")
 _TYPE_VARIABLE = re.compile(r"(?:type\[)?\w+@\w+\]?")
 _INTERFACES = words(
     "Iterable Iterator Sequence MutableSequence Mapping MutableMapping Set MutableSet Collection Container Callable "
@@ -73,11 +75,18 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
     )
 
 
-def is_missing(asked: Asked) -> bool:
+def is_missing(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of owner
     """Tell whether a member on a line of the patch is missing of what nothing else can stand for."""
-    if asked.member is None or asked.diagnostic.text.startswith("Module"):
-        return asked.member is not None
+    if asked.member is None:
+        text = asked.diagnostic.text
+        # what a method stores there is, but for ``__slots__``
+        return "not on the class object `<class" in text or bool(_STORED_ON_SELF.search(text))
+    if asked.diagnostic.text.startswith("Module"):
+        return True
     kind, name = asked.member.groups()
+    if kind.partition("[")[0] in {"list", "dict", "set"}:
+        heirs = (deque, OrderedDict, Counter, defaultdict)
+        return not any(hasattr(one, name) for one in heirs) and not definers(asked.world, name)
     if FUNCTION.match(kind):
         stored = re.compile(rb"\.%b\s*=[^=]|[\"']%b[\"']" % (name.encode(), name.encode()))
         return not is_mentioned(asked.world, name, stored)
@@ -144,9 +153,18 @@ def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
     """Ask our own reading: modules make names that no checker sees. Imports are judged by themselves."""
     world = asked.world
     where = world.locate(module).module
-    if where is None or any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
+    if where is None:
+        return not_found(asked)
+    if any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
         return None
     return True if world.lookup(where, name).exists is False else None
+
+
+def not_found(asked: Asked) -> bool | None:
+    """Believe what the standard library has not, unless the code expects that."""
+    module = asked.diagnostic.text.split("`")[1]
+    guarded = any(site.scope.guarded for site in asked.sites)
+    return (is_standard(module) and not guarded) or None
 
 
 # --- names
@@ -159,8 +177,7 @@ _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 def unset(asked: Asked) -> bool | None:
     """Believe what is not set yet in its function, and what our own reading does not find in the module either."""
     names = _QUOTED.findall(asked.diagnostic.text)
-    inside = [one for one in asked.around if isinstance(one, DefNode)]
-    if not names:
+    if not names or not asked.sites:
         return None
     if asked.diagnostic.rule == "unresolved-global":
         # a plain assignment makes the global
@@ -168,11 +185,13 @@ def unset(asked: Asked) -> bool | None:
         stored = [n for n in every(asked.tree) if isinstance(n, ast.Name) and n.id == names[0]]
         made = (n for n in stored if isinstance(n.ctx, ast.Store) and n not in more)
         return None if any(made) else True
-    bound = (
-        (name for statement in inside[0].body for name, _ in bindings(statement)) if inside else ()
-    )
-    answer = asked.world.lookup(asked.diagnostic.path, names[0])
-    return names[0] in bound or answer.exists is False or None
+    around = (one.node for one in asked.sites[0].scope.in_function())
+    inside = next((one for one in around if isinstance(one, DefNode)), None)
+    exists = asked.world.lookup(asked.diagnostic.path, names[0]).exists
+    if inside is None:  # a module runs from its first line to its last
+        return None if exists is None else True
+    bound = (name for statement in inside.body for name, _ in bindings(statement))
+    return names[0] in bound or exists is False or None
 
 
 def sometimes_unset(asked: Asked) -> bool | None:

@@ -7,8 +7,16 @@ from collections.abc import Iterator
 from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import files_mentioning, is_mentioned
-from vllm_mods.fit.shapes import Function, words
-from vllm_mods.fit.signatures import DefNode, dotted, every, refusal, shape_of
+from vllm_mods.fit.shapes import Function
+from vllm_mods.fit.signatures import (
+    CallShape,
+    DefNode,
+    dotted,
+    every,
+    opaque_decorator,
+    refusal,
+    shape_of,
+)
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, remembered
 
@@ -16,9 +24,10 @@ _NAMES = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
 _REGISTER = re.compile(
     rb"direct_register_custom_op\(\s*(?:op_name\s*=\s*)?[\"'](\w+)[\"'],\s*(?:op_func\s*=\s*)?(\w+)\s*[,)]"
 )
-# What ``torch.library.infer_schema`` does not take of a parameter, and how it may be written otherwise.
-_UNFIT = words("dict tuple set frozenset bytes object Callable list")
-_GENERIC = words("dict Dict tuple Tuple set Set Callable Mapping")
+# What ``torch.library.infer_schema`` does not take of a parameter: builtin types; other names may stand for one that it takes.
+_UNFIT = re.compile(
+    r"\b(?:[Dd]ict|[Tt]uple|[Ss]et|Callable|Mapping|frozenset|bytes|object)\b(?:\[[^]]*\])?|\blist\b(?!\[)"
+)
 
 
 def operator_misuses(world: World, path: str, site: CodeSite) -> Misuses:
@@ -85,6 +94,15 @@ def _schema(world: World, path: str, node: ast.Call) -> Misuses:
         why = next(_unfit_parameters(function, node), None)
         if why is not None:
             yield Misuse(f"torch registers no operator of {symbols[0].where}: {why}", function.name)
+    needed = [p for p in symbols[0].binding.parameters if p.default is p.empty]
+    shapes = [CallShape(len(some)) for some in (needed, symbols[0].binding.parameters)]
+    for name in (dotted(k.value) for k in node.keywords if k.arg == "fake_impl"):
+        for fake in world.resolve(path, name).symbols if name else ():
+            if isinstance(fake.binding, Function) and not opaque_decorator(fake.binding):
+                whys = [refusal(fake.binding.parameters, shape) for shape in shapes]
+                if None not in whys:
+                    text = f"the fake of {symbols[0].where} is {fake.where}, but a call like the operator's {whys[-1]}"
+                    yield Misuse(text, fake.binding.name)
 
 
 def _unfit_parameters(function: DefNode, call: ast.Call) -> Iterator[str]:
@@ -100,27 +118,5 @@ def _unfit_parameters(function: DefNode, call: ast.Call) -> Iterator[str]:
     for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
         if parameter.annotation is None:
             yield f"its parameter {parameter.arg} has no annotation"
-        elif wrong := next(_foreign_types(parameter.annotation), ""):
-            yield f"its parameter {parameter.arg} is of type {wrong}, which operators do not accept"
-
-
-def _foreign_types(node: ast.expr) -> Iterator[str]:
-    """Yield what in an annotation is a builtin type that no schema has; other names may stand for one that has."""
-    match node:
-        case ast.Constant(value=str(text)):
-            try:
-                yield from _foreign_types(ast.parse(text, mode="eval").body)
-            except SyntaxError:
-                yield text
-        case ast.Subscript(value=value, slice=inner):
-            if (dotted(value) or "").rpartition(".")[2] in _GENERIC:
-                yield ast.unparse(node)
-            else:
-                yield from _foreign_types(inner)
-        case ast.BinOp(left=left, right=right):
-            yield from _foreign_types(left)
-            yield from _foreign_types(right)
-        case ast.Name(id=name) if name in _UNFIT:
-            yield name
-        case _:
-            pass
+        elif wrong := _UNFIT.search(ast.unparse(parameter.annotation)):
+            yield f"its parameter {parameter.arg} is of type {wrong[0]}, which operators do not accept"

@@ -15,8 +15,11 @@ from vllm_mods.base.tree import Tree
 PYTHON = (".py", ".pyi")
 """How the names of files end that a type checker reads."""
 
-# Its ``__getattr__`` gives the names of a module of torch, which a stub knows, and ``None`` for any other.
-_PLATFORM = "vllm/platforms/interface.py"
+# Their ``__getattr__`` gives the names of a module of torch, which a stub knows, and the variables that are declared there.
+_LOOKED_UP = {
+    "vllm/platforms/interface.py": (b"class Platform:", b"class Platform(torch.Device):"),
+    "vllm/envs.py": (b"", b""),
+}
 _MEMORY = "/dev/shm"  # noqa: S108  (a folder is made in it)
 
 
@@ -106,9 +109,9 @@ class LaidOut:
         """
         lowest, below = tree.layers()
         shown = python_of(below, *layers)
-        if platform := shown.get(_PLATFORM, lowest.read(_PLATFORM)):
-            platform = platform.replace(b"class Platform:", b"class Platform(torch.Device):")
-            shown[_PLATFORM] = platform.replace(b"def __getattr__(", b"def made_(")
+        for path, heads in _LOOKED_UP.items():
+            if data := shown.get(path, lowest.read(path)):
+                shown[path] = data.replace(*heads).replace(b"__getattr__", b"_looked_up_")
         return self._overlay(lowest).show(shown)
 
     def _overlay(self, tree: Tree) -> Overlay:

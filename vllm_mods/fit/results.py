@@ -1,19 +1,33 @@
-"""What functions that state no result give: a tuple of another length than what is unpacked, a generator that is entered."""
+"""What the type checker cannot see of functions, and of classes: of those that state no result, what they give; of cached ones, what they take."""
 
 import ast
+import re
+from collections.abc import Iterator
 
 from vllm_mods.fit.bodies import arities, definition, is_generator
-from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.problems import Misuse, Misuses
-from vllm_mods.fit.search import class_at, classes_in, meant_in, subclasses
-from vllm_mods.fit.shapes import Function, Symbol
-from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.problems import Misuse, Misuses, nearest
+from vllm_mods.fit.search import class_at, classes_in, meant_in, python_files, subclasses
+from vllm_mods.fit.shapes import Class, Function, Symbol
+from vllm_mods.fit.signatures import (
+    call_text,
+    dotted,
+    every,
+    opaque_decorator,
+    refusal,
+    shape_of,
+    unbound,
+)
 from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, remembered
+
+_CACHED = re.compile(rb"@(?:functools\.)?(?:lru_)?cache\b[^@]*?\bdef (\w+)")
+# Methods of an event loop that call what they are given, and its place among their arguments; the rest are arguments of it.
+_PLACES = {"run_in_executor": 1, "call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1}
 
 
 def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
-    """Judge what a site does with what plain functions and own methods give."""
+    """Judge what a site does with plain functions, own methods and classes."""
     match site.node:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
             call = value.value if isinstance(value, ast.Await) else value
@@ -24,8 +38,63 @@ def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
             for item in items:
                 if isinstance(item.context_expr, ast.Call):
                     yield from _entered(world, path, item.context_expr, site.scope)
+        case ast.Match():
+            patterns = (inner for inner in every(site.node) if isinstance(inner, ast.MatchClass))
+            for pattern in patterns:
+                yield from _matched(world, path, site.scope, pattern)
         case _:
             pass
+
+
+def _unseen(world: World, node: ast.Call) -> Iterator[ast.Call]:
+    """Yield the call of a cached function, and the one that a thread, a process or an event loop makes with what it is given."""
+    given = {word.arg: word.value for word in node.keywords}
+    name = call_text(node).rpartition(".")[2]
+    if name in _cached(world):
+        yield node
+    more = node.args[_PLACES[name] :] if name in _PLACES else []
+    match given.get("target"), given.get("args", ast.Tuple([])), more:
+        case ast.expr() as target, ast.Tuple(elts=elts), _ if name in {"Thread", "Process"}:
+            options = given.get("kwargs")
+            yield ast.Call(target, elts, [ast.keyword(None, options)] if options else [])
+        case _, _, [target, *arguments]:
+            yield ast.Call(target, arguments, [])
+        case _:
+            pass
+
+
+def call_misuses(world: World, path: str, site: CodeSite) -> Misuses:
+    """Judge the calls of which the type checker does not see that they do not bind."""
+    for call in _unseen(world, site.node) if isinstance(site.node, ast.Call) else ():
+        for symbol, function in _function(world, path, call, site.scope):
+            name = call_text(call)
+            bound = name.startswith("self.") or "classmethod" in function.marks
+            why = refusal(unbound(function) if bound else function.parameters, shape_of(call))
+            sure = not opaque_decorator(function) and not _is_overridden(world, symbol, function)
+            if why and sure:
+                yield Misuse(f"{name} is {symbol.where}, but the call {why}", function.name)
+
+
+def _matched(world: World, path: str, scope: CodeScope, node: ast.MatchClass) -> Misuses:
+    """Say of what a pattern asks that no object of its class has."""
+    symbols = meant_in(world, path, scope, dotted(node.cls) or "")
+    if len(symbols) == 1 and isinstance(symbols[0].binding, Class):
+        line = lineage(world, symbols[0])
+        known = attributes(world, line)
+        closed = not line.outside and not any(one.cls.dynamic for one in line.classes)
+        for name in node.kwd_attrs:
+            if closed and name not in known:
+                text = f"{symbols[0].text} has no attribute {name}, so that nothing matches"
+                yield Misuse(text + nearest(name, known), name)
+
+
+@remembered
+def _cached(world: World) -> frozenset[str]:
+    """Return the names of the functions whose results are kept."""
+    files = (world.glance(path) or b"" for path in python_files(world))
+    marks = b"@cache", b"lru_cache", b"functools.cache"
+    texts = (data for data in files if any(mark in data for mark in marks))
+    return frozenset(name.decode() for data in texts for name in _CACHED.findall(data))
 
 
 def _function(

@@ -6,6 +6,7 @@ Names are kept as the file writes them; :mod:`vllm_mods.fit.world` says what the
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
@@ -109,6 +110,11 @@ class Module:
 _STATED = words("BaseModel Struct")
 
 
+def is_standard(dotted: str) -> bool:
+    """Tell whether a module, or a name in one, is of the standard library."""
+    return dotted.partition(".")[0] in sys.stdlib_module_names
+
+
 class Symbol(NamedTuple):
     """What a name means: something defined at ``path``, a module, or something ``external``.
 
@@ -165,8 +171,9 @@ class Lineage(NamedTuple):
 
     @property
     def unknown(self) -> bool:
-        """Whether a base is outside the tree and nothing is known of it."""
-        return any(base.rpartition(".")[2] not in _STATED for base in self.outside)
+        """Whether a base is outside the tree and the checker is told nothing of it."""
+        known = (base.rpartition(".")[2] in _STATED or is_standard(base) for base in self.outside)
+        return not all(known)
 
     def owner(self, name: str) -> tuple[Symbol, tuple[Function, ...]] | None:
         """Return the first class that defines a method, and its definitions."""

@@ -144,6 +144,19 @@ def bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST | Import]]:
         yield from bindings(child)
 
 
+def table_of(node: ast.AST | None) -> tuple[str, tuple[str, ...]]:
+    """Return the name that a statement binds to a dictionary it writes whole, and the keys; empty texts for any other."""
+    match node:
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys))
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict(keys=keys))
+        ):
+            texts = [key.value for key in keys if isinstance(key, ast.Constant)]
+            return name, tuple(map(str, texts)) if len(texts) == len(keys) else ()
+        case _:
+            return "", ()
+
+
 def is_name(node: ast.expr, name: str) -> bool:
     """Tell whether an expression is this plain name."""
     return isinstance(node, ast.Name) and node.id == name

@@ -10,13 +10,15 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import definers, defines_plainly, files_mentioning, is_mentioned, meant_in
-from vllm_mods.fit.shapes import Class, Symbol, words
-from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, shape_of, unbound
+from vllm_mods.fit.shapes import Class, Symbol, Value, words
+from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, shape_of, table_of, unbound
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
+from vllm_mods.formats import syntax_tree
 
 _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
 _QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
+_ENVS = "vllm/envs.py"
 _MODELS = "vllm/model_executor/models/"
 _REGISTERED = re.compile(rb"register_quantization_config\(\s*[\"']([\w-]+)[\"']")
 _LOGGING = words("debug info warning error critical exception")
@@ -34,7 +36,7 @@ class _NameTable(NamedTuple):
 
 
 _VARIABLE = _NameTable(
-    "environment variable", re.compile(r"VLLM_\w+"), "vllm/envs.py", re.compile(rb"\bVLLM_\w+")
+    "environment variable", re.compile(r"VLLM_\w+"), _ENVS, re.compile(rb"\bVLLM_\w+")
 )
 _METHOD = _NameTable(
     "quantization method", re.compile(r"[a-z][\w-]+"), _QUANTIZATION, re.compile(rb"\"([\w-]+)\"")
@@ -45,6 +47,8 @@ _BACKEND = _NameTable(
     "attention/backends/registry.py",
     re.compile(rb"\b([A-Z][A-Z0-9_]{3,})\s*="),
 )
+# What adds keys to a table: what is no method that reads may.
+_CHANGED = rb"\b%b\b\s*(?:\[[^\]]*\]\s*=[^=]|\|=|\.(?!get\b|items\b|keys\b|values\b)\w+\()"
 _PLAIN = re.compile(r"(?<!%)%[sdr]\b")
 
 
@@ -59,6 +63,14 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             kind = dotted(value)
             symbols = meant_in(world, path, site.scope, kind) if kind else ()
             yield from _member_of_enum(world, symbols, name)
+            if isinstance(site.node.ctx, ast.Load):
+                yield from _key(world, symbols, name)
+        case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+            own = world.module(path)
+            for name in _literals([value]):
+                if own and name not in own.names and world.lookup(path, name).exists is False:
+                    text = f"__all__ names {name}, which the module does not define"
+                    yield Misuse(text, name, Level.NOTE)
         case ast.Call() as node:
             yield from _formats(node)
             given = _literals((*node.args, *(keyword.value for keyword in node.keywords)))
@@ -68,6 +80,11 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             called = (dotted(node.func) or "").rpartition(".")[2]
             if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])
+            if dotted(node.func) == "envs.is_set":
+                for name in _literals(node.args):
+                    yield from _key(
+                        world, world.lookup(_ENVS, "environment_variables").symbols, name
+                    )
             if called == "collective_rpc":
                 yield from _of_worker(world, node)
             if called == "getenv" or (dotted(node.func) or "").startswith("os.environ."):
@@ -107,6 +124,21 @@ def _member_of_enum(world: World, symbols: tuple[Symbol, ...], name: str) -> Mis
         names = attributes(world, line)
         if name not in names:
             yield Misuse(f"{symbols[0].text} has no member {name}{nearest(name, names)}", name)
+
+
+def _key(world: World, symbols: tuple[Symbol, ...], name: str) -> Misuses:
+    """Say that a table of a module, which is written as one literal and never changed, has no such key."""
+    match symbols:
+        case [Symbol(path=path, binding=Value(line=line))]:
+            tree = syntax_tree.module(world.read(path) or b"") or ast.Module([], [])
+            found = next((node for node in tree.body if node.lineno == line), None)
+            target, keys = table_of(found)
+            changed = re.compile(_CHANGED % target.encode())
+            if keys and name not in keys and not is_mentioned(world, target, changed):
+                text = f"{target} ({path}:{line}) has no key {name!r}{nearest(name, keys)}"
+                yield Misuse(text, name)
+        case _:
+            pass
 
 
 def _quantization(world: World, nodes: Iterable[ast.expr]) -> Misuses:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from vllm_mods.fit.bodies import is_generator
 from vllm_mods.fit.lines import lines_with
 from vllm_mods.fit.search import classes_in, files_mentioning, words_mentioned
-from vllm_mods.fit.signatures import DefNode, bindings, statements
+from vllm_mods.fit.signatures import DefNode, bindings, statements, table_of
 from vllm_mods.fit.world import World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
 
@@ -158,6 +158,7 @@ def _definitions(world: World, path: str, parts: Iterable[_Part]) -> dict[str, l
     """Return each name that is bound in some parts of a file, and each attribute of its classes, dotted, with how it is used."""
     forms: dict[str, list[_Form]] = defaultdict(list)
     for prefix, _, node in parts:
+        keys = frozenset(f"{key}=" for key in table_of(node)[1])
         match node:
             case ast.ClassDef():
                 heads = (*node.bases, *node.keywords, *node.decorator_list)
@@ -165,13 +166,13 @@ def _definitions(world: World, path: str, parts: Iterable[_Part]) -> dict[str, l
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 forms[prefix + node.name].append(_form(node))
             case ast.Import() | ast.ImportFrom() | ast.Assign():
-                form = _Form("" if isinstance(node, ast.Assign) else _IMPORTED)
+                form = _Form("" if isinstance(node, ast.Assign) else _IMPORTED, keys)
                 for name, _ in bindings(node):
                     forms[prefix + name].append(form)
             case ast.AnnAssign(target=ast.Name(id=name)):
                 # with a space it is a field: the class is called with it
                 default = "" if node.value is None else "="
-                forms[prefix + name].append(_Form(f"{ast.dump(node.annotation)} {default}"))
+                forms[prefix + name].append(_Form(f"{ast.dump(node.annotation)} {default}", keys))
             case _:
                 pass
     for owner, symbol in classes_in(world, path):
