@@ -35,12 +35,20 @@ def test_a_mod_that_sleeps_in_each_layer_is_slower_and_computes_the_same(tmp_pat
     words += ["--input-length", "64", "--output-length", "16", "--prompts", "4"]
     words += ["--target", str(installation()), "--output", str(tmp_path / "bench")]
     serve = [str(Path(ENGINE).with_name("vllm")), "serve", str(tmp_path / "twin")]
-    serve += ["--max-model-len", "256", "--enforce-eager", "--dtype", "bfloat16"]
+    serve += [
+        "--max-model-len",
+        "256",
+        "--gpu-memory-utilization",
+        "0.1",
+        "--enforce-eager",
+        "--dtype",
+        "bfloat16",
+    ]
     info = (
-        tmp_path / "named/vllm-0.dist-info"
+        tmp_path / "named/vllm-0+cpu.dist-info"
     )  # builds for CPUs have another name, and `vllm` asks for its own
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.4\nName: vllm\nVersion: 0\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.4\nName: vllm\nVersion: 0+cpu\n")
     done = subprocess.run(
         [sys.executable, "-m", "vllm_mods", *words, "--", *serve],
         env={
