@@ -14,7 +14,7 @@ from small_site import RECORD, build, row
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.diagnosis import listing, search
+from vllm_mods.diagnosis import listing
 from vllm_mods.diagnosis.checks import examine
 from vllm_mods.diagnosis.diagnosis import Trouble
 from vllm_mods.formats.receipt import RECEIPT, Receipt, dump
@@ -225,19 +225,6 @@ def test_another_vllm_that_python_would_take_is_named(
     message = f"Python would import the vLLM in {first} instead of the one in {site}"
     hint = f"vllm-mods doctor --target '{first}', or remove that one"
     assert look(FolderTree(str(site)))[1] == (Trouble(FindingCode.SHADOWED, message, hint),)
-
-
-def test_a_process_with_the_old_code_is_named_and_what_to_do(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = search.Process(7, "serve", "/x/vllm/_C.so")
-    monkeypatch.setattr(search, "stale_processes", lambda root: [old] if root == str(site) else [])
-    message = (
-        "process 7 (serve) started before the mods were applied and has loaded /x/vllm/_C.so: "
-        "it runs the old code"
-    )
-    trouble = Trouble(FindingCode.OLD_CODE_RUNS, message, "restart it")
-    assert look(FolderTree(str(site)))[1] == (trouble,)
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import mmap
 import os
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from lowering import lower
 
 from vllm_mods.diagnosis import search
-from vllm_mods.formats.receipt import RECEIPT
 from vllm_mods.trees.folder import roots_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def tree(folder: Path) -> str:
@@ -64,42 +57,6 @@ def test_the_users_own_packages_count_outside_of_an_environment(
         (tmp_path / "prefix/pyvenv.cfg").touch()
     environ = {"PYTHONUSERBASE": str(tmp_path / "base")}
     assert search.ahead_of(root, environ, []) == (None if environment else own)
-
-
-def test_no_process_is_stale_where_nothing_was_applied(root: str) -> None:
-    assert list(search.stale_processes(root)) == []
-
-
-@pytest.fixture
-def mapped(root: str) -> Iterator[str]:
-    """Have this process map a file of the tree, under a name with what ends a name in /proc."""
-    place = f"{root}/vllm/_C 1.so"
-    Path(place).write_bytes(b"x")
-    Path(root, RECEIPT).parent.mkdir()
-    Path(root, RECEIPT).touch()
-    called = Path("/proc/self/comm").read_text()
-    Path("/proc/self/comm").write_text("a (b) 1 2")
-    with open(place, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
-        yield place
-    Path("/proc/self/comm").write_text(called)
-
-
-@pytest.mark.parametrize("deleted", [True, False])
-def test_a_process_is_stale_that_mapped_a_file_and_is_older_than_the_receipt(
-    root: str, mapped: str, *, deleted: bool
-) -> None:
-    if deleted:
-        Path(mapped).unlink()
-    assert list(search.stale_processes(root)) == [search.Process(os.getpid(), "a (b) 1 2", mapped)]
-
-
-def test_a_process_that_came_after_the_receipt_is_not_stale(
-    root: str, mapped: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    later = time.time() + 86_400
-    monkeypatch.setattr(time, "time", lambda: later)
-    assert os.path.exists(mapped)
-    assert list(search.stale_processes(root)) == []
 
 
 @pytest.mark.parametrize(

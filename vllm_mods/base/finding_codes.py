@@ -105,7 +105,6 @@ class FindingCode(StrEnum):
     NOT_IN_TREE = "not-in-tree"
     NOT_RENDERED = "not-rendered"
     OFFSET = "offset"
-    OLD_CODE_RUNS = "old-code-runs"
     OPTIONAL = "optional"
     ORDER = "order"
     ORIGINAL_DAMAGED = "original-damaged"

@@ -185,12 +185,6 @@ def _around(root: str) -> Iterator[Trouble]:
             f"Python would import the vLLM in {other} instead of the one in {root}",
             f"vllm-mods doctor --target {shlex.quote(other)}, or remove that one",
         )
-    for process in search.stale_processes(root):
-        yield Trouble(
-            FindingCode.OLD_CODE_RUNS,
-            f"process {process.pid} ({process.name}) started before the mods were applied and has loaded {process.file}: it runs the old code",
-            "restart it",
-        )
 
 
 def _name_few(paths: Sequence[str]) -> str:

@@ -8,14 +8,11 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from vllm_mods.base import limits
-from vllm_mods.formats import receipt
 from vllm_mods.trees.folder import MARKER, roots_in
 
 _PYTHON = re.compile(r"(?P<prefix>.*)/lib(?:64)?/python(?P<minor>3\.\d+)/(?:site|dist)-packages\Z")
@@ -64,14 +61,6 @@ def _prefixes(environ: Mapping[str, str]) -> Iterator[str]:
     yield from (f"{home}/.local", "/usr/local", "/usr")
 
 
-class Process(NamedTuple):
-    """A process that has loaded a file of the tree."""
-
-    pid: int
-    name: str
-    file: str
-
-
 def ahead_of(root: str, environ: Mapping[str, str], path: Sequence[str]) -> str | None:
     """Return the folder of another vLLM that Python would find before the one in ``root``, if there is one.
 
@@ -89,30 +78,6 @@ def ahead_of(root: str, environ: Mapping[str, str], path: Sequence[str]) -> str 
             folders.append(os.path.realpath(f"{base}/lib/python{match['minor']}/site-packages"))
     ahead = itertools.takewhile(lambda folder: folder != root, folders)
     return next((folder for folder in ahead if _holds(folder)), None)
-
-
-def stale_processes(root: str) -> Iterator[Process]:
-    """Yield the processes that mapped a file of ``vllm/`` before the mods went in.
-
-    Python's own source files are not mapped, so a process that loaded none of vLLM's extensions is not
-    seen, nor one of somebody else, nor one in a container: its paths are others.
-    """
-    try:  # its mtime may be a stated one; this is not
-        since = os.stat(f"{root}/{receipt.RECEIPT}").st_ctime
-    except OSError:
-        return
-    boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    wanted = re.compile(re.escape(f" {root}/vllm/") + r".*")
-    for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
-        match = wanted.search(text(f"/proc/{pid}/maps"))
-        if match is None:
-            continue
-        # pid (comm) state …: the name may hold spaces and parentheses (proc(5))
-        head, _, tail = text(f"/proc/{pid}/stat").rpartition(")")
-        started = tail.split()[19:20]
-        if started and boot + int(started[0]) / os.sysconf("SC_CLK_TCK") < since:
-            file = match[0].strip().removesuffix(" (deleted)")
-            yield Process(int(pid), head.partition("(")[2], file)
 
 
 def text(path: str) -> str:

@@ -5,19 +5,11 @@ import re
 from collections.abc import Iterator
 
 from vllm_mods.fit.bodies import arities, definition, is_generator
-from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.problems import Misuse, Misuses, nearest
+from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.problems import Misuse, Misuses
 from vllm_mods.fit.search import class_at, classes_in, meant_in, python_files, subclasses
-from vllm_mods.fit.shapes import Class, Function, Symbol
-from vllm_mods.fit.signatures import (
-    call_text,
-    dotted,
-    every,
-    opaque_decorator,
-    refusal,
-    shape_of,
-    unbound,
-)
+from vllm_mods.fit.shapes import Function, Symbol
+from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator, refusal, shape_of, unbound
 from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
 from vllm_mods.fit.world import World, remembered
 
@@ -38,10 +30,6 @@ def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
             for item in items:
                 if isinstance(item.context_expr, ast.Call):
                     yield from _entered(world, path, item.context_expr, site.scope)
-        case ast.Match():
-            patterns = (inner for inner in every(site.node) if isinstance(inner, ast.MatchClass))
-            for pattern in patterns:
-                yield from _matched(world, path, site.scope, pattern)
         case _:
             pass
 
@@ -73,19 +61,6 @@ def call_misuses(world: World, path: str, site: CodeSite) -> Misuses:
             sure = not opaque_decorator(function) and not _is_overridden(world, symbol, function)
             if why and sure:
                 yield Misuse(f"{name} is {symbol.where}, but the call {why}", function.name)
-
-
-def _matched(world: World, path: str, scope: CodeScope, node: ast.MatchClass) -> Misuses:
-    """Say of what a pattern asks that no object of its class has."""
-    symbols = meant_in(world, path, scope, dotted(node.cls) or "")
-    if len(symbols) == 1 and isinstance(symbols[0].binding, Class):
-        line = lineage(world, symbols[0])
-        known = attributes(world, line)
-        closed = not line.outside and not any(one.cls.dynamic for one in line.classes)
-        for name in node.kwd_attrs:
-            if closed and name not in known:
-                text = f"{symbols[0].text} has no attribute {name}, so that nothing matches"
-                yield Misuse(text + nearest(name, known), name)
 
 
 @remembered

@@ -65,12 +65,6 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             yield from _member_of_enum(world, symbols, name)
             if isinstance(site.node.ctx, ast.Load):
                 yield from _key(world, symbols, name)
-        case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
-            own = world.module(path)
-            for name in _literals([value]):
-                if own and name not in own.names and world.lookup(path, name).exists is False:
-                    text = f"__all__ names {name}, which the module does not define"
-                    yield Misuse(text, name, Level.NOTE)
         case ast.Call() as node:
             yield from _formats(node)
             given = _literals((*node.args, *(keyword.value for keyword in node.keywords)))

@@ -6,11 +6,9 @@ from typing import Any
 from vllm_mods.api.run import ListedContainers
 from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.base.model import Level
-from vllm_mods.formats.schema import encode
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
 from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
-from vllm_mods.running.recorded import Recorded
 from vllm_mods.running.service import PAIRING_LABEL
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
@@ -95,25 +93,6 @@ def evidence(server: ServerEvidence) -> Reply:
         shortened = words[:299] + "…" * bool(words[299:])
         lines.append(f"{seen.name}: {_MEANING[seen.state].format(shortened)}")
     return Reply({"ok": server.ok, **server._asdict()}, "\n".join(lines), server.ok)
-
-
-def recorded(seen: Recorded) -> Reply:
-    """Return of each mod whether its code ran, and which processes imported its files and entered its functions."""
-    lines = []
-    for mod in seen.mods:
-        words = "its code ran" if mod.ran else "its code did not run"
-        lines.append(f"{mod.title}: {words if mod.files else 'it changes no Python'}")
-        for file in mod.files:
-            lines.append(f"  {file.path}: {_processes('imported', file.imported)}")
-            functions = file.functions if file.imported else ()
-            lines += (f"    {one.name}: {_processes('entered', one.entered)}" for one in functions)
-    ok = all(mod.ran for mod in seen.mods if mod.files)
-    lines.append("a function that torch.compile inlines is never entered")
-    return Reply({"ok": ok, **encode(seen)}, "\n".join(lines), ok)
-
-
-def _processes(what: str, names: Sequence[str]) -> str:
-    return f"{what} in {', '.join(names)}" if names else f"never {what}"
 
 
 def containers(found: ListedContainers) -> Reply:

@@ -72,8 +72,8 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
             file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
     except OSError as error:
         why = f"the record {record} cannot be begun: {error.strerror}"
-        raise UsageError(why, hint="--record FILE  # one that does not exist yet") from error
-    folder = os.path.join(os.path.dirname(__file__), "recorder")
+        raise UsageError(why, hint="name a file that does not exist yet") from error
+    folder = os.path.join(os.path.dirname(__file__), "loaded")
     path = os.pathsep.join((folder, copy.environ["PYTHONPATH"]))
     # vLLM warns of variables that begin with its own name
     return {**copy.environ, "PYTHONPATH": path, "RECORD_OF_VLLM_MODS": os.path.abspath(record)}
@@ -81,7 +81,7 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
 
 def read_record(data: bytes, name: str) -> Recorded:
     """Return what a record has, which is called ``name``. Raises ``ManifestError`` for another file, ``UsageError`` where nothing is in it."""
-    hint = "vllm-mods with --help  # its --record makes one"
+    hint = "python -m run_record RECORD MOD --target DIR -- COMMAND  # makes one"
     first, *lines = data.split(b"\n")[:-1] or [
         b""
     ]  # what a killed process began to write is no line
@@ -122,3 +122,18 @@ def _functions(before: bytes | None, after: bytes) -> list[Scope]:
     around = ([s for s in scopes if s.start <= at <= s.end] for at in touched_lines(before, after))
     found = {some[-1] for some in around if some and some[-1].kind != "class"}
     return sorted(found, key=lambda scope: scope.start)
+
+
+def shown(seen: Recorded) -> Iterator[str]:
+    """Yield of each mod whether its code ran, and which processes imported its files and entered its functions."""
+    for mod in seen.mods:
+        yield f"{mod.title}: {'its code ran' if mod.ran else 'its code did not run'}"
+        for file in mod.files:
+            yield f"  {file.path}: {_processes('imported', file.imported)}"
+            for one in file.functions if file.imported else ():
+                yield f"    {one.name}: {_processes('entered', one.entered)}"
+    yield "a function that torch.compile inlines is never entered"
+
+
+def _processes(what: str, names: tuple[str, ...]) -> str:
+    return f"{what} in {', '.join(names)}" if names else f"never {what}"

@@ -1,19 +1,19 @@
-"""``with --record`` and ``evidence --record``: which code of the mods ran, in which process."""
+"""``python -m run_record``: which code of the mods ran, in which process."""
 
 import importlib.util
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import Answer
+import run_record
 from mod_making import diff_of
 
-from vllm_mods.running import recorded
-
-Call = Callable[..., Answer]
+from vllm_mods.base.errors import ManifestError, UsageError
 
 LOADER = "def load(x):\n    return x\n\n\nclass Loader:\n    def other(self):\n        return 1\n\n    def never(self):\n        return 1\n"
 FIXED = LOADER.replace("return x", "return x + 1").replace("return 1", "return 2")
@@ -36,6 +36,7 @@ if __name__ == "__main__":
 
 TELLS = sys.version_info >= (3, 12)
 """Whether this Python tells of functions that start."""
+ROOT = Path(run_record.__file__).parents[2]
 
 
 @pytest.fixture
@@ -49,61 +50,44 @@ def vllm(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return site
 
 
-def run(site: Path, *command: str, record: str = "run.jsonl") -> subprocess.CompletedProcess[str]:
-    words = ["with", "fix.patch", "--target", str(site), "--record", record, "--", *command]
-    line = [sys.executable, "-m", "vllm_mods", *words]
-    return subprocess.run(line, capture_output=True, text=True, check=False)
+def run(site: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    words = ["run_record", "run.jsonl", "./fix.patch", "--target", str(site), "--", *command]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((f"{ROOT}/tools", str(ROOT), "own"))}
+    line = [sys.executable, "-m", *words]
+    return subprocess.run(line, capture_output=True, text=True, check=False, env=environ)
 
 
 @pytest.mark.slow
-def test_each_process_tells_what_it_imports_and_enters(vllm: Path, call: Call) -> None:
+def test_each_process_tells_what_it_imports_and_enters(vllm: Path, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/sitecustomize.py").write_text("print('mine')")
     done = run(vllm, sys.executable, "serve.py")
-    assert (done.returncode, done.stdout) == (0, "2\n2\n2\n"), done.stderr
-    answer = call("evidence", "--record", "run.jsonl", "--json")
+    assert done.stdout.count("mine\n") == 3  # that of this tool, the command, and what it spawns
+    lines = re.sub(r" \(\d+\)", "", done.stdout.replace("mine\n", "")).splitlines()
+    assert lines[:3] == ["2", "2", "2"]
     if not TELLS:
-        assert (answer.code, "Python 3.12 or newer" in answer.err) == (2, True)
+        assert (done.returncode, "nothing recorded" in done.stderr) == (2, True)
         return
-    seen = json.loads(answer.out)
-    (mod,) = seen["mods"]
-    alone, loader = mod["files"]
-    names = [name.partition(" (")[0] for name in loader["imported"]]
-    assert names == ["MainProcess", "Worker-spawn", "Worker-fork"]
-    assert alone == {"path": "vllm/alone.py", "functions": [], "imported": []}
-    entered = {
-        each["name"]: [name.partition(" (")[0] for name in each["entered"]]
-        for each in loader["functions"]
-    }
-    assert entered == {
-        "load": ["MainProcess"],
-        "Loader.other": ["Worker-spawn", "Worker-fork"],
-        "Loader.never": [],
-    }
-    assert (answer.code, seen["ok"]) == (0, True)
-    text = call("evidence", "--record", "run.jsonl").out
-    assert text.startswith("fix: its code ran\n  vllm/alone.py: never imported\n")
-    assert "    Loader.never: never entered\n" in text
+    assert (done.returncode, lines[3:]) == (
+        0,
+        [
+            "fix: its code ran",
+            "  vllm/alone.py: never imported",
+            "  vllm/loader.py: imported in MainProcess, Worker-spawn, Worker-fork",
+            "    load: entered in MainProcess",
+            "    Loader.other: entered in Worker-spawn, Worker-fork",
+            "    Loader.never: never entered",
+            "a function that torch.compile inlines is never entered",
+        ],
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not TELLS, reason="records are written from Python 3.12 on")
-def test_a_mod_whose_code_does_not_run_is_a_no(vllm: Path, call: Call) -> None:
-    assert run(vllm, sys.executable, "-c", "import vllm").returncode == 0
-    answer = call("evidence", "--record", "run.jsonl")
-    assert answer.code == 1
-    assert answer.out.startswith("fix: its code did not run\n  vllm/alone.py: never imported\n")
-
-
-@pytest.mark.slow
-def test_the_environments_own_sitecustomize_is_loaded_too(vllm: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "sitecustomize.py").write_text("print('mine')")
-    line = ["env", f"PYTHONPATH={own}", sys.executable, "-m", "vllm_mods", "with", "fix.patch"]
-    line += ["--target", str(vllm), "--record", "run.jsonl", "--", sys.executable, "-c", "1"]
-    root = str(Path(recorded.__file__).parents[2])
-    line[1] += f":{root}"
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1:] == ["mine"], done.stderr
+def test_a_mod_whose_code_does_not_run_is_a_no(vllm: Path) -> None:
+    done = run(vllm, sys.executable, "-c", "import vllm")
+    assert done.returncode == 1
+    assert done.stdout.startswith("fix: its code did not run\n  vllm/alone.py: never imported\n")
 
 
 @pytest.mark.slow
@@ -119,23 +103,21 @@ def test_a_record_is_not_written_over(vllm: Path, tmp_path: Path) -> None:
     ("data", "why"),
     [
         (b"", "not JSON"),
-        (b"[]\n", "expected a table"),
+        (b"[]\n", "expected"),
         (b'{"root": "/x", "mods": []}\n', "has nothing recorded"),
         (b'{"root": "/x", "mods": []}\n{"pid": 1}\n', "process: is required"),
     ],
 )
-def test_another_file_is_no_record(data: bytes, why: str, tmp_path: Path, call: Call) -> None:
-    file = tmp_path / "run.jsonl"
-    file.write_bytes(data)
-    answer = call("evidence", "--record", file)
-    assert (answer.code, why in answer.err) == (2, True)
+def test_another_file_is_no_record(data: bytes, why: str) -> None:
+    with pytest.raises((ManifestError, UsageError), match=why):
+        run_record.read_record(data, "run.jsonl")
 
 
 def test_what_a_killed_process_began_to_write_is_left_out() -> None:
     head = json.dumps({"root": "/x", "mods": [{"title": "m", "files": [{"path": "vllm/a.py"}]}]})
     row = {"pid": 7, "process": "Worker", "path": "/x/vllm/a.py", "line": 0}
     lines = f"{head}\n{json.dumps(row)}\n{json.dumps(row)[:20]}"
-    (mod,) = recorded.read_record(lines.encode(), "run.jsonl").mods
+    (mod,) = run_record.read_record(lines.encode(), "run.jsonl").mods
     assert (mod.ran, mod.files[0].imported) == (True, ("Worker (7)",))
 
 
@@ -167,7 +149,7 @@ class Monitoring:
 def test_a_function_that_starts_is_recorded_once_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = Path(recorded.__file__).parent / "recorder/sitecustomize.py"
+    path = ROOT / "tools/run_record/loaded/sitecustomize.py"
     spec = importlib.util.spec_from_file_location("recorder", path)
     assert spec is not None
     assert spec.loader is not None
@@ -188,6 +170,6 @@ def test_a_function_that_starts_is_recorded_once_asked(
     module, (f, g, h) = code, [one for one in code.co_consts if hasattr(one, "co_code")]
     for started in (module, f, h, compile("1", "/x/vllm/other.py", "exec")):
         assert monitoring.told(started, 0) is monitoring.DISABLE
-    (mod,) = recorded.read_record(record.read_bytes(), "run.jsonl").mods
+    (mod,) = run_record.read_record(record.read_bytes(), "run.jsonl").mods
     assert [bool(each.entered) for each in mod.files[0].functions] == [True, False]
     assert (g.co_firstlineno, len(mod.files[0].imported), mod.ran) == (6, 1, True)

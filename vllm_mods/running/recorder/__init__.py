@@ -1,1 +1,0 @@
-"""What a recorded command loads."""
