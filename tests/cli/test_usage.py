@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Call = Callable[..., Answer]
 
 WHOSE_LOG = (
-    "give one of --container, --log and --record",
+    "no log was named: give either --container or --log",
     "docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
 )
 NO_TREE = (
