@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -311,38 +310,6 @@ def test_bytecode_of_the_old_source(call: Call, site: Path) -> None:
     assert wrong(found) == {"stale-bytecode"}
     subprocess.run(["bash", "-c", hint(found, "stale-bytecode")], check=True)
     assert look(call, site)["ok"] is True
-
-
-@pytest.mark.slow
-def test_a_process_that_runs_the_old_code(call: Call, site: Path) -> None:
-    (site / "vllm/_C.abi3.so").write_bytes(b"\0" * 4096)
-    script = (
-        "import mmap, sys; file = open(sys.argv[1], 'rb'); "
-        "there = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ); print('on', flush=True); input()"
-    )
-
-    def serve() -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, str(site / "vllm/_C.abi3.so")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "on\n"
-        return process
-
-    with serve() as process:
-        assert look(call, site)["ok"] is True
-        assert call("apply", "fast", "--target", site).code == 0
-        found = look(call, site)
-        assert wrong(found) == {"old-code-runs"}
-        assert str(process.pid) in found["troubles"][0]["message"]
-        process.communicate("\n")
-    assert look(call, site)["ok"] is True
-    with serve() as process:  # one that came after the mods runs them
-        assert look(call, site)["ok"] is True
-        process.communicate("\n")
 
 
 def other(folder: Path) -> Path:

@@ -84,9 +84,10 @@ YESES = [
     (
         INC,
         PICK,
-        PICK + "\n    @typing.overload\n    def one(self, a: int) -> int: ...\n"
+        PICK
+        + "\n    import typing\n\n    @typing.overload\n    def one(self, a: int) -> int: ...\n"
         "\n    @typing.overload\n    def one(self, a: str) -> str: ...\n"
-        "\n    def one(self, a):\n        return a\n\n\nimport typing\n",
+        "\n    def one(self, a):\n        return a\n",
     ),
     (INC, PICK, "        return [bit for bit in range(self.bits) if (more := bit)]\n"),
 ]

@@ -275,7 +275,7 @@ GETTER = """\
 class A:
     @property
     def f(self):
-        return os.a
+        return os.sep
 
     @f.setter
     def f(self, value):
@@ -284,7 +284,7 @@ class A:
 CONDITION = """\
 if os.name == "posix":
     def f():
-        return os.a
+        return os.sep
 else:
     def f():
         return None
@@ -292,7 +292,7 @@ else:
 OVERLOADED = """\
 @overload
 def f(a: int) -> int:
-    return os.a
+    return os.sep
 @overload
 def f(a: str) -> str: ...
 def f(a):
@@ -304,10 +304,10 @@ def f(a):
 @pytest.mark.parametrize("text", [GETTER, CONDITION, OVERLOADED])
 def test_a_getter_an_overload_and_the_two_sides_of_a_condition_are_not_dead(text: str) -> None:
     base = "import os\nfrom typing import overload\n\n\n" + text
-    patch = diff_of(PATH, base, base.replace("return os.a", "return os.b"))
+    patch = diff_of(PATH, base, base.replace("return os.sep", "return os.linesep"))
     planned = one(patch, base)
     assert planned.verdict is Verdict.APPLIES
-    assert after(planned) == base.replace("return os.a", "return os.b")
+    assert after(planned) == base.replace("return os.sep", "return os.linesep")
 
 
 METHOD = "    def f(self):\n        a = 1\n        b = 2\n        return a\n"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.applying.shadow import shadow
 from vllm_mods.base import limits, secrets
-from vllm_mods.base.errors import Refused, UsageError, refusing_to_write
+from vllm_mods.base.errors import ManifestError, Refused, UsageError, refusing_to_write
 from vllm_mods.base.model import Mod
 from vllm_mods.base.output import write_whole
 from vllm_mods.base.tree import Folder
@@ -113,7 +113,7 @@ def _read(file: str, head: Mapping[str, Any]) -> list[BenchedStart]:
         other = [key for key in head["asked"] if data["asked"].get(key) != head["asked"][key]]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, LookupError) as error:
+    except (ManifestError, OSError, ValueError, LookupError) as error:
         raise Refused(f"{file} cannot be read: {error}", hint="--output DIR") from error
     if data == head:
         return done

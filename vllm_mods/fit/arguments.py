@@ -89,11 +89,14 @@ def bound(asked: Asked) -> bool:
 
 
 def overload(asked: Asked) -> bool:
-    """Be sure where no overload has a parameter of a name that is given; which types were meant is not told."""
+    """Be sure where no overload has a parameter of a name that is given; which types were meant is not told.
+
+    What implements the overloads of the tree may take more than they say.
+    """
     call, more = asked.call(), asked.diagnostic.more
     taken = set(_PARAMETER.findall(_POSITIONAL.sub("(", more)))
     given = {word.arg for word in call.keywords} - {None} if call else set()
-    return not given <= taken and not _OPEN.search(more)
+    return not given <= taken and not _OPEN.search(more) and not asked.called()
 
 
 def takes(asked: Asked) -> bool:

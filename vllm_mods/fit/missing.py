@@ -8,7 +8,7 @@ from vllm_mods.fit.asked import FUNCTION, MADE, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import definers, files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
-from vllm_mods.fit.signatures import DefNode, bindings, every
+from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
 
 _SCALARS = re.compile(r"(?:str|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
@@ -79,8 +79,11 @@ def is_missing(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of o
     """Tell whether a member on a line of the patch is missing of what nothing else can stand for."""
     if asked.member is None:
         text = asked.diagnostic.text
-        # what a method stores there is, but for ``__slots__``
-        return "not on the class object `<class" in text or bool(_STORED_ON_SELF.search(text))
+        # what a method stores there is, but for ``__slots__``; ty does not look into functions inside a method
+        scopes = [node for node in asked.around if isinstance(node, ScopeNode)]
+        inside = any(isinstance(node, DefNode) for node in scopes[1:2])
+        is_past_slots = _STORED_ON_SELF.search(text) and not inside
+        return "not on the class object `<class" in text or bool(is_past_slots)
     if asked.diagnostic.text.startswith("Module"):
         return True
     kind, name = asked.member.groups()
