@@ -168,7 +168,7 @@ def findings(
             "name(\n            1).bits",
             "missing-attribute",
             f"{LACKS} `list[int]` has no attribute `bits`",
-            "error",
+            "note",
         ),
         (
             "name(\n            1).bits",

@@ -2,11 +2,10 @@
 
 import ast
 import re
-from collections import Counter, OrderedDict, defaultdict, deque
 
 from vllm_mods.fit.asked import FUNCTION, MADE, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import definers, files_mentioning, is_mentioned, subclasses
+from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
@@ -75,7 +74,7 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
     )
 
 
-def is_missing(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of owner
+def is_missing(asked: Asked) -> bool:
     """Tell whether a member on a line of the patch is missing of what nothing else can stand for."""
     if asked.member is None:
         text = asked.diagnostic.text
@@ -87,9 +86,6 @@ def is_missing(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of o
     if asked.diagnostic.text.startswith("Module"):
         return True
     kind, name = asked.member.groups()
-    if kind.partition("[")[0] in {"list", "dict", "set"}:
-        heirs = (deque, OrderedDict, Counter, defaultdict)
-        return not any(hasattr(one, name) for one in heirs) and not definers(asked.world, name)
     if FUNCTION.match(kind):
         stored = re.compile(rb"\.%b\s*=[^=]|[\"']%b[\"']" % (name.encode(), name.encode()))
         return not is_mentioned(asked.world, name, stored)
