@@ -88,16 +88,17 @@ def bench(
             environs.append(environ)
         head = encode({"schema": 1, "asked": asked, "machine": _machine()})
         file, done = f"{output}/bench.json", _read(f"{output}/bench.json", head)
+        with refusing_to_write(output):
+            os.makedirs(output, exist_ok=True)
         order = ("ABBA" * starts)[: 2 * starts]
         for number, side in enumerate(order[len(done) :], len(done) + 1):
             which, log = "AB".index(side), f"{output}/start-{number}.log"
             note(f"start {number} of {len(order)}: {titles[which]}")
+            done.append(benched_start.measure(side, command, environs[which], load, log))
             with refusing_to_write(file):
-                os.makedirs(output, exist_ok=True)
-                done.append(benched_start.measure(side, command, environs[which], load, log))
                 write_whole(file, json.dumps({**head, "starts": encode(done)}, indent=1).encode())
-                with open(log, "rb") as said:
-                    seen = evidence.of_mods((first, second)[which], said.read(limits.LOG))
+            with open(log, "rb") as said:
+                seen = evidence.of_mods((first, second)[which], said.read(limits.LOG))
             for mod in seen.mods:
                 if not mod.ok:
                     note(f"{log} does not show that the code of {mod.name} ran")
@@ -137,7 +138,7 @@ def _result(
     names, numbers = [*dict.fromkeys(name for start in starts for name in start.numbers)], {}
     for name in names:
         begin = int(name.startswith("start-up"))  # the first one of a side fills caches
-        a, b = ([one.numbers.get(name, 0.0) for one in side[begin:]] for side in sides)
+        a, b = ([start.numbers.get(name, 0.0) for start in side[begin:]] for side in sides)
         if a and b:
             numbers[name] = ratios.compare(a, b, 1 - _DOUBT / len(names))
     own = [_distance(*two) for side in sides for two in itertools.combinations(side, 2)]

@@ -4,14 +4,13 @@ import ast
 import re
 from collections import ChainMap
 
-from vllm_mods.fit.asked import Asked
+from vllm_mods.fit.asked import QUOTED, Asked
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import classes_named, definers, subclasses
 from vllm_mods.fit.shapes import Symbol, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.world import World
 
-_QUOTED = re.compile(r"`(\w+)`")
 _CALLED = re.compile(r"(?:function|method|constructor|class|to|of) `([\w.]+)`")
 _PARAMETER = re.compile(r"(\w+):")
 _OPEN = re.compile(r"\*\*|omitted \d+ overloads")
@@ -31,7 +30,7 @@ def argument(asked: Asked) -> bool | None:
     call = asked.call()
     if diagnostic.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
         # what is no parameter may be an option, and these are in small letters
-        return any(name.isupper() for name in _QUOTED.findall(diagnostic.text)) or None
+        return any(name.isupper() for name in QUOTED.findall(diagnostic.text)) or None
     world = asked.world
     called = _CALLED.search(diagnostic.text)
     owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
@@ -49,7 +48,7 @@ def argument(asked: Asked) -> bool | None:
             texts = (_class_text(world, one) for one in line.classes)
             if any(_FILLS.search(text) for text in texts):
                 return None
-            missed = set(_QUOTED.findall(diagnostic.text))
+            missed = set(QUOTED.findall(diagnostic.text))
             required = ChainMap(*(dict(one.cls.fields) for one in line.classes))
             return any(required.get(name) for name in missed) or None
     return True

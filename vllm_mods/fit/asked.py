@@ -19,6 +19,7 @@ from vllm_mods.formats import syntax_tree
 # A type in back quotes, which may have some in it.
 TYPE = r"`((?:[^`]|`[^`]*`(?=\W*`))*)`"
 MEMBER = re.compile(rf"(?:Object of type|Class|Module) {TYPE} has no (?:attribute|member) `(\w+)`")
+QUOTED = re.compile(r"`(\w+)`")
 _TICKED = re.compile(r"`([\w.]+)`")
 FUNCTION = re.compile(r"(?:bound method |def )")
 COROUTINE = "CoroutineType["

@@ -14,7 +14,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.abstract import abstract_methods
 from vllm_mods.fit.arguments import argument, bound, overload, takes
-from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked
+from vllm_mods.fit.asked import COROUTINE, FUNCTION, QUOTED, TYPE, Asked
 from vllm_mods.fit.bodies import arities, definition, scope_at
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.missing import (
@@ -38,7 +38,6 @@ _GIVEN = re.compile(r"[Ee]xpected `(.+?)`, found `(.+)`$")
 _AWAITS = re.compile(r"Await|Coroutine|Future|Task|Unknown|Any|object")
 # What functions of Python ask of an argument, ``next`` that it is no list.
 _ASKED_OF = {"Sized": "__len__", "SupportsNext": "__next__", "Generator": "__await__"}
-_QUOTED = re.compile(r"`(\w+)`")
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
 
 
@@ -339,7 +338,7 @@ def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | Non
     level = Level.ERROR if sure and not asked.is_let_be() else Level.NOTE
     scope = scope_at(world, diagnostic.path, diagnostic.line)
     message = f"{asked.text(of_call=rule.code == FindingCode.FIT_CALL)} (ty: {diagnostic.rule})"
-    token = (_QUOTED.findall(diagnostic.text) or [""])[-1]
+    token = (QUOTED.findall(diagnostic.text) or [""])[-1]
     place = diagnostic.path, diagnostic.line, scope
     code = asked.code(rule.code)
     key = (diagnostic.path, scope, token) if code == FindingCode.FIT_UNDEFINED_NAME else (message,)

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from vllm_mods.fit.asked import FUNCTION, MADE, SELF, Asked
+from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
@@ -168,14 +168,13 @@ def not_found(asked: Asked) -> bool | None:
 
 # --- names
 
-_QUOTED = re.compile(r"`(\w+)`")
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.IfExp, ast.BoolOp)
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 
 
 def unset(asked: Asked) -> bool | None:
     """Believe what is not set yet in its function, and what our own reading does not find in the module either."""
-    names = _QUOTED.findall(asked.diagnostic.text)
+    names = QUOTED.findall(asked.diagnostic.text)
     if not names or not asked.sites:
         return None
     if asked.diagnostic.rule == "unresolved-global":
@@ -184,8 +183,8 @@ def unset(asked: Asked) -> bool | None:
         stored = [n for n in every(asked.tree) if isinstance(n, ast.Name) and n.id == names[0]]
         made = (n for n in stored if isinstance(n.ctx, ast.Store) and n not in more)
         return None if any(made) else True
-    around = (one.node for one in asked.sites[0].scope.in_function())
-    inside = next((one for one in around if isinstance(one, DefNode)), None)
+    around = (scope.node for scope in asked.sites[0].scope.in_function())
+    inside = next((node for node in around if isinstance(node, DefNode)), None)
     exists = asked.world.lookup(asked.diagnostic.path, names[0]).exists
     if inside is None:  # a module runs from its first line to its last
         return None if exists is None else True
@@ -198,7 +197,7 @@ def sometimes_unset(asked: Asked) -> bool | None:
 
     Where a condition or an exit between the branch that sets a name and its use may know better, nothing is said.
     """
-    names = _QUOTED.findall(asked.diagnostic.text)
+    names = QUOTED.findall(asked.diagnostic.text)
     function = next((one for one in asked.around if isinstance(one, DefNode)), None)
     if not names or function is None:
         return None

@@ -150,7 +150,7 @@ def service(
     port, host = asked.port or inside, asked.host
     host = f"[{host}]" if ":" in host else host
     moves = ("--host", "--port", "--ssl-certfile")
-    moved = any(flag_value(arguments, one) is not None for one in moves)
+    moved = any(flag_value(arguments, flag) is not None for flag in moves)
     tls = flag_value(words, "--ssl-certfile") is not None
     at_path = wanted.model.startswith("/")
     if asked.model_folder is not None and not at_path:
