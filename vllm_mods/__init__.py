@@ -15,6 +15,7 @@ Mods in a vLLM
     plan, check             what mods would do to a tree, and whether they fit it and a model
     apply, revert, sync     put mods in, whole or not at all; take them out; hold exactly some
     shadow, bench           mods in a copy, so that nothing installed is touched; how fast that serves (BenchLoad)
+    begin_record            which code of a copy's mods runs, in which process (read_record)
     status, verify          which mods are in, and whether they are as they were left
 Mods over time
     matrix, bisect          verdicts on many trees; the commit that changes one
@@ -26,7 +27,7 @@ Pairings and images
 
 What these take and return (help() of each says what it has)
     Mod, Pairing, Tree, Plan (ok, mods, changes), ModPlan (verdict, findings), Finding, Verdict,
-    FileChange, Applied, Reverted, Shadow, BenchResult, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
+    FileChange, Applied, Reverted, Shadow, BenchResult, Recorded, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
     Cell, BisectOutcome, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked,
     PluginChecked, ReadLock, BuildResult, ImageVerified
 
@@ -66,6 +67,7 @@ _PUBLIC = {
     "applying.shadow": ("Shadow", "shadow"),
     "api.bench": ("BenchResult", "bench"),
     "running.benched_start": ("BenchLoad",),
+    "running.recording": ("Recorded", "begin_record", "read_record"),
     "applying.outcomes": ("Applied", "Reverted", "Status", "Verified"),
     "making.compose": ("NewMod",),
     "matrices.bisect": ("BisectOutcome",),

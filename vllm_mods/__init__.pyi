@@ -49,6 +49,11 @@ from vllm_mods.making.compose import NewMod as NewMod
 from vllm_mods.matrices.bisect import BisectOutcome as BisectOutcome
 from vllm_mods.matrices.cell import Cell as Cell, MatrixResult as MatrixResult
 from vllm_mods.running.benched_start import BenchLoad as BenchLoad
+from vllm_mods.running.recording import (
+    Recorded as Recorded,
+    begin_record as begin_record,
+    read_record as read_record,
+)
 from vllm_mods.templates.check import TemplateChecked as TemplateChecked
 from vllm_mods.trees.open import open_tree as open_tree
 

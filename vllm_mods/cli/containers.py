@@ -18,6 +18,7 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.report import serve as report
 from vllm_mods.report.reply import Reply
 from vllm_mods.running import engine, service
+from vllm_mods.running.recording import read_record
 
 starting = options.grouped(
     "start",
@@ -170,20 +171,25 @@ def ps_command(**given: Any) -> Reply:
 )
 @option("--container NAME", "Read the log of this docker or podman container.")
 @option("--log FILE", "Read this log file; - is standard input.")
+@option("--record FILE", "Read what `with --record` recorded of its mods.")
 @options.library
 @options.network
 @options.json_output
-def evidence_command(container: str | None, log: str | None, **given: Any) -> Reply:
+def evidence_command(
+    container: str | None, log: str | None, record: str | None, **given: Any
+) -> Reply:
     """Check in a server's log whether the code of the mods ran.
 
     Without a name, check the mods of the container's image. The command looks for the [evidence] of each mod,
     in the lines that the mod's own files logged since the server's last start. Exit code 0 if the server became
-    ready and each mod's code ran, as far as a log can show it.
+    ready and each mod's code ran, as far as a log can show it. A record says which functions each process entered.
     """
-    if log is None and container is not None:
+    if container is not None and log is record is None:
         return report.evidence(run.of_container(running=engine.container(container), **given))
-    if log is None or container is not None:
-        why = "no log was named: give either --container or --log"
+    if record is not None and log is container is None:
+        return report.recorded(read_record(named_files.read(record, limits.LOG), record))
+    if log is None or container is not None or record is not None:
+        why = "no log was named: give either --container, --log or --record"
         raise UsageError(why, hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -")
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)

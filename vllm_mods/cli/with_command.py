@@ -20,6 +20,7 @@ from vllm_mods.report import bench as report
 from vllm_mods.report.reply import Reply
 from vllm_mods.running.benched_start import BenchLoad
 from vllm_mods.running.interpreter import check_import
+from vllm_mods.running.recording import begin_record, check_record
 
 
 class _Split(click.Command):
@@ -39,7 +40,10 @@ class _Split(click.Command):
 @options.pairing
 @options.library
 @options.target_folder
-def command(mods: tuple[str, ...], pairing: str | None, library: Library, target: str) -> None:
+@option("--record FILE", "Record which code of the mods runs, for `evidence --record`.")
+def command(
+    mods: tuple[str, ...], pairing: str | None, library: Library, target: str, record: str | None
+) -> None:
     """Run COMMAND with mods in a copy of vLLM; the installed one is only read.
 
     MOD is the name of a mod, the folder of one, or a patch. The copy is in the cache, and comes first on
@@ -55,14 +59,18 @@ def command(mods: tuple[str, ...], pairing: str | None, library: Library, target
     if pairing is not None:
         trust.demand_pairing(library, pairing)
     with shadow(chosen.mods, target, planned=lambda plan: announce(plan, chosen)) as copy:
-        for note in (*copy.notes, *check_import(words, copy.root, copy.of, copy.environ)):
+        environ = copy.environ if record is None else begin_record(record, copy)
+        unsure = check_import(words, copy.root, copy.of, environ)
+        if record is not None and not unsure:
+            check_record(record, words[0])
+        for note in (*copy.notes, *unsure):
             answers.note(note)
         titles = ", ".join(mod_plan.mod.title for mod_plan in copy.plan.mods)
         answers.note(f"{titles} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
         with system_errors(UsageError, words[0]):
-            os.execvpe(words[0], words, copy.environ)  # noqa: S606  (what was asked for)
+            os.execvpe(words[0], words, environ)  # noqa: S606  (what was asked for)
 
 
 _MANY: Any = {"multiple": True, "default": (512,)}

@@ -9,6 +9,7 @@ from vllm_mods.base.model import Level
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
 from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
+from vllm_mods.running.recording import Recorded
 from vllm_mods.running.service import PAIRING_LABEL
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
@@ -93,6 +94,27 @@ def evidence(server: ServerEvidence) -> Reply:
         shortened = words[:299] + "…" * bool(words[299:])
         lines.append(f"{seen.name}: {_MEANING[seen.state].format(shortened)}")
     return Reply({"ok": server.ok, **server._asdict()}, "\n".join(lines), server.ok)
+
+
+def recorded(seen: Recorded) -> Reply:
+    """Return of each mod whether its code ran, and which processes imported its files and entered its functions."""
+    lines = []
+    for mod in seen.mods:
+        lines.append(f"{mod.title}: {'its code ran' if mod.ran else 'its code did not run'}")
+        for file in mod.files:
+            lines.append(f"  {file.path}: {_processes('imported', file.imported)}")
+            functions = file.functions if file.imported else ()
+            lines += [
+                f"    {each.name}: {_processes('entered', each.entered)}" for each in functions
+            ]
+    lines.append("a function that torch.compile inlines is never entered")
+    ok = all(mod.ran for mod in seen.mods if mod.files)
+    objects = [{"ran": mod.ran, **mod._asdict()} for mod in seen.mods]
+    return Reply({"ok": ok, "root": seen.root, "mods": objects}, "\n".join(lines), ok)
+
+
+def _processes(what: str, names: tuple[str, ...]) -> str:
+    return f"{what} in {', '.join(names)}" if names else f"never {what}"
 
 
 def containers(found: ListedContainers) -> Reply:

@@ -1,4 +1,4 @@
-"""``python -m run_record``: which code of the mods ran, in which process."""
+"""``vllm-mods with --record`` and ``evidence --record``: which code of the mods ran, in which process."""
 
 import importlib.util
 import json
@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import run_record
+from command_line import Answer
 from mod_making import diff_of
 
-from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.running import recording
 
 LOADER = "def load(x):\n    return x\n\n\nclass Loader:\n    def other(self):\n        return 1\n\n    def never(self):\n        return 1\n"
 FIXED = LOADER.replace("return x", "return x + 1").replace("return 1", "return 2")
@@ -36,7 +37,8 @@ if __name__ == "__main__":
 
 TELLS = sys.version_info >= (3, 12)
 """Whether this Python tells of functions that start."""
-ROOT = Path(run_record.__file__).parents[2]
+recorded = pytest.mark.skipif(not TELLS, reason="records are written from Python 3.12 on")
+Call = Callable[..., Answer]
 
 
 @pytest.fixture
@@ -51,24 +53,24 @@ def vllm(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(site: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    words = ["run_record", "run.jsonl", "./fix.patch", "--target", str(site), "--", *command]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((f"{ROOT}/tools", str(ROOT), "own"))}
-    line = [sys.executable, "-m", *words]
-    return subprocess.run(line, capture_output=True, text=True, check=False, env=environ)
+    options = ["--record", "run.jsonl", "--target", str(site)]
+    words = [sys.executable, "-m", "vllm_mods", "with", "./fix.patch", *options, "--", *command]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((os.environ["PYTHONPATH"], "own"))}
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=environ)
 
 
 @pytest.mark.slow
-def test_each_process_tells_what_it_imports_and_enters(vllm: Path, tmp_path: Path) -> None:
+@recorded
+def test_each_process_tells_what_it_imports_and_enters(
+    vllm: Path, tmp_path: Path, call: Call
+) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own/sitecustomize.py").write_text("print('mine')")
     done = run(vllm, sys.executable, "serve.py")
-    assert done.stdout.count("mine\n") >= 3  # this tool, the command, and what it spawns
-    lines = re.sub(r" \(\d+\)", "", done.stdout.replace("mine\n", "")).splitlines()
-    assert lines[:3] == ["2", "2", "2"]
-    if not TELLS:
-        assert (done.returncode, "nothing recorded" in done.stderr) == (2, True)
-        return
-    assert (done.returncode, lines[3:]) == (
+    assert done.stdout.count("mine") >= 3  # this tool, the command, and what it spawns
+    assert done.stdout.count("2") == 3
+    answer = call("evidence", "--record", "run.jsonl")
+    assert (answer.code, re.sub(r" \(\d+\)", "", answer.out).splitlines()) == (
         0,
         [
             "fix: its code ran",
@@ -83,11 +85,25 @@ def test_each_process_tells_what_it_imports_and_enters(vllm: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not TELLS, reason="records are written from Python 3.12 on")
-def test_a_mod_whose_code_does_not_run_is_a_no(vllm: Path) -> None:
-    done = run(vllm, sys.executable, "-c", "import vllm")
-    assert done.returncode == 1
-    assert done.stdout.startswith("fix: its code did not run\n  vllm/alone.py: never imported\n")
+@recorded
+def test_a_mod_whose_code_does_not_run_is_a_no(vllm: Path, call: Call) -> None:
+    assert run(vllm, sys.executable, "-c", "import vllm").returncode == 0
+    answer = call("evidence", "--record", "run.jsonl", "--json")
+    (mod,) = answer.json["mods"]
+    assert (answer.code, mod["ran"], mod["files"][0]["imported"]) == (1, False, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "flags", [pytest.param((), marks=pytest.mark.skipif(TELLS, reason="it records")), ("-S",)]
+)
+def test_a_python_that_records_nothing_is_refused_before_it_runs(
+    vllm: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    done = run(vllm, sys.executable, *flags, "-c", "print('ran')")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "records nothing: it is older than 3.12" in done.stderr
+    assert not (tmp_path / "run.jsonl").exists()
 
 
 @pytest.mark.slow
@@ -104,20 +120,19 @@ def test_a_record_is_not_written_over(vllm: Path, tmp_path: Path) -> None:
     [
         (b"", "not JSON"),
         (b"[]\n", "expected"),
-        (b'{"root": "/x", "mods": []}\n', "has nothing recorded"),
         (b'{"root": "/x", "mods": []}\n{"pid": 1}\n', "process: is required"),
     ],
 )
 def test_another_file_is_no_record(data: bytes, why: str) -> None:
-    with pytest.raises((ManifestError, UsageError), match=why):
-        run_record.read_record(data, "run.jsonl")
+    with pytest.raises(ManifestError, match=why):
+        recording.read_record(data, "run.jsonl")
 
 
 def test_what_a_killed_process_began_to_write_is_left_out() -> None:
     head = json.dumps({"root": "/x", "mods": [{"title": "m", "files": [{"path": "vllm/a.py"}]}]})
     row = {"pid": 7, "process": "Worker", "path": "/x/vllm/a.py", "line": 0}
     lines = f"{head}\n{json.dumps(row)}\n{json.dumps(row)[:20]}"
-    (mod,) = run_record.read_record(lines.encode(), "run.jsonl").mods
+    (mod,) = recording.read_record(lines.encode(), "run.jsonl").mods
     assert (mod.ran, mod.files[0].imported) == (True, ("Worker (7)",))
 
 
@@ -149,7 +164,7 @@ class Monitoring:
 def test_a_function_that_starts_is_recorded_once_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = ROOT / "tools/run_record/loaded/sitecustomize.py"
+    path = Path(recording.__file__).with_name("recorder") / "sitecustomize.py"
     spec = importlib.util.spec_from_file_location("recorder", path)
     assert spec is not None
     assert spec.loader is not None
@@ -170,6 +185,6 @@ def test_a_function_that_starts_is_recorded_once_asked(
     module, (f, g, h) = code, [one for one in code.co_consts if hasattr(one, "co_code")]
     for started in (module, f, h, compile("1", "/x/vllm/other.py", "exec")):
         assert monitoring.told(started, 0) is monitoring.DISABLE
-    (mod,) = run_record.read_record(record.read_bytes(), "run.jsonl").mods
+    (mod,) = recording.read_record(record.read_bytes(), "run.jsonl").mods
     assert [bool(each.entered) for each in mod.files[0].functions] == [True, False]
     assert (g.co_firstlineno, len(mod.files[0].imported), mod.ran) == (6, 1, True)

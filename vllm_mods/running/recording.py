@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.applying.shadow import Shadow
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Folder
 from vllm_mods.base.untrusted import json_in
@@ -41,8 +41,8 @@ class RecordedMod(NamedTuple):
     @property
     def ran(self) -> bool:
         """Whether one of its functions was entered or, if it changes none, one of its files imported."""
-        functions = [one for file in self.files for one in file.functions]
-        return any(one.entered for one in functions) or (
+        functions = [function for file in self.files for function in file.functions]
+        return any(function.entered for function in functions) or (
             not functions and any(file.imported for file in self.files)
         )
 
@@ -64,32 +64,45 @@ class _Row(NamedTuple):
 def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
     """Begin a record of which code of the mods in a copy runs; return the environment whose commands write it.
 
-    Raises ``UsageError`` for a record that is there already or cannot be written.
+    It needs Python 3.12. Raises ``UsageError`` for a record that is there already or cannot be written.
+
+    >>> with vm.shadow(vm.Library("library").mods("fast"), "site-packages") as copy:
+    ...     "PYTHONPATH" in vm.begin_record("run.jsonl", copy)
+    True
     """
-    mods = [RecordedMod(one.mod.title, tuple(_files(one.changes))) for one in copy.plan.mods]
+    mods = [RecordedMod(each.mod.title, tuple(_files(each.changes))) for each in copy.plan.mods]
     try:
         with open(record, "xb") as file:
             file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
     except OSError as error:
         why = f"the record {record} cannot be begun: {error.strerror}"
         raise UsageError(why, hint="name a file that does not exist yet") from error
-    folder = os.path.join(os.path.dirname(__file__), "loaded")
+    folder = os.path.join(os.path.dirname(__file__), "recorder")
     path = os.pathsep.join((folder, copy.environ["PYTHONPATH"]))
     # vLLM warns of variables that begin with its own name
     return {**copy.environ, "PYTHONPATH": path, "RECORD_OF_VLLM_MODS": os.path.abspath(record)}
 
 
+def check_record(record: Folder, program: str) -> None:
+    """Check that the Python of a program, which was started once, writes the record; else raise ``Refused``, without it."""
+    with open(record, "rb") as file:
+        if len(file.readlines()) > 1:
+            return
+    os.unlink(record)
+    why = f"the Python of {program} records nothing: it is older than 3.12, or has a flag that keeps sitecustomize out"
+    raise Refused(why, hint="leave out --record")
+
+
 def read_record(data: bytes, name: str) -> Recorded:
-    """Return what a record has, which is called ``name``. Raises ``ManifestError`` for another file, ``UsageError`` where nothing is in it."""
-    hint = "python -m run_record RECORD MOD --target DIR -- COMMAND  # makes one"
-    first, *lines = data.split(b"\n")[:-1] or [
-        b""
-    ]  # what a killed process began to write is no line
+    """Return what a record has, which is called ``name``. Raises ``ManifestError`` for what is no record.
+
+    >>> vm.read_record(b'{"root": "/copy", "mods": []}\\n', "run.jsonl").mods
+    ()
+    """
+    hint = f"vllm-mods with MOD --record {name} -- COMMAND  # makes one"
+    first, *lines = data.split(b"\n")[:-1] or [b""]  # behind the last: what a killed process began
     recorded = decode(Recorded, json_in(first, name, hint), name, hint=hint)
     rows = [decode(_Row, json_in(line, name, hint), name, hint=hint) for line in lines]
-    if not rows:
-        why = f"{name} has nothing recorded: no Python of the command loaded sitecustomize"
-        raise UsageError(why, hint="Python 3.12 or newer, without its flags -I, -E and -S")
     processes = {row.pid: f"{row.process} ({row.pid})" for row in rows}  # by its last name
 
     def seen(path: str, line: int = 0) -> tuple[str, ...]:
@@ -98,7 +111,7 @@ def read_record(data: bytes, name: str) -> Recorded:
         return tuple(processes[pid] for pid in pids)
 
     def filled(file: RecordedFile) -> RecordedFile:
-        functions = (one._replace(entered=seen(file.path, one.line)) for one in file.functions)
+        functions = (each._replace(entered=seen(file.path, each.line)) for each in file.functions)
         return RecordedFile(file.path, tuple(functions), seen(file.path))
 
     mods = (mod._replace(files=tuple(map(filled, mod.files))) for mod in recorded.mods)
@@ -109,7 +122,7 @@ def _files(changes: Iterable[FileChange]) -> Iterator[RecordedFile]:
     for change in changes:
         if change.after is not None and change.path.endswith(".py"):
             functions = _functions(change.before, change.after)
-            named = (RecordedFunction(one.name, one.start) for one in functions)
+            named = (RecordedFunction(scope.name, scope.start) for scope in functions)
             yield RecordedFile(change.path, tuple(named))
 
 
@@ -122,18 +135,3 @@ def _functions(before: bytes | None, after: bytes) -> list[Scope]:
     around = ([s for s in scopes if s.start <= at <= s.end] for at in touched_lines(before, after))
     found = {some[-1] for some in around if some and some[-1].kind != "class"}
     return sorted(found, key=lambda scope: scope.start)
-
-
-def shown(seen: Recorded) -> Iterator[str]:
-    """Yield of each mod whether its code ran, and which processes imported its files and entered its functions."""
-    for mod in seen.mods:
-        yield f"{mod.title}: {'its code ran' if mod.ran else 'its code did not run'}"
-        for file in mod.files:
-            yield f"  {file.path}: {_processes('imported', file.imported)}"
-            for one in file.functions if file.imported else ():
-                yield f"    {one.name}: {_processes('entered', one.entered)}"
-    yield "a function that torch.compile inlines is never entered"
-
-
-def _processes(what: str, names: tuple[str, ...]) -> str:
-    return f"{what} in {', '.join(names)}" if names else f"never {what}"

@@ -1,0 +1,1 @@
+"""What a recorded command loads. No module here imports one of ours."""
