@@ -78,7 +78,7 @@ def test_pip_is_asked_for_the_images_python_and_platform_and_not_for_ours(pip: P
     words = pip.text("command").split()
     place = words.index("--dest")
     options = (
-        "-P -m pip download --quiet --no-deps --disable-pip-version-check --no-input "
+        "-P -m pip download --quiet --no-deps --no-input --disable-pip-version-check "
         "--only-binary=:all: --python-version 3.12 --implementation cp "
         "--abi=cp312 --abi=abi3 --abi=none"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Answer
+from installing import wheel
 
 import vllm_mods as vm
 from vllm_mods.base import limits
@@ -161,7 +162,6 @@ def test_no_copy_is_made_of_what_does_not_fit(
     assert "nothing was changed in vLLM 0.19.1" in answer.stderr
     assert not cache.exists()
     assert call("with", "fast", "--target", site).code == 2
-    assert call("with", "fast", "--target", "pypi:0.19.1", "--", "true").code == 2
     assert call("with", "none", "--target", site, "--", "true").code == 2
 
 
@@ -271,6 +271,29 @@ def test_two_that_start_at_once_make_one_copy(site: Path, library: Path, cache: 
     both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     said = {one.communicate()[0] for one in both}
     assert len(said) == len(copies(cache)) == 1
+
+
+def test_a_release_is_unpacked_once_by_pip(
+    call: Call, site: Path, library: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {str(path.relative_to(site)): path.read_bytes() for path in site.rglob("vllm/**/*.py")}
+    made = wheel(cache.parent.parent / "wheels", files)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(made.parent))
+    with vm.shadow(vm.Library(str(library)).mods("fast"), "pypi:0.19.1") as copy:
+        assert (copy.of, vm.status(copy.root).ok) == (f"{cache}/vllm-0.19.1", True)
+        assert vm.status(copy.of).mods == ()
+    made.unlink()
+    with vm.shadow(vm.Library(str(library)).mods("fast"), "pypi:0.19.1") as again:
+        assert again.root == copy.root
+    for spec, why in {
+        "pypi:0.19.2": "pip finds no wheel of vllm 0.19.2",
+        "pypi:new": "named by",
+    }.items():
+        answer = call("with", "fast", "--library", library, "--target", spec, "--", "true")
+        assert (answer.code in {1, 2}, why in answer.err) == (True, True)
+    answer = call("bench", "plain", "plain", "--target", "pypi:0.19.1", "--", "vllm", "serve", "m")
+    assert (answer.code, "pypi:0.19.1: no such file or folder" in answer.err) == (2, True)
 
 
 def test_a_half_made_copy_is_never_used(with_mods: Run, cache: Path) -> None:

@@ -20,6 +20,7 @@ from vllm_mods.formats.schema import decode, encode
 from vllm_mods.running import benched_start, evidence, ratios
 from vllm_mods.running.benched_start import BenchedStart, BenchLoad
 from vllm_mods.running.interpreter import check_import
+from vllm_mods.trees.folder import find_site_root
 
 PLAIN = "plain"
 """The name of a side without mods."""
@@ -68,7 +69,7 @@ def bench(
     if "serve" not in command[1:]:
         why = f"`{' '.join(command)}` does not start a server: it has no word `serve`"
         raise UsageError(why, hint="-- vllm serve MODEL")
-    load = load or BenchLoad()
+    target, load = find_site_root(os.fspath(target)), load or BenchLoad()
     titles = [", ".join(mod.title for mod in mods) or PLAIN for mods in (first, second)]
     variables = {name: os.environ[name] for name in os.environ if _VARIABLES.match(name)}
     asked: dict[str, Any] = {"sides": titles, "copies": [], "command": command}

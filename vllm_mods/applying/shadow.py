@@ -20,14 +20,16 @@ from vllm_mods.applying.ground import Terms, check_mods
 from vllm_mods.applying.opening import check_finished, open_tree
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused, refusing, refusing_to_write
+from vllm_mods.base.errors import Refused, UsageError, refusing, refusing_to_write
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder
+from vllm_mods.base.versions import parse
 from vllm_mods.formats import receipt, tree_names
 from vllm_mods.library import trust
 from vllm_mods.library.writing import check_own
 from vllm_mods.site import transaction
 from vllm_mods.site.transitions import Transition
+from vllm_mods.trees import pip
 from vllm_mods.trees.folder import MARKER, FolderTree
 
 _BIG = 1 << 20
@@ -57,8 +59,9 @@ def shadow(
 ) -> Iterator[Shadow]:
     """Give a thin copy of an installed vLLM with mods in it; the installation is only read.
 
-    ``target`` is that of ``apply``, and ``planned`` is called with the plan. The copy lies in the cache, and is
-    used again as long as the mods and the installation are the same. Raises as ``apply`` does.
+    ``target`` is that of ``apply``, or a release (``pypi:VERSION``), which pip unpacks into the cache. ``planned`` is
+    called with the plan. The copy lies in the cache, and is used again as long as the mods and the installation are
+    the same. Raises as ``apply`` does, and ``TreeError`` for a release that cannot be had.
 
     >>> with vm.shadow(vm.Library("library").mods("fast"), "site-packages") as copy:
     ...     vm.status(copy.root).ok, copy.environ["PYTHONPATH"].startswith(copy.root)
@@ -69,14 +72,28 @@ def shadow(
     check_mods(mods)
     trust.demand(mods)
     notes: list[str] = []
-    with refusing():
-        tree, state = open_tree(target, None, recovering=None)
-        check_finished(tree, state, "with")
-        plan, transition = carry_out.decide(mods, tree, state, notes, Terms(planned=planned))
-        names = _copied(tree, transition)
-        key = _key(tree.root, names, transition)
+    with contextlib.ExitStack() as stack:
+        kind, _, version = os.fspath(target).partition(":")
+        if kind == "pypi" and not os.path.exists(target):
+            unpack = functools.partial(_unpack, version)
+            target, lock = stack.enter_context(_in_cache(f"vllm-{_plain(version)}", unpack))
+            os.set_inheritable(lock, True)  # links of the copy lead there
+        with refusing():
+            tree, state = open_tree(target, None, recovering=None)
+            check_finished(tree, state, "with")
+            plan, transition = carry_out.decide(mods, tree, state, notes, Terms(planned=planned))
+            names = _copied(tree, transition)
+            key = _key(tree.root, names, transition)
+        make = functools.partial(_make, tree, names, transition)
+        root, lock = stack.enter_context(_in_cache(key, make))
+        yield Shadow(tree.root, root, plan, tuple(notes), lock)
+
+
+@contextlib.contextmanager
+def _in_cache(name: str, make: Callable[[str], object]) -> Iterator[tuple[str, int]]:
+    """Give a folder of the cache, which ``make`` makes where it is not there yet, and the lock that keeps it."""
     folder = os.path.join(cache_folder(os.environ), "shadow")
-    root = os.path.join(folder, key)
+    root = os.path.join(folder, name)
     with contextlib.ExitStack() as stack:
         with refusing_to_write(folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -87,10 +104,25 @@ def shadow(
             fcntl.flock(lock, fcntl.LOCK_SH if os.path.isdir(root) else fcntl.LOCK_EX)
             os.utime(lock)
             if not os.path.isdir(root):
-                _make(f"{root}.new", tree, names, transition)
+                shutil.rmtree(f"{root}.new", ignore_errors=True)  # of a run that was killed
+                make(f"{root}.new")
                 os.rename(f"{root}.new", root)
             fcntl.flock(lock, fcntl.LOCK_SH)
-        yield Shadow(tree.root, root, plan, tuple(notes), lock)
+        yield root, lock
+
+
+def _plain(version: str) -> str:
+    """Return a version as an index has it. Raises ``UsageError``."""
+    if (known := parse(version)) is None:
+        why = f"pypi:{version}: a release to run is named by its version"
+        raise UsageError(why, hint="--target pypi:VERSION")
+    return str(known)
+
+
+def _unpack(version: str, place: str) -> None:
+    """Have pip unpack a release, without what it depends on: the command brings that."""
+    words = ("--no-compile", "--ignore-requires-python", "--target", place, f"vllm=={version}")
+    pip.run("install", *words, what=f"vllm {version}")
 
 
 def _copied(tree: FolderTree, transition: Transition | None) -> list[str]:
@@ -122,9 +154,8 @@ def _key(root: str, names: Sequence[str], transition: Transition | None) -> str:
 
 
 def _make(
-    place: str, tree: FolderTree, names: Sequence[str], transition: Transition | None
+    tree: FolderTree, names: Sequence[str], transition: Transition | None, place: str
 ) -> None:
-    shutil.rmtree(place, ignore_errors=True)  # of a run that was killed
     os.mkdir(place)
     changes = transition.changes if transition else ()
     copy = functools.partial(_copy_file, {f"{tree.root}/{change.path}" for change in changes})

@@ -10,8 +10,6 @@ import io
 import os
 import re
 import stat
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -26,13 +24,12 @@ from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import record, tree_names
 from vllm_mods.formats.pairing_lock import LockedWheel
-from vllm_mods.trees import packages
+from vllm_mods.trees import packages, pip
 from vllm_mods.trees.archive import ZipArchive
 
 _PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _INSTALLER = b"vllm-mods\n"
-_SETTINGS = "pip config list  # vllm-mods uses its index-url, proxy and cert"
 
 
 class WheelTarget(NamedTuple):
@@ -106,7 +103,7 @@ def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
     if sha256(data) != wheel.sha256:
         raise TreeError(
             f"{wheel.filename}: its sha256 is {sha256(data)}, and the lock says {wheel.sha256}",
-            hint=_SETTINGS,
+            hint=pip.SETTINGS,
         )
     return data
 
@@ -119,7 +116,9 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
     files: dict[str, tuple[bytes, int]] = {}
     archive = ZipArchive(io.BytesIO(data), label=wheel.filename)
     if sum(info.file_size for info in archive.infos.values()) > limits.WHEEL:
-        raise TreeError(f"{wheel.filename}: it unpacks to more than {limits.WHEEL}", hint=_SETTINGS)
+        raise TreeError(
+            f"{wheel.filename}: it unpacks to more than {limits.WHEEL}", hint=pip.SETTINGS
+        )
     for name, info in archive.infos.items():
         path = _place(name, wheel)
         if path in files:
@@ -172,30 +171,18 @@ def _needs(filename: str, data: bytes, wanted: WheelTarget) -> list[Requirement]
 def _downloaded(requirements: list[str], wanted: WheelTarget) -> Iterator[tuple[str, bytes]]:
     """Yield wheels, those named and no others, by their filenames; they are kept, so that building needs no network."""
     minor = wanted.python.partition(".")[2]
-    # -P: a folder called pip where the command was called is not pip
-    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--disable-pip-version-check", "--no-input", "--only-binary=:all:"]
-    command += ["--python-version", wanted.python, "--implementation", "cp"]
-    command += [f"--abi={abi}" for abi in (f"cp3{minor}", "abi3", "none")]
+    words = ["--python-version", wanted.python, "--implementation", "cp"]
+    words += [f"--abi={abi}" for abi in (f"cp3{minor}", "abi3", "none")]
     # glibc 2.35 and older: vLLM's images have that (Ubuntu 22.04) or a newer one
     platforms = [f"manylinux_2_{n}_{wanted.machine}" for n in range(35, 16, -1)]
-    command += [f"--platform={one}" for one in (*platforms, f"linux_{wanted.machine}", "any")]
+    words += [f"--platform={one}" for one in (*platforms, f"linux_{wanted.machine}", "any")]
+    names = ", ".join(line.split(" --")[0] for line in requirements)
+    what = f"{names} for Python {wanted.python} on {wanted.machine}"
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
-        done = subprocess.run(
-            [*command, "--dest", folder, "-r", "/dev/stdin"],
-            input="".join(f"{line}\n" for line in requirements),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-            why = errors[-1].removeprefix("ERROR: ") if errors else done.stderr.strip()[-500:]
-            raise TreeError(
-                f"pip finds no wheel of {', '.join(line.split(' --')[0] for line in requirements)} for "
-                f"Python {wanted.python} on {wanted.machine}: {why}",
-                hint=_SETTINGS,
-            )
+        pip.run(
+            "download", *words, "--dest", folder, "-r", "/dev/stdin", what=what,
+            requirements="".join(f"{line}\n" for line in requirements),
+        )  # fmt: skip
         for filename in sorted(os.listdir(folder)):
             with open(os.path.join(folder, filename), "rb") as file:
                 data = file.read()

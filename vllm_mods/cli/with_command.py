@@ -47,8 +47,9 @@ def command(
     """Run COMMAND with mods in a copy of vLLM; the installed one is only read.
 
     MOD is the name of a mod, the folder of one, or a patch. The copy is in the cache, and comes first on
-    PYTHONPATH. COMMAND is not run if its Python would import another vLLM. With neither MOD nor --pairing: all
-    bundled mods that `vllm-mods list` marks as [default]. The exit code is that of COMMAND.
+    PYTHONPATH; for `--target pypi:VERSION` pip unpacks that release there. COMMAND is not run if its Python would
+    import another vLLM. With neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default].
+    The exit code is that of COMMAND.
     """
     words: list[str] = click.get_current_context().meta["command"]
     if not words:

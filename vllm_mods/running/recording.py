@@ -94,7 +94,7 @@ def check_record(record: Folder, program: str) -> None:
 
 
 def read_record(data: bytes, name: str) -> Recorded:
-    """Return what a record has, which is called ``name``. Raises ``ManifestError`` for what is no record.
+    r"""Return what a record has, which is called ``name``. Raises ``ManifestError`` for what is no record.
 
     >>> vm.read_record(b'{"root": "/copy", "mods": []}\\n', "run.jsonl").mods
     ()
