@@ -22,14 +22,14 @@ Mods over time
     new, port               make a mod of changes; carry it to another vLLM
 Pairings and images
     suggest, serve_check, template_check    a model's mods; a serve command; chat templates
-    plugin_check            what of a plugin of others a vLLM breaks
+    plugin_check, plugin_matrix  what of a plugin of others a vLLM breaks, or several
     lock, build, image_verify   a pairing resolved to hashes; its image; an image and its lock
 
 What these take and return (help() of each says what it has)
     Mod, Pairing, Tree, Plan (ok, mods, changes), ModPlan (verdict, findings), Finding, Verdict,
     FileChange, Applied, Reverted, Shadow, BenchResult, Recorded, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
     Cell, BisectOutcome, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked,
-    PluginChecked, ReadLock, BuildResult, ImageVerified
+    PluginChecked, PluginMatrix, ReadLock, BuildResult, ImageVerified
 
 VllmModsError, with message and hint, is every error: UsageError, ManifestError, DiffError, TreeError (Unreachable among
 them), NotRendered, Refused (nothing was changed; its plan says why), NotRestored.
@@ -56,7 +56,7 @@ _PUBLIC = {
     "api.sync": ("Synced", "sync"),
     "api.matrix": ("bisect", "matrix"),
     "api.new": ("new",),
-    "api.plugin_check": ("PluginChecked", "plugin_check"),
+    "api.plugin_check": ("PluginChecked", "PluginMatrix", "plugin_check", "plugin_matrix"),
     "api.port": ("PortResult", "port"),
     "api.suggest": ("Suggested", "suggest"),
     "api.serve_check": ("ServeChecked", "serve_check"),

@@ -9,7 +9,12 @@ from vllm_mods.api.matrix import bisect as bisect, matrix as matrix
 from vllm_mods.api.new import new as new
 from vllm_mods.api.on_base import ReadLock as ReadLock
 from vllm_mods.api.plan import CheckResult as CheckResult, check as check, plan as plan
-from vllm_mods.api.plugin_check import PluginChecked as PluginChecked, plugin_check as plugin_check
+from vllm_mods.api.plugin_check import (
+    PluginChecked as PluginChecked,
+    PluginMatrix as PluginMatrix,
+    plugin_check as plugin_check,
+    plugin_matrix as plugin_matrix,
+)
 from vllm_mods.api.port import PortResult as PortResult, port as port
 from vllm_mods.api.serve_check import ServeChecked as ServeChecked, serve_check as serve_check
 from vllm_mods.api.suggest import Suggested as Suggested, suggest as suggest

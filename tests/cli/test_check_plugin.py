@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from installing import wheel
 from toy_plugin import NEW, OLD, WHEEL, tree_of, wheel_of
 
 if TYPE_CHECKING:
@@ -84,6 +85,75 @@ def test_what_is_of_mods_does_not_go_with_it(call: Call, more: tuple[str, ...], 
     answer = call("check", "--plugin", "f.whl", "--target", "0.19.0", *more)
     assert (answer.code, answer.out) == (2, "")
     assert why in answer.err
+
+
+@pytest.fixture
+def index(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder of wheels: two vLLMs, and three releases of a plugin, of which one cannot be read."""
+    links = place / "links"
+    for version in ("0.18.0", "0.19.0"):
+        root = place / version
+        files = {
+            str(path.relative_to(root)): path.read_bytes() for path in root.rglob("vllm/**/*.py")
+        }
+        wheel(links, files, version)
+    (links / "fast_plugin-1.2-py3-none-any.whl").write_bytes(wheel_of(WHEEL))
+    metadata = (
+        WHEEL["fast_plugin-1.2.dist-info/METADATA"].replace("1.2", "1.3").replace("0.18", "0.19")
+    )
+    calm = {
+        "fast_plugin/__init__.py": "import vllm\n",
+        "fast_plugin-1.3.dist-info/METADATA": metadata,
+    }
+    (links / "fast_plugin-1.3-py3-none-any.whl").write_bytes(wheel_of(calm))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
+    return links
+
+
+@pytest.mark.slow
+def test_the_matrix_of_a_plugin_has_its_releases_by_those_of_vllm(index: Path, call: Call) -> None:
+    answer = call("matrix", "--plugin", "pypi:fast-plugin")
+    lines = answer.out.splitlines()
+    assert (answer.code, answer.err, lines[:3]) == (
+        1,
+        "",
+        [
+            "plugin           made for  0.18.0  0.19.0",
+            "fast-plugin 1.2  0.18.0    ok      10 errors",
+            "fast-plugin 1.3  0.19.0            ok",
+        ],
+    )
+    assert lines[3].startswith(
+        "fast-plugin 1.2 on 0.19.0: fast_plugin/__init__.py:3: cannot import"
+    )
+    cells = call("matrix", "--plugin", "pypi:fast_plugin", "--vllm", ">=0.18", "--json").json[
+        "cells"
+    ]
+    assert [(one["version"], one["tree"]["version"], one["ok"]) for one in cells] == [
+        ("1.2", "0.18.0", True),
+        ("1.2", "0.19.0", False),
+        ("1.3", "0.18.0", True),
+        ("1.3", "0.19.0", True),
+    ]
+    (index / "fast_plugin-1.4-py3-none-any.whl").write_bytes(b"no zip")
+    broken = call("matrix", "--plugin", "pypi:fast-plugin", "--vllm", "==0.18.0")
+    assert (broken.code, "not checked: fast_plugin-1.4-py3-none-any.whl" in broken.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (("fast", "--strict"), "these cannot be used with --plugin: mods, --strict"),
+        (
+            ("--format", "html", "--tree", "x"),
+            "these cannot be used with --plugin: --tree, --format",
+        ),
+    ],
+)
+def test_the_matrix_of_a_plugin_has_no_mods(call: Call, more: tuple[str, ...], why: str) -> None:
+    answer = call("matrix", "--plugin", "f.whl", *more)
+    assert (answer.code, why in answer.err) == (2, True)
 
 
 @pytest.mark.usefixtures("place")

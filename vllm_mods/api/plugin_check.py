@@ -1,11 +1,15 @@
-"""What a vLLM breaks of a plugin, or of another package that changes vLLM while it runs."""
+"""What vLLMs break of a plugin, or of another package that changes vLLM while it runs."""
 
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Finding, all_well
 from vllm_mods.base.tree import Folder, Tree
+from vllm_mods.base.versions import is_final, sort_key
+from vllm_mods.formats import tree_names
 from vllm_mods.formats.syntax_tree import TOO_DEEP
 from vllm_mods.plugins.judging import judge
 from vllm_mods.plugins.reading import Plugin, read_plugin
@@ -52,9 +56,74 @@ def plugin_check(
     ('fast', '0.19.1', True, ())
     """
     access = access or Access()
-    read, files = read_plugin(plugin, lambda name: access.releases.of(name))  # noqa: PLW0108  (late)
     opened = as_tree(tree)
-    known, source = (as_tree(made_for), "--made-for") if made_for is not None else (None, "")
+    return _judge(_opened(plugin, as_tree(made_for) if made_for else None, access), opened)
+
+
+class PluginMatrix(NamedTuple):
+    """A plugin's releases held against vLLM's, oldest first; ``unread`` says which were not held against any, and why."""
+
+    cells: tuple[PluginChecked, ...]
+    unread: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is broken anywhere, and everything was read."""
+        return not self.unread and all(cell.ok for cell in self.cells)
+
+
+def plugin_matrix(
+    plugin: str,
+    vllm: str | None = None,
+    *,
+    access: Access | None = None,
+    progress: Callable[[str], object] = lambda _text: None,
+) -> PluginMatrix:
+    """Hold a plugin against several releases of vLLM, as ``plugin_check`` does against one.
+
+    ``pypi:NAME`` stands for all its final releases. ``vllm`` is a range of vLLM's releases; without it, each is held
+    against that which it was made for and the three after it, or the newest three where it names none.
+
+    >>> vm.plugin_matrix("fast.whl").unread
+    ('fast.whl: there is no such release, wheel, sdist or folder',)
+    """
+    access = access or Access()
+    asked = None if vllm is None else releases_in(access, vllm, plain=True)
+    cells, unread = [], []
+    for spec in _releases(plugin, access):
+        try:
+            opened = _opened(spec, None, access)
+            version = opened.known.version if opened.known else None
+            after = releases_in(access, f">={version or 0}", plain=True)
+            for name in asked or (after[:4] if version else after[-3:]):
+                progress(f"{spec} on {name}")
+                cells.append(_judge(opened, access.open(name)))
+        except (UsageError, TreeError) as error:
+            unread.append(error.message)
+    return PluginMatrix(tuple(cells), tuple(unread))
+
+
+def _releases(plugin: str, access: Access) -> Iterator[str]:
+    """Yield what a name stands for: the final releases of one in the index, or itself."""
+    if not (named := re.fullmatch(r"pypi:([\w.-]+)", plugin)):
+        yield plugin
+        return
+    versions = sorted(access.releases.of(tree_names.canonical(named[1])).versions(), key=sort_key)
+    yield from (f"{plugin}=={version}" for version in versions if is_final(version))
+
+
+class _Opened(NamedTuple):
+    plugin: Plugin
+    files: Mapping[str, bytes]
+    known: Tree | None
+    source: str
+    spec: str
+
+
+def _opened(plugin: str, made_for: Tree | None, access: Access) -> _Opened:
+    """Read a plugin, and open the vLLM that it was made for, where that is known."""
+    read, files = read_plugin(plugin, lambda name: access.releases.of(name))  # noqa: PLW0108  (late)
+    known, source = made_for, "--made-for" * (made_for is not None)
     if known is None and read.made_for is not None:
         versions, source = read.made_for
         try:
@@ -62,9 +131,17 @@ def plugin_check(
         except (UsageError, TreeError) as error:
             why = f"{plugin} was made for vLLM {versions} ({source}): {error.message}"
             raise type(error)(why, hint="name another one: --made-for TREE") from error
+    return _Opened(read, files, known, source, plugin)
+
+
+def _judge(opened: _Opened, tree: Tree) -> PluginChecked:
+    known = opened.known
+    is_same = known is not None and known.identity == tree.identity is not None
     try:
-        findings = judge(files, opened, known)
+        findings = () if is_same else judge(opened.files, tree, known)
     except (RecursionError, OSError) as error:
         why = TOO_DEEP if isinstance(error, RecursionError) else str(error.strerror)
-        raise TreeError(f"{plugin} cannot be checked: {why}", hint="is this a plugin?") from error
-    return PluginChecked(read, opened, known.version if known else None, source, findings)
+        hint = "is this a plugin?"
+        raise TreeError(f"{opened.spec} cannot be checked: {why}", hint=hint) from error
+    version = known.version if known else None
+    return PluginChecked(opened.plugin, tree, version, opened.source, findings)

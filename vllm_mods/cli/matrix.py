@@ -1,5 +1,6 @@
 """``vllm-mods matrix`` and ``bisect``: mods on many releases, and the commit at which a verdict changed."""
 
+import functools
 import os
 from typing import Any
 
@@ -14,7 +15,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.planning.next_step import update_lock
-from vllm_mods.report import against as against_forms, bisect as report, matrix_forms, text
+from vllm_mods.report import against as against_forms, bisect as report, checked, matrix_forms, text
 from vllm_mods.report.reply import Reply
 
 
@@ -28,6 +29,10 @@ from vllm_mods.report.reply import Reply
     "--against BASE..HEAD",
     "Print only what changes from one tree to another: two releases, or two revisions of the clone here or of --commits.",
     "span",
+)
+@options.option(
+    "--plugin DIST",
+    "Check a plugin in place of mods: pypi:NAME for all its releases, or as for `check --plugin`.",
 )
 @options.option("--update-lock", "Write results to mod.lock; other releases stay in it.", "relock")
 @options.option(
@@ -51,6 +56,7 @@ def matrix_command(
     pairing: str | None,
     trees: tuple[str, ...],
     span: str | None,
+    plugin: str | None,
     others: tuple[str, ...],
     relock: bool,
     no_cache: bool,
@@ -64,13 +70,16 @@ def matrix_command(
     With neither MOD nor --pairing, it checks all mods of your libraries, or the bundled ones if you name no
     library. With neither --vllm nor --tree, it checks every release in the mods' ranges and the three newest releases
     after them. If a release's wheel was uploaded twice, both builds are checked (`0.20.1 build 0` is the first). Exit code 0 if every mod applies,
-    or is already present, on every release in its ranges; with --against, if none got worse.
+    or is already present, on every release in its ranges; with --against, if none got worse. With --plugin, each of its
+    releases is checked on --vllm, or on the vLLM that it was made for and the three after it: 0 if no vLLM breaks it.
     """
     if relock and (trees or others):
         raise UsageError(
             "--update-lock records results for releases as published; --tree and --with name other trees"
         )
     form = "json" if as_json else form
+    if plugin is not None:
+        return _check_plugin(plugin, given["vllm"], form, access)
     if span is not None:
         beside = {name: given[name] for name in ("vllm", "pre", "strict")}
         _refuse_beside_against(form, **beside, tree=trees, **{"update-lock": relock})
@@ -100,6 +109,24 @@ def _print(form: str, written: str, words: str, output: str | None, *, ok: bool)
         terminal.file(written)
         click.get_current_context().obj["answered"] = True
     return EXIT_OK if ok else EXIT_NO
+
+
+def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> int:
+    """Hold a plugin against releases, and print it; options of mods do not go with it."""
+    context = click.get_current_context()
+    own = {"plugin", "vllm", "form", "as_json", "folders", "access"}
+    params = (param for param in context.command.params if param.name not in own)
+    more = [param.opts[0] for param in params if context.params.get(param.name or "")]
+    more += [] if form in {"text", "json"} else [f"--format {form}"]
+    if more:
+        why = f"these cannot be used with --plugin: {', '.join(more)}"
+        raise UsageError(why, hint="vllm-mods matrix --plugin DIST --vllm SPEC")
+    from vllm_mods.api.plugin_check import plugin_matrix  # noqa: PLC0415  (where one is named)
+
+    show = functools.partial(answers.show_line, last=False)
+    result = plugin_matrix(plugin, vllm, access=access, progress=show)
+    answers.show_line("", last=True)
+    return answers.print_reply(checked.plugin_matrix(result), as_json=form == "json")
 
 
 def _refuse_beside_against(form: str, **given: Any) -> None:

@@ -66,6 +66,9 @@ def command(
             check_record(record, words[0])
         for note in (*copy.notes, *unsure):
             answers.note(note)
+        if "RAY_ADDRESS" in environ:
+            where = f"PYTHONPATH={environ['PYTHONPATH']}"
+            answers.note(f"workers on a Ray cluster that runs already need {where} in runtime_env")
         titles = ", ".join(mod_plan.mod.title for mod_plan in copy.plan.mods)
         answers.note(f"{titles} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_mods.api.plan import CheckResult
 from vllm_mods.base.model import Level, Verdict
+from vllm_mods.base.versions import sort_key
 from vllm_mods.formats import diff_writer
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 
 if TYPE_CHECKING:
-    from vllm_mods.api.plugin_check import PluginChecked
+    from vllm_mods.api.plugin_check import PluginChecked, PluginMatrix
     from vllm_mods.applying.outcomes import Applied
     from vllm_mods.formats.pairing import Pairing
 
@@ -59,6 +60,40 @@ def plugin_check(result: PluginChecked, paint: text.Paint) -> Reply:
     answer = {"tree": {"spec": tree.spec, "version": tree.version}, "plugin": about}
     answer |= data.fields(result, "ok", "findings")
     return Reply(answer, "\n".join(lines), result.ok)
+
+
+def plugin_matrix(result: PluginMatrix) -> Reply:
+    """Return a row for each release of a plugin, with the errors on each vLLM; then the first of each, and what was not read."""
+    cells: dict[tuple[str, str], dict[str, PluginChecked]] = {}
+    for cell in result.cells:
+        row = f"{cell.plugin.name} {cell.plugin.version or ''}".rstrip(), cell.made_for or "-"
+        cells.setdefault(row, {})[cell.tree.version or cell.tree.spec] = cell
+    columns = sorted({tree for found in cells.values() for tree in found}, key=sort_key)
+    rows = [("plugin", "made for", *columns)]
+    rows += [(*row, *(_cell(found.get(tree)) for tree in columns)) for row, found in cells.items()]
+    lines = [*text.columns(rows), *(f"not checked: {why}" for why in result.unread)]
+    for (name, _), found in cells.items():
+        bad: dict[str, list[str]] = {}
+        for tree in (tree for tree in columns if tree in found and not found[tree].ok):
+            bad.setdefault(str(found[tree].findings[0]), []).append(tree)
+        lines += (f"{name} on {', '.join(trees)}: {first}" for first, trees in bad.items())
+    answer = [
+        {
+            **data.fields(cell.plugin, "name", "version"),
+            **data.fields(cell, "made_for", "ok", "findings"),
+            "tree": {"spec": cell.tree.spec, "version": cell.tree.version},
+        }
+        for cell in result.cells
+    ]
+    told = {"ok": result.ok, "cells": answer, "unread": result.unread}
+    return Reply(told, "\n".join(lines), result.ok)
+
+
+def _cell(found: PluginChecked | None) -> str:
+    errors = sum(one.level is Level.ERROR for one in found.findings) if found else 0
+    notes = len(found.findings) - errors if found else 0
+    told = (text.counted(n, word) for n, word in ((errors, "error"), (notes, "note")) if n)
+    return ", ".join(told) or ("ok" if found else "")
 
 
 def diff(result: CheckResult, paint: text.Paint) -> Reply:

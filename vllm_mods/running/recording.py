@@ -96,7 +96,7 @@ def check_record(record: Folder, program: str) -> None:
 def read_record(data: bytes, name: str) -> Recorded:
     r"""Return what a record has, which is called ``name``. Raises ``ManifestError`` for what is no record.
 
-    >>> vm.read_record(b'{"root": "/copy", "mods": []}\\n', "run.jsonl").mods
+    >>> vm.read_record(b'{"root": "/copy", "mods": []}\n', "run.jsonl").mods
     ()
     """
     hint = f"vllm-mods with MOD --record {name} -- COMMAND  # makes one"
