@@ -189,7 +189,7 @@ def evidence_command(
     if record is not None and log is container is None:
         return report.recorded(read_record(named_files.read(record, limits.LOG), record))
     if log is None or container is not None or record is not None:
-        why = "no log was named: give either --container, --log or --record"
+        why = "no log was named: give --container, --log or --record"
         raise UsageError(why, hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -")
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)

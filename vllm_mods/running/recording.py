@@ -54,7 +54,7 @@ class Recorded(NamedTuple):
     mods: tuple[RecordedMod, ...]
 
 
-class _Row(NamedTuple):
+class _Noted(NamedTuple):
     process: str
     pid: int
     path: str
@@ -102,7 +102,7 @@ def read_record(data: bytes, name: str) -> Recorded:
     hint = f"vllm-mods with MOD --record {name} -- COMMAND  # makes one"
     first, *lines = data.split(b"\n")[:-1] or [b""]  # behind the last: what a killed process began
     recorded = decode(Recorded, json_in(first, name, hint), name, hint=hint)
-    rows = [decode(_Row, json_in(line, name, hint), name, hint=hint) for line in lines]
+    rows = [decode(_Noted, json_in(line, name, hint), name, hint=hint) for line in lines]
     processes = {row.pid: f"{row.process} ({row.pid})" for row in rows}  # by its last name
 
     def seen(path: str, line: int = 0) -> tuple[str, ...]:
