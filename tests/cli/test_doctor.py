@@ -71,6 +71,28 @@ def test_a_tree_that_is_in_order(call: Call, site: Path) -> None:
     assert "nothing is wrong" in call("doctor", "--target", site).out
 
 
+def test_plugins_beside_vllm_are_named(call: Call, site: Path) -> None:
+    groups = {
+        "fast_plugin-1.2": "[console_scripts]\nx = y:z\n\n[vllm.general_plugins]\nfast = fast_plugin.sub:register\n",
+        "other-1.0": "[console_scripts]\nx = y:z\n",
+    }
+    for name, entries in groups.items():
+        info = site / f"{name}.dist-info"
+        info.mkdir()
+        (info / "entry_points.txt").write_text(entries)
+        (info / "METADATA").write_text("Name: fast-plugin\nVersion: 1.2\n")
+    (site / "fast_plugin").mkdir()
+    (site / "fast_plugin/__init__.py").write_text("import vllm\n")
+    found = look(call, site)
+    (told,) = found["troubles"]
+    assert (found["ok"], told["code"], told["level"]) == (True, "plugin", "note")
+    assert told["message"] == (
+        "fast_plugin 1.2: a plugin, which may change vLLM while it runs "
+        "(vllm.general_plugins: fast = fast_plugin.sub:register)"
+    )
+    assert call(*told["hint"].split()[1:]).out.startswith("fast-plugin 1.2 on vLLM 0.19.1")
+
+
 def test_no_key_of_the_answer_is_lost(call: Call, site: Path) -> None:
     """Schema 1 may only gain keys."""
     found = look(call, site)

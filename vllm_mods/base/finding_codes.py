@@ -116,6 +116,7 @@ class FindingCode(StrEnum):
     PARSER_UNASKED = "parser-unasked"
     PARSER_UNCLEAR = "parser-unclear"
     PLATFORM = "platform"
+    PLUGIN = "plugin"
     PROMPT_DIFFERS = "prompt-differs"
     PYTHON_CONFLICT = "python-conflict"
     PYTHON_PIN = "python-pin"

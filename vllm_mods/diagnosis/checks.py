@@ -4,6 +4,7 @@ It repeats no check: ``check`` says whether a mod fits, and ``verify`` whether i
 """
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,9 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
 from vllm_mods.diagnosis.listing import Listed, compare, listed
+from vllm_mods.formats import tree_names
 from vllm_mods.formats.receipt import Receipt
+from vllm_mods.plugins.reading import entry_points
 from vllm_mods.site import integrity
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.undone import Undone
@@ -80,6 +83,7 @@ def _look(tree: Tree, issues: list[Trouble]) -> Examined:
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
         with _collect_errors(issues):
             issues += _distributions(tree)
+            issues += _plugins(tree)
             files = listed(tree)
             issues += _files(tree, files, current, again)
     if tree.root is not None:
@@ -135,6 +139,21 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
         if tree.root is not None and len(stale) < len(owners)
         else None,
     )
+
+
+def _plugins(tree: Tree) -> Iterator[Trouble]:
+    for folder, (name, version) in tree_names.dist_infos(sorted(tree.folders())).items():
+        built = f"{folder}/entry_points.txt"
+        entries = entry_points({built: tree.read(built) or b""}, {}) if name != "vllm" else ()
+        group, entry = next((one for one in entries if one[0].startswith("vllm.")), ("", ""))
+        if group:
+            package = re.split(r"[.:\s]", entry.partition("=")[2].strip())[0]
+            place = shlex.quote(f"{tree.root or tree.spec}/{package}")
+            why = f"which may change vLLM while it runs ({group}: {entry})"
+            hint = f"vllm-mods check --plugin {place} --target {shlex.quote(tree.spec)}"
+            yield Trouble(
+                FindingCode.PLUGIN, f"{name} {version}: a plugin, {why}", hint, Level.NOTE
+            )
 
 
 def _files(

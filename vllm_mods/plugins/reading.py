@@ -111,7 +111,7 @@ def _plugin(spec: str, archive: Archive) -> tuple[Plugin, Mapping[str, bytes]]:
     return Plugin(
         named[1] if named else os.path.basename(spec.rstrip("/")),
         tree_names.pkg_info_version(metadata),
-        tuple(sorted(one for one in {*_entry_points(read, project)} if one[0][:5] == "vllm.")),
+        tuple(sorted(one for one in {*entry_points(read, project)} if one[0][:5] == "vllm.")),
         tuple(sorted(one for one in archive.names if _STARTS.fullmatch(_LAID.sub("", one)))),
         next(_made_for(metadata, b"\n".join(files.values()), about), None),
     ), files
@@ -135,7 +135,7 @@ def _table(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else {}
 
 
-def _entry_points(
+def entry_points(
     texts: Mapping[str, bytes], project: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield the groups of entry points with what is in each, as built, and as setup.py or pyproject.toml state them."""
