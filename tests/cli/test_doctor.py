@@ -81,6 +81,7 @@ def test_plugins_beside_vllm_are_named(call: Call, site: Path) -> None:
         info.mkdir()
         (info / "entry_points.txt").write_text(entries)
         (info / "METADATA").write_text("Name: fast-plugin\nVersion: 1.2\n")
+        (info / "RECORD").write_text(f"{name.partition('-')[0]}/__init__.py,,\n")
     (site / "fast_plugin").mkdir()
     (site / "fast_plugin/__init__.py").write_text("import vllm\n")
     found = look(call, site)
