@@ -76,7 +76,6 @@ SLOW = {
     "jinja2",
     "libcst",
     "logging",
-    "packaging",
     "pathlib",
     "requests",
     "shutil",
