@@ -203,9 +203,7 @@ def test_what_the_hub_does_not_have_is_said(
     settings_of_none(tmp_path, monkeypatch)
     with site({}) as (url, _), pytest.raises(UsageError) as caught:
         open_checkpoint("org/model", "v9", environ={"HF_ENDPOINT": url})
-    assert caught.value.message == (
-        "org/model: the Hub has no such model at v9, or it needs a login"
-    )
+    assert caught.value.message == ("org/model: the Hub has no such model at v9, or wants a login")
     assert caught.value.hint == "download it (`hf download`), and name the folder"
     with pytest.raises(UsageError) as wrong:
         open_checkpoint("/nowhere/at/all")

@@ -31,9 +31,7 @@ WHOSE_LOG = (
 NO_TREE = (
     "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
 )
-NO_PLACE = (
-    "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"
-)
+NO_PLACE = "name the folder with vllm/, or a virtual environment; a release is pypi:VERSION"
 RECORD = (
     "--record needs a command to run, and a command needs --record",
     "vllm-mods new x --record --tree TREE -- COMMAND",
@@ -175,7 +173,7 @@ def test_a_name_of_a_mod_and_of_a_pairing_is_refused(call: Call, library: Path) 
     exported = call("export", "fast", "--output", "x")
     assert (exported.code, exported.err) == (
         2,
-        "error: `fast` is the name of both a mod and a pairing\n\nhint: rename one of them\n",
+        "error: `fast` names both a mod and a pairing\n\nhint: rename one of them\n",
     )
 
 

@@ -142,7 +142,7 @@ def test_what_is_no_address_of_git_is_not_repeated(place: str) -> None:
         ("", "libraries.a: expected one of git, package, path, found none"),
         (
             'path = "a"\npackage = "b"',
-            "libraries.a: expected one of git, package, path, found package and path",
+            "libraries.a: expected one of git, package, path, found package, path",
         ),
         ('path = "a"\nrev = "v1"', "libraries.a.rev: unknown key"),
     ],

@@ -374,7 +374,7 @@ command: |
 
 SAID = """\
 1 error recipe-version recipe_version: is '2'; it is read as version 1
-4 note model model: is example/other, but the command serves example/m
+4 note model model: is example/other; the command serves example/m
 6 error not-done include: is kept, but a pairing cannot do this: do it yourself
 7 note kept runtime: is kept for launchers; vllm-mods does not use it
 8 note kept build_args: is kept for launchers; vllm-mods does not use it

@@ -524,7 +524,7 @@ def test_what_nobody_has_proven_of_an_imported_mod_is_the_next_step() -> None:
 
 def test_a_mod_that_was_not_written_is_its_manifest() -> None:
     reply = imported.mod(NewMod(FAST, FILES, notes=("n",)), "x.diff")
-    step = "vllm-mods import x.diff --library DIR  # writes it to DIR/patches/fast"
+    step = "vllm-mods import x.diff --library DIR  # writes DIR/patches/fast"
     assert reply.words == "# it\n"
     assert reply[2:] == (True, step, ("note: n",), True, None)
 

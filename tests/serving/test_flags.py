@@ -213,7 +213,7 @@ def test_a_flag_that_gathers_its_values_may_be_given_again(action: str) -> None:
         ("?", "--timeout a b", ["b: is neither a flag nor the value of one"]),
         ("?", "--no-timeout", ["--no-timeout: vLLM 0.19.1 has no such flag"]),
         ("*", "--no-timeout", ["--no-timeout: vLLM 0.19.1 has no such flag"]),
-        ("+", "--timeout", ["--timeout: takes one value or more, but none follows"]),
+        ("+", "--timeout", ["--timeout: takes one value or more; none follows"]),
     ],
 )
 def test_how_many_values_follow(nargs: str, line: str, lines: list[str]) -> None:

@@ -164,8 +164,7 @@ class _HubModel:
             raise Unreachable(error.message, hint=f"HF_ENDPOINT=URL; or {_FOLDER}") from None
         if page is None:
             raise UsageError(
-                f"{model}: the Hub has no such model at {revision}, or it needs a login",
-                hint=_FOLDER,
+                f"{model}: the Hub has no such model at {revision}, or wants a login", hint=_FOLDER
             )
         answer = table(page.body, asked)
         commit, files = answer.get("sha"), answer.get("siblings")

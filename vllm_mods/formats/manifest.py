@@ -62,9 +62,7 @@ def _mod(top: Table) -> model.Mod:
     if has_end(mod.vllm) and not mod.until:
         top.problem("vllm", "it has an upper bound: give the reason as until = '…'")
     if mod.until and not has_end(mod.vllm):
-        top.problem(
-            "until", "it gives the reason for the upper bound of `vllm`, but `vllm` has none"
-        )
+        top.problem("until", "gives the reason for the upper bound of `vllm`, but `vllm` has none")
     if not variants and "variant" not in top.bad:
         top.problem("variant", "a mod needs at least one [[variant]]")
     for path in repeated(file.path for file in mod.files):
@@ -121,9 +119,7 @@ def _when(table: Table) -> model.When:
         fails=table.text("fails"),
     )
     if not (when.config or when.tensors) and not table.problems:
-        table.problem(
-            "", "names no key of config.json and no tensor, so it would match every model"
-        )
+        table.problem("", "names no key of config.json and no tensor, so it matches every model")
     return when
 
 

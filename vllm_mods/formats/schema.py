@@ -120,15 +120,13 @@ class Table:
 
     def path(self, key: str, *, required: bool = False) -> str:
         """Return a relative path that stays in its folder."""
-        return self._checked_path(key, self.text(key, required=required))
+        return self._safe_path(key, self.text(key, required=required))
 
     def paths(self, key: str) -> tuple[str, ...]:
         """Return an array of such paths."""
-        return tuple(
-            self._checked_path(f"{key}[{i}]", text) for i, text in enumerate(self.strings(key))
-        )
+        return tuple(self._safe_path(f"{key}[{i}]", one) for i, one in enumerate(self.strings(key)))
 
-    def _checked_path(self, key: str, text: str) -> str:
+    def _safe_path(self, key: str, text: str) -> str:
         if text.startswith("/") or "\\" in text:
             self.problem(key, f"expected a relative path with '/', found {text!r}")
         elif ".." in text.split("/"):

@@ -166,9 +166,7 @@ class Library:
         file = self.pairing_file(name)
         pairing = parse_pairing(self.read(file) or b"", file)
         if pairing.name != name.rpartition("/")[2]:
-            raise ManifestError(
-                file, (f"name: {pairing.name!r} must be the name of its file, {name!r}",)
-            )
+            raise ManifestError(file, (f"name: {pairing.name!r} is not its file's name, {name!r}",))
         home = _root(file)
         self._homes[pairing.name] = home if self._homes.get(pairing.name, home) == home else ""
         return pairing

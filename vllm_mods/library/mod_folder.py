@@ -94,13 +94,11 @@ class _Files:
         self._there: dict[str, bytes | None] = {}
 
     def variant(self, at: str, stated: Variant) -> Variant:
-        templates = enumerate(stated.templates)
+        rows = enumerate(stated.templates)
         return stated._replace(
             patches=self.filled(f"{at}.patches", stated.patches),
             overlay=self.filled(f"{at}.overlay", stated.overlay, ".source"),
-            templates=tuple(
-                self.template(f"{at}.templates[{i}].name", one) for i, one in templates
-            ),
+            templates=tuple(self.template(f"{at}.templates[{i}].name", one) for i, one in rows),
             fetch=self.filled(f"{at}.fetch", stated.fetch, ".file"),
             binary=self.filled(f"{at}.binary", stated.binary, ".source"),
         )

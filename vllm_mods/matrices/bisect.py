@@ -74,8 +74,8 @@ def search(
     before, after = line.judge(good), line.judge(bad)
     outcome = BisectOutcome(good=before, bad=after)
     marks: tuple[Callable[[ModPlan], object], ...] = (
-        lambda planned: (planned.verdict.ok, planned.verdict.writes),
-        lambda planned: planned.verdict,
+        lambda plan: (plan.verdict.ok, plan.verdict.writes),
+        lambda plan: plan.verdict,
     )
     # the property in which the two ends differ: the search is for the place where it changes
     mark = next((one for one in marks if one(before.planned) != one(after.planned)), None)

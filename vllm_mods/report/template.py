@@ -74,9 +74,7 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
 
 def rendered(template: Template, prompt: str, unread: Sequence[str]) -> Reply:
     """Return the prompt that a template made, and note arguments that it does not read."""
-    notices = (
-        f"the template does not read `{name}`, and vLLM drops it silently" for name in unread
-    )
+    notices = (f"the template does not read `{name}`, so vLLM drops it" for name in unread)
     answer = {"template": template.name, "prompt": prompt}
     return Reply(answer, prompt, stderr=notes(notices), is_file=True)
 

@@ -205,9 +205,7 @@ def _check_path(
     elif image is not None:
         missing = f"the image has no {posixpath.join(image.directory, value)}"
     elif serving.mods and "/" not in value:
-        missing = (
-            f"no mod has {value!r}, which vLLM looks up in the working directory of the container"
-        )
+        missing = f"no mod has {value!r}; vLLM looks it up in the container's working directory"
     else:
         where = "at that path" if value.startswith("/") else "in the working directory"
         message = f"it is unknown whether {value!r} will be {where} when vLLM starts"

@@ -249,6 +249,5 @@ class RemoteZip:
         stated = self._file.metadata_sha256
         if stated and self._digest(f"{folder}/METADATA") != stated:
             raise TreeError(
-                f"{self._file.filename}: its METADATA differs from the index's description",
-                hint=_CHANGED,
+                f"{self._file.filename}: its METADATA differs from the index's", hint=_CHANGED
             )
