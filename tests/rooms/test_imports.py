@@ -82,7 +82,6 @@ SLOW = {
     "subprocess",
     "tarfile",
     "tempfile",
-    "tomllib",
     "unidiff",
     "yaml",
     "zipfile",

@@ -287,11 +287,6 @@ def encode(value: Any) -> Any:  # noqa: ANN401  (any of these)
 _hints = cache(partial(typing.get_type_hints, include_extras=True))
 
 
-@cache
-def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
-    return typing.get_origin(kind), typing.get_args(kind)
-
-
 class _RecordReader:
     def __init__(self, *, more: bool, whole: bool) -> None:
         self.more = more
@@ -301,7 +296,7 @@ class _RecordReader:
     def value(self, kind: Any, raw: object, at: str) -> Any:  # noqa: ANN401  (what ``kind`` says)
         if type(raw) is kind:
             return raw
-        origin, inner = _parts(kind)
+        origin, inner = typing.get_origin(kind), typing.get_args(kind)
         if origin is Annotated:
             return self.checked(inner, raw, at)
         if origin in {Union, types.UnionType}:

@@ -12,7 +12,7 @@ from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats.pairing import Pairing, parse as parse_pairing
 from vllm_mods.formats.schema import BUNDLED
-from vllm_mods.library import reading
+from vllm_mods.library import checksums, reading
 from vllm_mods.library.mod_folder import MANIFEST, TEMPLATE, data_root, load_mod
 
 PARTS = ("patches", "templates", "pairings")
@@ -105,8 +105,6 @@ class Library:
         data = self._read(path, folder)
         for root, listed in self._pins.items():
             if listed is not None and path.startswith(f"{root}/"):
-                from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
-
                 hint = "vllm-mods sync --fetch  # fetches the project's libraries again"
                 checksums.check(root, path, data, listed, hint=hint)
         return data
