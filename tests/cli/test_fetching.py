@@ -127,7 +127,7 @@ def test_without_it_nothing_is_taken_and_the_hint_names_it(
     source = folder(tmp_path, FORMS[0].format(url=url, site=SITE) + "\n")
     recorded = call("import", source, "--tree", site)
     assert recorded.code == 3
-    assert "give --fetch, which lets the script" in recorded.err
+    assert "--fetch lets the script" in recorded.err
     assert "no network and no GPU" in recorded.err
     assert call("import", source, "--fetch", "--offline").code == 2
     assert server.requests == []

@@ -86,7 +86,7 @@ CASES: list[tuple[str, str, str]] = [
         (
             f"import it.yaml --mod {text}",
             f"--mod {text} is not PATH=NAME",
-            "--mod mods/fix-template=qwen3.5-enhanced",
+            "--mod mods/fix=qwen3.5-enhanced",
         )
         for text in ("x", "=x", "x=")
     ),
@@ -94,7 +94,7 @@ CASES: list[tuple[str, str, str]] = [
     ("template check --target site", *PARSERS),
     ("template check --tool-call-parser x", *PARSERS),
     ("template check --reasoning-parser x", *PARSERS),
-    ("export fast", "a mod is exported as a folder: name it with --output", "--output mods/fast"),
+    ("export fast", "a mod is exported as a folder", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",
         "only a compose file says how a container starts; recipes and mods do not",

@@ -198,7 +198,7 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
         *(f"  {line}" for line in mod_lines(new)),
         "  gone 1.0.0 (abababababab) → gone",
         f"lost: {at} → (commit decadedecade)",
-        "  the locked version is not on this machine, so the changes of its mods are unknown",
+        "  the locked version is not here, so the changes of its mods are unknown",
     ]
     was = "1.0.0 (abababababab)"
     first = {"name": "fast", "before": None, "now": was}
@@ -221,10 +221,7 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
     }
     assert reply.next_step == "vllm-mods sync  # applies it"
     dry = project.updated("/p", updates, dry_run=True)
-    assert (dry.data["dry_run"], dry.next_step) == (
-        True,
-        "vllm-mods update  # accepts the new version",
-    )
+    assert (dry.data["dry_run"], dry.next_step) == (True, "vllm-mods update  # accepts it")
     assert project.updated("/p", updates[:1], dry_run=False).next_step is None
     assert lines(project.updated("/p", [], dry_run=False)) == ["the project has no library"]
 

@@ -497,20 +497,17 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         (
             "--port 1 ' ' --quiet",
-            "' ': is a separate word: there is a blank after the backslash at the end of a line",
+            "' ': is a separate word: a blank follows the backslash at the end of a line",
         ),
-        ("x", "x: is neither a flag nor the value of one"),
-        ("--dtype auto x", "x: is neither a flag nor the value of one"),
+        ("x", "x: is no flag and no value of one"),
+        ("--dtype auto x", "x: is no flag and no value of one"),
         ("--quiet x", "--quiet: it takes no value, but 'x' follows"),
         ("--model x", "--model: the model is already 'm'; vLLM takes only one"),
         ("--config a.yaml", "note: --config: the flags in it are not checked"),
-        (
-            "--enable-log-outputs",
-            "--enable-log-outputs: needs --enable-log-requests, which is missing",
-        ),
+        ("--enable-log-outputs", "--enable-log-outputs: needs --enable-log-requests, too"),
         (
             "--enable-log-outputs --no-enable-log-requests",
-            "--enable-log-outputs: needs --enable-log-requests, which is missing",
+            "--enable-log-outputs: needs --enable-log-requests, too",
         ),
     ],
 )
@@ -765,7 +762,7 @@ def test_the_engine_of_the_rust_frontend_is_asked_of_the_template_in_use() -> No
     assert codes("--chat-template tiny.jinja", " 0 ") == []
     assert codes("--chat-template tiny.jinja", "") == []
     assert codes("--chat-template built_in.jinja", " 1 ") == [
-        "note: --chat-template: VLLM_USE_RUST_FRONTEND renders it with minijinja, and whether minijinja can is unknown"
+        "note: --chat-template: VLLM_USE_RUST_FRONTEND renders it with minijinja; whether it can is unknown"
     ]
     assert "renders it" not in codes("--chat-template built_in.jinja", files=dict(FILES))[0]
     assert ask("--chat-template tiny.jinja", mods=(brings,), files=rusted).ok

@@ -171,8 +171,7 @@ def _policy(trust: Table, where: str) -> Policy:
     )
     if not policy.pins and not policy.model_roots:
         trust.problem(
-            "",
-            "names none of allowed_signers, require_hashes and model_roots, so nothing could be trusted",
+            "", "names none of allowed_signers, require_hashes and model_roots: nothing is trusted"
         )
     trust.refuse_unknown()
     return policy

@@ -258,9 +258,7 @@ class Library:
                 circle = " → ".join(
                     map(os.path.basename, (*pending[pending.index(folder) :], folder))
                 )
-                raise UsageError(
-                    f"mods require each other in a cycle: {circle}", hint="remove one `requires`"
-                )
+                raise UsageError(f"mods require each other: {circle}", hint="remove one `requires`")
             pending.append(folder)
             mod = self.load(name)
             for required in mod.requires:

@@ -61,9 +61,7 @@ def policies() -> tuple[Policy, ...]:
     """Read what holds here: the machine's file, and the project's (``project_file``)."""
     machine, project = project_file.read(OF_THE_MACHINE), project_file.find()
     if machine is not None and (machine.libraries or machine.targets):
-        raise ManifestError(
-            machine.where, ("libraries and targets belong to a project, not to a machine",)
-        )
+        raise ManifestError(machine.where, ("libraries and targets belong to a project",))
     return tuple(one.policy for one in (machine, project) if one is not None and one.policy)
 
 

@@ -164,9 +164,7 @@ class _RecipeReader(command.RecipeFindings):
             why = f"is {version!r}; it is read as version 1"
             self.error(FindingCode.RECIPE_VERSION, "recipe_version", why)
         if title and not re.match(NAME, pairing.name):
-            self.problem(
-                "name", f"{pairing.name!r} cannot be the name of a pairing; choose one with --name"
-            )
+            self.problem("name", f"{pairing.name!r} cannot name a pairing; choose one with --name")
         return pairing
 
     def own(self) -> "_Own":

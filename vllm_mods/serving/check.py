@@ -224,14 +224,10 @@ class _Checker:
             elif dashed is behind or self.serving.fills_in(word):
                 continue  # meant as the value of that one, or there is a note on it already
             elif not word.strip():
-                message = (
-                    "is a separate word: there is a blank after the backslash at the end of a line"
-                )
+                message = "is a separate word: a blank follows the backslash at the end of a line"
                 yield ServeFault(FindingCode.ARGUMENT_EXTRA, repr(word), message)
             elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
-                yield ServeFault(
-                    FindingCode.ARGUMENT_EXTRA, word, "is neither a flag nor the value of one"
-                )
+                yield ServeFault(FindingCode.ARGUMENT_EXTRA, word, "is no flag and no value of one")
             else:
                 message = f"it takes no value, but {word!r} follows"
                 yield ServeFault(FindingCode.VALUE_UNEXPECTED, behind.typed, message)
@@ -265,9 +261,7 @@ class _Checker:
                 ):
                     first, second = _flag_of(flag), _flag_of(other)
                     if first and second and self.given(first) and not self.given(second):
-                        yield ServeFault(
-                            FindingCode.FLAG_ALONE, first, f"needs {second}, which is missing"
-                        )
+                        yield ServeFault(FindingCode.FLAG_ALONE, first, f"needs {second}, too")
                 case _:
                     pass
 

@@ -204,9 +204,7 @@ def _findings(expect: Expected, rendered: rendering.Rendered) -> Iterator[Findin
             yield Finding(FindingCode.NOT_RENDERED, f"{error}{wanted}", line=rendered.line)
         return
     if expect.error is not None:
-        yield Finding(
-            FindingCode.RENDERED, f"it made a prompt instead of the error {expect.error!r}"
-        )
+        yield Finding(FindingCode.RENDERED, f"it made a prompt, not the error {expect.error!r}")
     if expect.rendered is not None and prompt != expect.rendered:
         yield Finding(FindingCode.PROMPT_DIFFERS, _first_difference(expect.rendered, prompt))
     for text in expect.contains:
