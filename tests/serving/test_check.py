@@ -762,7 +762,7 @@ def test_the_engine_of_the_rust_frontend_is_asked_of_the_template_in_use() -> No
     assert codes("--chat-template tiny.jinja", " 0 ") == []
     assert codes("--chat-template tiny.jinja", "") == []
     assert codes("--chat-template built_in.jinja", " 1 ") == [
-        "note: --chat-template: VLLM_USE_RUST_FRONTEND renders it with minijinja; whether it can is unknown"
+        "note: --chat-template: VLLM_USE_RUST_FRONTEND uses minijinja; whether that can render it is unknown"
     ]
     assert "renders it" not in codes("--chat-template built_in.jinja", files=dict(FILES))[0]
     assert ask("--chat-template tiny.jinja", mods=(brings,), files=rusted).ok

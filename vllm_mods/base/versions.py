@@ -58,12 +58,12 @@ def joined(specs: Iterable[str]) -> tuple[str, ...]:
     spans = {spec: match for spec in specs if (match := re.match(_SPAN, spec)) is not None}
     ranges: list[tuple[str, str | None]] = []
     for low, high in sorted(
-        (match.groups() for match in spans.values()), key=lambda ends: _release(ends[0])
+        (match.groups() for match in spans.values()), key=lambda ends: Version(ends[0])
     ):
         first, last = ranges[-1] if ranges else (low, "0")
-        if not ranges or (last is not None and _release(low) > _release(last)):
+        if not ranges or (last is not None and Version(low) > Version(last)):
             ranges.append((low, high))
-        elif last is not None and (high is None or _release(high) > _release(last)):
+        elif last is not None and (high is None or Version(high) > Version(last)):
             ranges[-1] = (first, high)
     texts = (f">={low}" if high is None else f">={low},<{high}" for low, high in ranges)
     return (*texts, *(spec for spec in specs if spec not in spans))
@@ -128,13 +128,6 @@ def from_describe(text: str) -> str | None:
         return None
     bumped = f"{last[1]}{int(last[2]) + 1}.dev{match['distance']}+{match['node']}"
     return bumped if parse(bumped) is not None else None
-
-
-def _release(text: str) -> tuple[int, ...]:
-    numbers = [int(part) for part in text.split(".")]
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -165,7 +165,7 @@ def engine_faults(uses: Sequence[Use], serving: Serving) -> Iterator[ServeFault]
                 message = f"the Rust frontend renders it: {finding.message}"
                 yield ServeFault(FindingCode.TEMPLATE_ENGINE, file.file, message)
     if uses and not files:
-        message = "VLLM_USE_RUST_FRONTEND renders it with minijinja; whether it can is unknown"
+        message = "VLLM_USE_RUST_FRONTEND uses minijinja; whether that can render it is unknown"
         yield note(FindingCode.TEMPLATE_ENGINE_UNCLEAR, "--chat-template", message)
 
 
