@@ -82,14 +82,7 @@ def lock_of(planned: ModPlan, *, vllm: tuple[str, ...] = ("0.19.1",)) -> bytes:
 def lock_with(mod_: Mod, tree: mod_lock.LockedTree) -> bytes:
     """Return a mod.lock of this very mod that says one thing."""
     return mod_lock.dump(
-        mod_lock.Lock(
-            mod=mod_.name,
-            version=mod_.version,
-            digest=mod_.digest,
-            manifest_sha256="",
-            manifest={},
-            trees=(tree,),
-        )
+        mod_lock.Lock(mod=mod_.name, version=mod_.version, digest=mod_.digest, trees=(tree,))
     )
 
 

@@ -139,7 +139,7 @@ def test_a_matrix_is_made_as_the_caller_wants_it(
         raise Enough
 
     monkeypatch.setattr(run, "compute", made)
-    lock = mod_lock.dump(Lock("one", "1.0.0", "d", {}, "s", ()))
+    lock = mod_lock.dump(Lock("one", "1.0.0", "d", ()))
     plain = mod(variant(package="transformers", package_version=">=4"))
     one = plain._replace(lock=lock)
 

@@ -170,7 +170,7 @@ REFUSALS: Refusing = [
     # templates, evidence, import
     (
         lambda _: vm.template_check(library(), inside="site"),
-        "--in needs a TEMPLATE: the path of a template inside that tree",
+        "--in needs a TEMPLATE: the path of one inside that tree",
         "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE",
     ),
     (

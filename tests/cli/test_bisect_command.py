@@ -49,7 +49,7 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
         "fast 1.0.0",
         "  v0.19.0: applies: every hunk matches at its stated line (variant a)",
         "  main: conflict: the source does not match the patch",
-        "  59 commits, 3 of them touch a file that the verdict depends on; 5 checks",
+        "  59 commits, 3 of them touch a file that the verdict depends on; 8 checks",
         f"it changes at {sha[:12]}, 2023-11-14: [Loader] Names from a root (#4711)",
         "  pull request: #4711",
         "  before: moved: every hunk matches, at another line (variant a)",

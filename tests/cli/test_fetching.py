@@ -127,7 +127,7 @@ def test_without_it_nothing_is_taken_and_the_hint_names_it(
     source = folder(tmp_path, FORMS[0].format(url=url, site=SITE) + "\n")
     recorded = call("import", source, "--tree", site)
     assert recorded.code == 3
-    assert "give --fetch, which lets the script" in recorded.err
+    assert "--fetch lets the script" in recorded.err
     assert "no network and no GPU" in recorded.err
     assert call("import", source, "--fetch", "--offline").code == 2
     assert server.requests == []
@@ -224,7 +224,7 @@ def test_no_more_is_fetched_than_a_mod_may_have(
     lower(monkeypatch, "MOD_BYTES", len(FIX) - 1)
     with pytest.raises(UsageError, match=f"^{url}: more than {len(FIX) - 1} bytes$") as caught:
         fetching.Fetcher(lambda _: None).take([f"{url}?token=x"])
-    assert caught.value.hint == "put a copy into the mod's folder"
+    assert caught.value.hint == "put it into the mod's folder"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_a_patch_that_failed_is_said_and_left_out(call: Call, tmp_path: Path, si
     answer = imported(call, written(tmp_path, files), site, library)
     assert answer.code == 0, answer.err
     assert "note: run.sh:6: `git apply" in answer.err
-    assert "failed, and the script goes on without it" in answer.err
+    assert "failed; the script goes on without it" in answer.err
     (variant,) = mod_folder.load_mod(str(library / "patches/mine")).variants
     assert [one.optional for one in variant.patches] == [False]
 

@@ -173,7 +173,7 @@ def test_render_reads_stdin_and_can_leave_the_answer_to_nobody(
 def test_an_argument_that_the_template_does_not_read_is_named(call: Call) -> None:
     answer = call("template", "render", "small", "hello", "--chat-template-kwargs", '{"lou": 1}')
     assert (answer.code, answer.out) == (0, "hi\n")
-    assert "note: the template does not read `lou`, and vLLM drops it" in answer.err
+    assert "note: the template does not read `lou`, so vLLM drops it" in answer.err
 
 
 @pytest.mark.slow

@@ -31,9 +31,7 @@ WHOSE_LOG = (
 NO_TREE = (
     "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
 )
-NO_PLACE = (
-    "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"
-)
+NO_PLACE = "name the folder with vllm/, or a virtual environment; a release is pypi:VERSION"
 RECORD = (
     "--record needs a command to run, and a command needs --record",
     "vllm-mods new x --record --tree TREE -- COMMAND",
@@ -88,7 +86,7 @@ CASES: list[tuple[str, str, str]] = [
         (
             f"import it.yaml --mod {text}",
             f"--mod {text} is not PATH=NAME",
-            "--mod mods/fix-template=qwen3.5-enhanced",
+            "--mod mods/fix=qwen3.5-enhanced",
         )
         for text in ("x", "=x", "x=")
     ),
@@ -96,7 +94,7 @@ CASES: list[tuple[str, str, str]] = [
     ("template check --target site", *PARSERS),
     ("template check --tool-call-parser x", *PARSERS),
     ("template check --reasoning-parser x", *PARSERS),
-    ("export fast", "a mod is exported as a folder: name it with --output", "--output mods/fast"),
+    ("export fast", "a mod is exported as a folder", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",
         "only a compose file says how a container starts; recipes and mods do not",
@@ -175,7 +173,7 @@ def test_a_name_of_a_mod_and_of_a_pairing_is_refused(call: Call, library: Path) 
     exported = call("export", "fast", "--output", "x")
     assert (exported.code, exported.err) == (
         2,
-        "error: `fast` is the name of both a mod and a pairing\n\nhint: rename one of them\n",
+        "error: `fast` names both a mod and a pairing\n\nhint: rename one of them\n",
     )
 
 

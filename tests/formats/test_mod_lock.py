@@ -16,7 +16,7 @@ TREE = {
     "files": [FILE], "hunks": [], "beside": [], "witness": [],
 }  # fmt: skip
 LOCK = {
-    "schema": 1, "mod": "m", "version": "1", "digest": "d", "manifest": {}, "manifest_sha256": "s",
+    "schema": 1, "mod": "m", "version": "1", "digest": "d",
     "trees": [TREE],
 }  # fmt: skip
 
@@ -63,44 +63,24 @@ def test_what_most_mods_have_none_of_is_written_where_it_says_something() -> Non
 
 
 @pytest.mark.parametrize(
-    ("data", "problem", "hint"),
+    ("data", "problem"),
     [
         (
             json.dumps({**LOCK, "schema": 2}),
             "schema: this version of vllm-mods reads schema 1, not 2",
-            None,
         ),
-        (json.dumps({"mod": "m"}), "not a lock file: KeyError('schema')", "writes it again"),
-        ("[]", "not a lock file: TypeError(", "writes it again"),
-        ("{", "not a lock file: ", "writes it again"),
+        (json.dumps({"mod": "m"}), "schema: this version of vllm-mods reads schema 1, not None"),
+        ("[]", "expected an object, found an array"),
+        ("{", "not JSON"),
         (
             json.dumps({**LOCK, "trees": [{**TREE, "verdict": "fine"}]}),
             "trees[0].verdict: is not a verdict",
-            "writes it again",
         ),
     ],
 )
-def test_what_is_no_lock_is_refused(data: str, problem: str, hint: str | None) -> None:
+def test_what_is_no_lock_is_refused(data: str, problem: str) -> None:
     with pytest.raises(ManifestError) as caught:
         mod_lock.parse(data.encode(), "mod.lock")
     assert caught.value.problems[0].startswith(problem)
-    full = caught.value.hint
-    assert (
-        full is hint
-        or full == f"the file is generated: `vllm-mods matrix MOD --update-lock` {hint}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("data", "manifest"),
-    [
-        ('{"manifest_sha256": "s", "manifest": {"a": 1}}', {"a": 1}),
-        ('{"manifest_sha256": "t", "manifest": {"a": 1}}', None),
-        ('{"manifest_sha256": "s", "manifest": []}', None),
-        ('{"manifest_sha256": "s"}', None),
-        ("[]", None),
-        ("{", None),
-    ],
-)
-def test_the_manifest_of_a_lock_is_that_of_the_hash(data: str, manifest: object) -> None:
-    assert mod_lock.manifest_of(data.encode(), "s") == manifest
+    hint = "the file is generated: `vllm-mods matrix MOD --update-lock` writes it again"
+    assert caught.value.hint == hint

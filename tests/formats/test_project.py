@@ -142,7 +142,7 @@ def test_what_is_no_address_of_git_is_not_repeated(place: str) -> None:
         ("", "libraries.a: expected one of git, package, path, found none"),
         (
             'path = "a"\npackage = "b"',
-            "libraries.a: expected one of git, package, path, found package and path",
+            "libraries.a: expected one of git, package, path, found package, path",
         ),
         ('path = "a"\nrev = "v1"', "libraries.a.rev: unknown key"),
     ],
@@ -179,7 +179,7 @@ def test_what_is_no_folder_of_the_repository(below: str) -> None:
         ("[targets.a]\nmods = []\npath = 'x'\ny = 1", "targets.a.y: unknown key"),
         (
             "[trust]",
-            "trust: names none of allowed_signers, require_hashes and model_roots, so nothing could be trusted",
+            "trust: names none of allowed_signers, require_hashes and model_roots: nothing is trusted",
         ),
         ("[trust]\nallowed_signers = 'x'\ny = 1", "trust.y: unknown key"),
         (

@@ -12,16 +12,14 @@ GIT = b"diff --git a/vllm/x.py b/vllm/x.py\n"
 HUNK = b"@@ -1 +1 @@\n-a\n+b\n"
 NO_END = b"\\ No newline at end of file\n"
 AGAIN = "make the patch again with `git diff`"
-BY_HAND = (
-    "if the patch was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
-)
+BY_HAND = "if it was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
 RENAMES = "make the patch with `git diff`, which marks renamed files"
 IN_TREE = "paths in a patch are relative to the folder that contains vllm/"
 PREFIXES = (
     "make the patch with `git diff --src-prefix=a/ --dst-prefix=b/`; "
     "`vllm-mods new NAME --from-diff FILE --tree TREE` takes any paths"
 )
-OVERLAY = "put the whole file into the mod's overlay"
+OVERLAY = "put the file into the mod's overlay"
 PARENT = "make it against one parent: git diff FIRST_PARENT MERGE"
 CASES: dict[str, tuple[bytes, int, str | None]] = {
     "a merge": (b"prose\ndiff --cc vllm/x.py\n", 2, PARENT),

@@ -129,7 +129,6 @@ def _manifest(data: bytes, _folder: str) -> None:
 
 
 def _lock(data: bytes, _folder: str) -> None:
-    mod_lock.manifest_of(data, "0" * 64)
     toml = MANIFEST.replace('requires = ["other"]\n', "").encode()
     files = {
         "/mod/mod.toml": toml,

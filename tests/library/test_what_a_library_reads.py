@@ -250,5 +250,5 @@ def test_a_machine_has_a_policy_and_no_project(here: Path, monkeypatch: pytest.M
         machine.write_text(f"schema = 1\n{more}{policy}")
         with pytest.raises(ManifestError) as caught:
             trust.policies()
-        why = "libraries and targets belong to a project, not to a machine"
+        why = "libraries and targets belong to a project"
         assert (caught.value.where, caught.value.problems) == (str(machine), (why,))

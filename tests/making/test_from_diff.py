@@ -218,4 +218,4 @@ def test_a_diff_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PATCH", 20)
     with pytest.raises(DiffError, match="it has more than 20 bytes") as caught:
         changed(diff("vllm/x.py", "vllm/x.py"))
-    assert caught.value.hint == "remove files outside vllm/, or split it into several mods"
+    assert caught.value.hint == "remove files outside vllm/, or make several mods"

@@ -155,4 +155,4 @@ fi
     ignored, lost = effect.notes
     assert ignored.startswith("run.sh:9: `exit 1` failed with exit code 1 and was ignored")
     assert "| failed: /workspace/mods/mine/two.patch" in ignored
-    assert lost.endswith("two.patch` failed, and the script goes on without it")
+    assert lost.endswith("two.patch` failed; the script goes on without it")

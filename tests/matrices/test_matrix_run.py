@@ -66,7 +66,7 @@ def test_a_tree_that_is_none_is_a_wrong_call_where_it_was_named(tmp_path: Path) 
         compute(matrix(tmp_path, GOOD, named=frozenset({spec})), [spec], 1)
     assert (
         caught.value.hint
-        == "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"
+        == "name the folder with vllm/, or a virtual environment; a release is pypi:VERSION"
     )
     (cell,) = compute(matrix(tmp_path, GOOD), [spec], 1)
     assert (cell.version, cell.verdict) == ("unknown", Verdict.UNREADABLE)

@@ -109,8 +109,7 @@ def test_a_whole_file_replaces_only_what_it_says_it_knows() -> None:
     finding = found(unseen, "file-there")
     assert finding.path == "vllm/w.py"
     assert (
-        "with different contents from o/w.py; vllm-mods does not replace an unknown file"
-        in finding.message
+        "with different contents from o/w.py; vllm-mods replaces no unknown file" in finding.message
     )
     known = one(overlaid(b"new = 1\n", b"older\n", b"old\n"), there)
     assert known.verdict is Verdict.APPLIES

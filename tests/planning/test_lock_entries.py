@@ -9,7 +9,6 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 from small_plans import PATH, one, tree
 
-from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod, Verdict
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedHunk, LockedTree, WrittenFor
@@ -58,8 +57,6 @@ def test_a_lock_is_of_the_very_mod_and_of_the_patches_that_it_has() -> None:
         mod="mod",
         version="1.0.0",
         digest=MOD.digest,
-        manifest={"name": "mod"},
-        manifest_sha256=sha256(b'name = "mod"\n') or "",
         trees=(),
         others=(("0.20.0", "upstream"),),
         written=known[:1],

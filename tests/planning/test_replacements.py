@@ -11,7 +11,7 @@ from small_plans import PATH, after, codes, one, tree
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import ModPlan, TextReplacement, Variant, Verdict
-from vllm_mods.formats import manifest
+from vllm_mods.formats import manifest, toml_writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ def test_what_is_wrong_with_one_is_named(entry: dict[str, object], problem: str)
         "variant": [{"id": "v", "vllm": ">=0", "replace": [entry]}],
     }
     try:
-        manifest.from_dict(table, "mod.toml")
+        manifest.from_toml("\n".join(toml_writer.rows(table)).encode(), "mod.toml")
     except ManifestError as error:
         problems = error.problems
     assert any(one.startswith(problem) for one in problems), problems

@@ -151,7 +151,7 @@ def test_what_cannot_be_a_pairing_is_a_problem_of_the_recipe() -> None:
         "solo_only: line 5: solo_only and cluster_only contradict each other",
     )
     assert problems(LEAST.replace("name: Least", "name: '***'")) == (
-        "name: line 2: '' cannot be the name of a pairing; choose one with --name",
+        "name: line 2: '' cannot name a pairing; choose one with --name",
     )
     assert problems(f"{LEAST}mods: [mods/fast, fast]\n") == (
         "mods[1]: line 5: fast and mods/fast are both the mod `fast`",
@@ -216,9 +216,9 @@ solo_only: yes please
         (LEAST.replace("example/m", "{x}"), "command: line 4: {x} has no default"),
         (LEAST.replace("example/m", "--port 1"), "model: is required, and the command does not name one either"),
         (LEAST.replace("image", "a b"), "container: line 3: expected an image reference, found 'a b'"),
-        (LEAST + "vllm_mods: {vllm: new}\n", "vllm_mods.vllm: line 5: 'new' is not a version specifier (PEP 440)"),
+        (LEAST + "vllm_mods: {vllm: new}\n", "vllm_mods.vllm: line 5: 'new' is not a version specifier such as '>=0.20'"),
         (LEAST + "vllm_mods: {vlm: 1}\n", "vllm_mods.vlm: line 5: unknown key; did you mean 'vllm'?"),
-        (LEAST.replace("Least", "——"), "name: line 2: '' cannot be the name of a pairing; choose one with --name"),
+        (LEAST.replace("Least", "——"), "name: line 2: '' cannot name a pairing; choose one with --name"),
     ],
 )  # fmt: skip
 def test_a_problem_has_its_key_path_and_line(text: str, problem: str) -> None:
@@ -374,7 +374,7 @@ command: |
 
 SAID = """\
 1 error recipe-version recipe_version: is '2'; it is read as version 1
-4 note model model: is example/other, but the command serves example/m
+4 note model model: is example/other; the command serves example/m
 6 error not-done include: is kept, but a pairing cannot do this: do it yourself
 7 note kept runtime: is kept for launchers; vllm-mods does not use it
 8 note kept build_args: is kept for launchers; vllm-mods does not use it

@@ -198,7 +198,7 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
         *(f"  {line}" for line in mod_lines(new)),
         "  gone 1.0.0 (abababababab) → gone",
         f"lost: {at} → (commit decadedecade)",
-        "  the locked version is not on this machine, so the changes of its mods are unknown",
+        "  the locked version is not here, so the changes of its mods are unknown",
     ]
     was = "1.0.0 (abababababab)"
     first = {"name": "fast", "before": None, "now": was}
@@ -221,10 +221,7 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
     }
     assert reply.next_step == "vllm-mods sync  # applies it"
     dry = project.updated("/p", updates, dry_run=True)
-    assert (dry.data["dry_run"], dry.next_step) == (
-        True,
-        "vllm-mods update  # accepts the new version",
-    )
+    assert (dry.data["dry_run"], dry.next_step) == (True, "vllm-mods update  # accepts it")
     assert project.updated("/p", updates[:1], dry_run=False).next_step is None
     assert lines(project.updated("/p", [], dry_run=False)) == ["the project has no library"]
 
@@ -524,7 +521,7 @@ def test_what_nobody_has_proven_of_an_imported_mod_is_the_next_step() -> None:
 
 def test_a_mod_that_was_not_written_is_its_manifest() -> None:
     reply = imported.mod(NewMod(FAST, FILES, notes=("n",)), "x.diff")
-    step = "vllm-mods import x.diff --library DIR  # writes it to DIR/patches/fast"
+    step = "vllm-mods import x.diff --library DIR  # writes DIR/patches/fast"
     assert reply.words == "# it\n"
     assert reply[2:] == (True, step, ("note: n",), True, None)
 

@@ -125,7 +125,7 @@ def test_a_prompt_is_printed_as_it_is_with_a_note_on_what_the_template_does_not_
     reply = template.rendered(SMALL, "a\n\n", ("x",))
     assert reply.words == "a\n\n"
     assert reply.data == {"template": "small", "prompt": "a\n\n"}
-    note = "note: the template does not read `x`, and vLLM drops it silently"
+    note = "note: the template does not read `x`, so vLLM drops it"
     assert reply[2:] == (True, None, (note,), True, None)
 
 

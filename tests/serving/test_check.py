@@ -415,13 +415,13 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ("--no-quiet", "--no-quiet: vLLM 0.19.1 has no such flag"),
         ("--no-names", "--no-names: vLLM 0.19.1 has no such flag"),
         ("--dty auto", "note: --dty: stands for --dtype: write the full name"),
-        ("--dtype --quiet", "--dtype: takes a value, but none follows"),
-        ("--names --quiet", "--names: takes one value or more, but none follows"),
+        ("--dtype --quiet", "--dtype: takes a value; none follows"),
+        ("--names --quiet", "--names: takes one value or more; none follows"),
         ("--quiet=true", "--quiet: takes no value, but has 'true'"),
         ("--host.a 1", "--host.a: takes a value, not keys after a dot"),
         ("--quiet.a 1", "--quiet.a: takes no value, not keys after a dot"),
         ("--pc.mode --quiet", "--pc.mode: vLLM 0.19.1 has no such flag; did you mean -pc?"),
-        ("-pc.mode --quiet", "-pc.mode: takes a value, but none follows"),
+        ("-pc.mode --quiet", "-pc.mode: takes a value; none follows"),
         ("-pc.mode x", """-pc.mode: 'mode': "x" is not accepted: expected a whole number"""),
         (
             "-pc.passes.fuse 7 --quiet",
@@ -482,7 +482,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         (
             "--port 1 --dtype auto --port 2 --port 3",
-            "note: --port: is given 3 times: the last one counts",
+            "note: --port: is given 3 times: the last counts",
         ),
         (
             """-sc '{"method": "mtp"}' -sc.num_speculative_tokens 1""",
@@ -497,20 +497,17 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         (
             "--port 1 ' ' --quiet",
-            "' ': is a separate word: there is a blank after the backslash at the end of a line",
+            "' ': is a separate word: a blank follows the backslash at the end of a line",
         ),
-        ("x", "x: is neither a flag nor the value of one"),
-        ("--dtype auto x", "x: is neither a flag nor the value of one"),
+        ("x", "x: is no flag and no value of one"),
+        ("--dtype auto x", "x: is no flag and no value of one"),
         ("--quiet x", "--quiet: it takes no value, but 'x' follows"),
         ("--model x", "--model: the model is already 'm'; vLLM takes only one"),
-        ("--config a.yaml", "note: --config: the flags in that file are not checked"),
-        (
-            "--enable-log-outputs",
-            "--enable-log-outputs: needs --enable-log-requests, which is missing",
-        ),
+        ("--config a.yaml", "note: --config: the flags in it are not checked"),
+        ("--enable-log-outputs", "--enable-log-outputs: needs --enable-log-requests, too"),
         (
             "--enable-log-outputs --no-enable-log-requests",
-            "--enable-log-outputs: needs --enable-log-requests, which is missing",
+            "--enable-log-outputs: needs --enable-log-requests, too",
         ),
     ],
 )
@@ -673,11 +670,11 @@ def test_what_is_said_of_the_flags_that_a_mod_needs() -> None:
 
 def test_what_is_said_of_a_mod_that_does_not_go_in() -> None:
     out = planned(mod(variant(), serve_args=("--quiet",)), Verdict.CONFLICT)
-    assert messages(ask("", mods=(out,))) == ["mod: does not apply, it is `conflict`"]
+    assert messages(ask("", mods=(out,))) == ["mod: does not apply: `conflict`"]
     why = out._replace(
         findings=(Finding(FindingCode.REMOVED, "it is gone"), Finding(FindingCode.REMOVED, "more"))
     )
-    assert messages(ask("", mods=(why,))) == ["mod: does not apply, it is `conflict`: it is gone"]
+    assert messages(ask("", mods=(why,))) == ["mod: does not apply: `conflict`: it is gone"]
 
 
 @pytest.mark.parametrize(
@@ -730,10 +727,7 @@ def test_a_template_that_a_shell_names_is_not_looked_for() -> None:
 def test_a_template_that_nobody_brings() -> None:
     bare = planned(mod(variant()))
     assert messages(ask("--chat-template x.jinja", mods=(bare,))) == [
-        (
-            "--chat-template: no mod has 'x.jinja', which vLLM looks up in the working directory of the "
-            "container"
-        )
+        "--chat-template: no mod has 'x.jinja'; vLLM looks it up in the container's working directory"
     ]
     assert notes(ask("--chat-template a/x.jinja", mods=(bare,))) == [
         ("template-unclear", "--chat-template")
@@ -768,7 +762,7 @@ def test_the_engine_of_the_rust_frontend_is_asked_of_the_template_in_use() -> No
     assert codes("--chat-template tiny.jinja", " 0 ") == []
     assert codes("--chat-template tiny.jinja", "") == []
     assert codes("--chat-template built_in.jinja", " 1 ") == [
-        "note: --chat-template: VLLM_USE_RUST_FRONTEND renders it with minijinja, and whether minijinja can is unknown"
+        "note: --chat-template: VLLM_USE_RUST_FRONTEND uses minijinja; whether that can render it is unknown"
     ]
     assert "renders it" not in codes("--chat-template built_in.jinja", files=dict(FILES))[0]
     assert ask("--chat-template tiny.jinja", mods=(brings,), files=rusted).ok

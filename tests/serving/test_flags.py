@@ -126,7 +126,7 @@ def test_a_loop_that_adds_flags_by_their_names_is_an_error() -> None:
     plain = '        parser.add_argument("--quiet", action="store_true")'
     loop = '        for name in ["--quiet"]:\n            parser.add_argument(name, action="store_true")'
     files = {**FILES, "vllm/engine/arg_utils.py": ARGS.replace(plain, loop).encode()}
-    with pytest.raises(TreeError, match=r"arg_utils.py:\d+: this loop adds flags"):
+    with pytest.raises(TreeError, match=r"arg_utils.py:\d+: this loop's flags"):
         KnownFlags(MemoryTree(files))
 
 
@@ -210,10 +210,10 @@ def test_a_flag_that_gathers_its_values_may_be_given_again(action: str) -> None:
         ("?", "--timeout --quiet", []),
         ("*", "--timeout --quiet", []),
         ("*", "--timeout a b", []),
-        ("?", "--timeout a b", ["b: is neither a flag nor the value of one"]),
+        ("?", "--timeout a b", ["b: is no flag and no value of one"]),
         ("?", "--no-timeout", ["--no-timeout: vLLM 0.19.1 has no such flag"]),
         ("*", "--no-timeout", ["--no-timeout: vLLM 0.19.1 has no such flag"]),
-        ("+", "--timeout", ["--timeout: takes one value or more, but none follows"]),
+        ("+", "--timeout", ["--timeout: takes one value or more; none follows"]),
     ],
 )
 def test_how_many_values_follow(nargs: str, line: str, lines: list[str]) -> None:

@@ -178,5 +178,5 @@ def test_a_distribution_without_a_library_is_named_with_what_helps(
 def test_a_distribution_that_is_not_installed_is_named(place: Path) -> None:
     with pytest.raises(UsageError) as caught:
         locking.resolve(project(place), "acme", ACME)
-    why = "package:acme-mods: no such distribution is installed beside vllm-mods"
+    why = "package:acme-mods: it is not installed beside vllm-mods"
     assert (caught.value.message, caught.value.hint) == (why, "pip install acme-mods")

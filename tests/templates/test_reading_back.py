@@ -197,7 +197,7 @@ def test_gpt_oss_needs_a_release_whose_parser_can_be_asked() -> None:
 def test_a_tree_without_parsers_says_so() -> None:
     tree = toy_release()
     tree.files = {"vllm/__init__.py": b""}
-    with pytest.raises(TreeError, match="there is no vllm/tool_parsers") as caught:
+    with pytest.raises(TreeError, match="has no vllm/tool_parsers") as caught:
         parser_process.open_release(tree)
     assert caught.value.hint == "vLLM 0.15 or newer has it"
 
@@ -423,7 +423,7 @@ def test_the_calls_that_none_reads_are_an_error_of_the_template() -> None:
 
     back = _read_back(tell)
     assert [(one.code, one.message) for one in back.findings] == [
-        ("calls-unread", "none of the 2 tool parsers can parse the calls that it writes")
+        ("calls-unread", "none of the 2 tool parsers parses the calls that it writes")
     ]
     assert not back.ok
     assert _read_back(tell, with_tools=False).findings == ()

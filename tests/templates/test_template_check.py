@@ -66,7 +66,7 @@ def test_what_is_as_it_should_be_has_no_findings(expect: dict[str, Any]) -> None
         ({"rendered": "hi"}, "prompt-differs", "line 2 of the prompt is '', not its end"),
         ({"contains": ("ho",)}, "text-missing", "'ho' is not in the prompt"),
         ({"absent": ("hi",)}, "text-present", "'hi' is in the prompt"),
-        ({"error": "no"}, "rendered", "the template made a prompt instead of the error 'no'"),
+        ({"error": "no"}, "rendered", "it made a prompt, not the error 'no'"),
     ],
 )
 def test_what_is_not_as_it_should_be(expect: dict[str, Any], code: str, message: str) -> None:
@@ -137,14 +137,14 @@ def test_what_is_said_of_its_own_words() -> None:
     ]
     assert own == [
         "content_format: vLLM treats it as 'openai' from 0.22 on, not as 'string'",
-        "kwargs.loud: the template does not read it, and vLLM drops it silently",
+        "kwargs.loud: the template does not read it, so vLLM drops it",
     ]
 
 
 @pytest.mark.parametrize(
     ("expect", "messages"),
     [
-        ({"error": "no"}, ["the template made a prompt instead of the error 'no'"]),
+        ({"error": "no"}, ["it made a prompt, not the error 'no'"]),
         (
             {"contains": ("x" * 201, "hi", "y")},
             [f"'{'x' * 199}… is not in the prompt", "'y' is not in the prompt"],

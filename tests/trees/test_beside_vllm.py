@@ -138,10 +138,7 @@ def test_what_an_archive_says_of_itself() -> None:
     with pytest.raises(UsageError) as caught:
         tree_of(zipped(("a", b"")).getvalue())
     message = "x has no vLLM: it has no vllm/__init__.py"
-    assert (caught.value.message, caught.value.hint) == (
-        message,
-        "name a wheel or an sdist of vllm",
-    )
+    assert (caught.value.message, caught.value.hint) == (message, "name a vllm wheel or sdist")
 
 
 class Project:

@@ -394,7 +394,7 @@ def test_more_than_there_can_be_is_not_read(monkeypatch: pytest.MonkeyPatch) -> 
         assert caught.value.message == message
         with pytest.raises(TreeError) as caught:
             ask.download(f"{url}/4", io.BytesIO())
-        assert caught.value.message == f"{url}/4: it sends more than 3 bytes"
+        assert caught.value.message == f"{url}/4 sends more than 3 bytes"
         with pytest.raises(TreeError) as caught:
             ask.span(f"{url}/s", 0, 4)
         assert caught.value.message == f"{url}/s: a part of 4 bytes; the limit is 3 bytes"

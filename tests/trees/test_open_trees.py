@@ -51,8 +51,8 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: this is another kind of file", "sdist:{0}/x.tar.gz"),
         ("wheel:{0}/none", {}, "wheel:{0}/none: No such file or directory", "ls -la {0}  # shows what is there"),
         ("wheel:none", {}, "wheel:none: No such file or directory", "ls -la {here}  # shows what is there"),
-        ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"),
-        ("{0}/none", {}, "{0}/none: no such file or folder", "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"),
+        ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the folder with vllm/, or a virtual environment; a release is pypi:VERSION"),
+        ("{0}/none", {}, "{0}/none: no such file or folder", "name the folder with vllm/, or a virtual environment; a release is pypi:VERSION"),
         ("0.19.1", {}, "0.19.1: no such file or folder", "for a release write pypi:0.19.1"),
         (
             ">=0.19",

@@ -92,8 +92,6 @@ def _revisions(
         hint = "commit the changes first" if older == newer else f"--against {head}..{base}"
         raise UsageError(why, hint=hint)
     if fork != older:
-        access.note(
-            f"{base} has commits that {head} has not: BASE is {fork[:12]}, where they parted"
-        )
+        access.note(f"{base} has commits that {head} lacks: BASE is {fork[:12]}, where they parted")
         base = fork[:12]
     return clone, base, (fork, newer)

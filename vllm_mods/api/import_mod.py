@@ -86,9 +86,7 @@ class _ModImport(NamedTuple):
         if terms.tree is None and terms.others:
             raise UsageError("--with needs --tree, the vLLM beside it", hint="--tree pypi:VERSION")
         if len(terms.images) > 1:
-            raise UsageError(
-                f"{self.path} has no script to run in several images", hint="give one --image"
-            )
+            raise UsageError(f"{self.path} has no script to run in several images", hint="give one")
         if terms.images:
             return self.access.open(f"image:{terms.images[0]}")
         if terms.tree is None:
@@ -141,18 +139,14 @@ class _ModImport(NamedTuple):
             )
         except Lacked as error:
             if self.fetcher is None and error.urls:
-                error.hint = (
-                    f"give --fetch, which lets the script download each URL once; or {error.hint}"
-                )
+                error.hint = f"--fetch lets the script download each URL once; or {error.hint}"
             raise
 
     def releases(self) -> dict[str, Tree]:
         """Open the images, or the releases of a range, by version, oldest first."""
         spec, images = self.terms.vllm, self.terms.images
         if spec is not None and images:
-            raise UsageError(
-                "--vllm and several --image both name the releases to run on", hint="give one"
-            )
+            raise UsageError("--vllm and several --image both name the releases", hint="give one")
         if images:
             opened = [self.access.open(f"image:{one}") for one in images]
             by_version = {tree.version: tree for tree in opened if tree.version}

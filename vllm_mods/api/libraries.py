@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from vllm_mods.applying import ground
+from vllm_mods.applying.opening import open_tree
 from vllm_mods.base.errors import DiffError, ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.formats import diff
@@ -122,9 +124,6 @@ def _is_place(name: str, library: Library) -> bool:
 
 def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:
     """Return those of the named mods that went into a tree, as they were then; none where there is no tree."""
-    from vllm_mods.applying import ground  # noqa: PLC0415  (rarely asked for)
-    from vllm_mods.applying.opening import open_tree  # noqa: PLC0415
-
     try:
         tree, state = open_tree(target, None, recovering=None)
     except UsageError:

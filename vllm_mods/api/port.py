@@ -8,8 +8,7 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Mod, Variant
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.library import reading, writing as library_writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
@@ -77,7 +76,11 @@ def port(
             ported = variants.nearest(copy, version, lock_entries.current(copy))
         else:
             ported = find_variant(copy, variant)
-        _check_portable(copy, ported, target)
+        if ported.replace or not ported.patches:
+            raise UsageError(
+                f"variant `{ported.id}` of {copy.name} is not made of patches alone, and `port` can port nothing else",
+                hint=f"vllm-mods check {copy.name} --target {target.spec}",
+            )
         if name is not None and any(one.id == name for one in copy.variants):
             raise UsageError(f"{copy.name} has a variant `{name}` already", hint="--as ANOTHER")
         if vllm is None and target.version is None:
@@ -172,14 +175,6 @@ def abort_port(library: Library, mod: str, *, output: str | None = None) -> writ
     if output is not None:
         _remove_plain_copy(library, mod, copy, ())
     return work
-
-
-def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
-    if variant.replace or not variant.patches:
-        raise UsageError(
-            f"variant `{variant.id}` of {mod.name} is not made of patches alone, and `port` can port nothing else",
-            hint=f"vllm-mods check {mod.name} --target {tree.spec}",
-        )
 
 
 def _own_copy(library: Library, name: str, output: str | None, *, new: bool = True) -> Mod:

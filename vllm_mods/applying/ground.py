@@ -79,9 +79,7 @@ def of(tree: Tree, current: Receipt | None) -> Ground:
     )
 
 
-def plan_on_ground(
-    mods: Sequence[Mod], base: Ground, workspace: str | None, terms: Terms
-) -> Planned:
+def plan_on_ground(mods: Sequence[Mod], base: Ground, space: str | None, terms: Terms) -> Planned:
     """Plan mods on a tree as it stands. Raises ``UsageError`` for a base that one of them was not made for."""
     origin = None
     if (made_for := terms.base) is not None:
@@ -90,7 +88,7 @@ def plan_on_ground(
 
     make_plan = functools.partial(
         planner.plan,
-        workspace=workspace or planner.WORKSPACE,
+        workspace=space or planner.WORKSPACE,
         strict_version=terms.strict_version,
         origin=origin,
     )

@@ -50,7 +50,7 @@ class VllmModsError(Exception):
     ...     vm.open_tree("no-such-folder")
     ... except vm.VllmModsError as error:
     ...     print(error.code, error.exit_code, error.message, error.hint, sep="; ")
-    usage; 2; no-such-folder: no such file or folder; name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION
+    usage; 2; no-such-folder: no such file or folder; name the folder with vllm/, or a virtual environment; a release is pypi:VERSION
     """
 
     code = "error"

@@ -90,9 +90,7 @@ GIT_OUTPUT = Limit(64 << 20, "bytes", "what one command of git prints")  # vLLM'
 TAR_MEMBERS = Limit(500_000, "members", "an sdist")
 # A pattern in older Pythons takes time by the square of a header's length (CVE-2024-6232).
 _SQUARE = sys.version_info < (3, 11, 10) or (3, 12) <= sys.version_info < (3, 12, 6)
-TAR_HEADER = Limit(
-    8 << 10 if _SQUARE else 1 << 20, "bytes", "the extended header of a tar's member"
-)
+TAR_HEADER = Limit(8 << 10 if _SQUARE else 1 << 20, "bytes", "an extended header of a tar's member")
 
 # Images.
 LAYER = Limit(256 << 30, "bytes", "a layer, unpacked, never all in memory")

@@ -5,6 +5,7 @@ JSON can spell half a character, which no file name and no file can hold.
 """
 
 import json
+import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,8 +61,6 @@ def is_whole(text: str) -> bool:
 
 def toml_of(data: bytes, where: str) -> dict[str, Any]:
     """Read TOML; ``where`` names it in messages. Raises ``ManifestError``."""
-    import tomllib  # noqa: PLC0415  (4 ms that a call without a manifest need not pay)
-
     if len(data) > limits.MANIFEST:
         raise ManifestError(where, (f"has more than {limits.MANIFEST}",))
     try:

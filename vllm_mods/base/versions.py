@@ -4,24 +4,13 @@ A version is advice: a development build such as ``0.19.1rc1.dev46+gc5e3454e5`` 
 of what became 0.20.0, and releases were rebuilt from other sources under the same number. The tree decides.
 """
 
-from __future__ import annotations
-
 import itertools
-import operator
 import re
+from collections.abc import Iterable
 
-TYPE_CHECKING = False  # ``typing`` costs 5 ms on the hot path
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
 
-    from packaging.version import Version
-
-_PLAIN = re.compile(r"v?(\d+(?:\.\d+)*)\Z", re.ASCII)
-_CLAUSE = re.compile(r"\s*(<=|>=|==|!=|<|>)\s*v?(\d+(?:\.\d+)*)\s*\Z", re.ASCII)
-_COMPARED = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
 # As text: `re` compiles them where they are first used.
 _DESCRIBED = r"(?a)v?(?P<tag>\d.*)-(?P<distance>\d+)-(?P<node>g[0-9a-f]+)\Z"
 _NODE = r"(?a)\+(?:.*\.)?g([0-9a-f]{7,40})\b"
@@ -36,16 +25,10 @@ def in_range(version: str | None, spec: str) -> bool | None:
     Pre-releases and development builds count like any other version. ``None`` if there is no
     version or it is not one of PEP 440. Raises ``ValueError`` for a specifier that is none.
     """
-    answer = _plainly(version, spec)
-    if answer is not None:
-        return answer
-    # 30 ms to import, which the versions and ranges of releases do not need.
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415
-
     try:
         allowed = SpecifierSet(spec)
     except InvalidSpecifier as error:
-        raise ValueError(f"{spec!r} is not a version specifier (PEP 440)") from error
+        raise ValueError(f"{spec!r} is not a version specifier such as '>=0.20'") from error
     parsed = parse(version)
     return None if parsed is None else allowed.contains(parsed, prereleases=True)
 
@@ -75,12 +58,12 @@ def joined(specs: Iterable[str]) -> tuple[str, ...]:
     spans = {spec: match for spec in specs if (match := re.match(_SPAN, spec)) is not None}
     ranges: list[tuple[str, str | None]] = []
     for low, high in sorted(
-        (match.groups() for match in spans.values()), key=lambda ends: _release(ends[0])
+        (match.groups() for match in spans.values()), key=lambda ends: Version(ends[0])
     ):
         first, last = ranges[-1] if ranges else (low, "0")
-        if not ranges or (last is not None and _release(low) > _release(last)):
+        if not ranges or (last is not None and Version(low) > Version(last)):
             ranges.append((low, high))
-        elif last is not None and (high is None or _release(high) > _release(last)):
+        elif last is not None and (high is None or Version(high) > Version(last)):
             ranges[-1] = (first, high)
     texts = (f">={low}" if high is None else f">={low},<{high}" for low, high in ranges)
     return (*texts, *(spec for spec in specs if spec not in spans))
@@ -147,24 +130,6 @@ def from_describe(text: str) -> str | None:
     return bumped if parse(bumped) is not None else None
 
 
-def _plainly(version: str | None, spec: str) -> bool | None:
-    """Answer for plain numbers only (no suffix, no wildcard); ``None`` if there is more to it."""
-    match = _PLAIN.match(version) if version is not None else None
-    if match is None:
-        return None
-    mine = _release(match[1])
-    clauses = [_CLAUSE.match(clause) for clause in spec.split(",")] if spec.strip() else []
-    answers = [one and _COMPARED[one[1]](mine, _release(one[2])) for one in clauses]
-    return None if None in answers else all(answers)
-
-
-def _release(text: str) -> tuple[int, ...]:
-    numbers = [int(part) for part in text.split(".")]
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
-
-
 def _numbers(version: str) -> tuple[int, ...]:
     parsed = parse(version)
     return parsed.release if parsed is not None else ()
@@ -174,8 +139,6 @@ def parse(version: str | None) -> Version | None:
     """Return a version of PEP 440, None for what is none."""
     if version is None:
         return None
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415  (lazily: 10 ms)
-
     try:
         return Version(version)
     except InvalidVersion:

@@ -124,10 +124,8 @@ def _against(when: When, checkpoint: Checkpoint) -> str:
     for key, allowed in when.config:
         held = value(checkpoint.config, key)
         values = held if isinstance(held, list) else [held]
-        is_meant = any(
-            type(one) is type(each) and one == each for one in allowed for each in values
-        )
-        if held is None or (allowed and not is_meant):
+        holds = any(type(one) is type(each) and one == each for one in allowed for each in values)
+        if held is None or (allowed and not holds):
             shown = f"{held!r:.80}" if held is not None else "nothing"
             meant = " or ".join(map(repr, allowed)) or "something"
             return f"config.json has {shown} for {key}, and the mod needs {meant}"

@@ -148,9 +148,7 @@ class _HubModel:
 
     def __init__(self, model: str, revision: str, environ: Mapping[str, str]) -> None:
         if environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE:
-            raise Unreachable(
-                f"{model}: the Hub was not asked, because HF_HUB_OFFLINE is set", hint=_FOLDER
-            )
+            raise Unreachable(f"{model}: the Hub was not asked (HF_HUB_OFFLINE)", hint=_FOLDER)
         from vllm_mods.trees.http import Http  # noqa: PLC0415  (requests: 0.2 s)
 
         self.name = model
@@ -164,8 +162,7 @@ class _HubModel:
             raise Unreachable(error.message, hint=f"HF_ENDPOINT=URL; or {_FOLDER}") from None
         if page is None:
             raise UsageError(
-                f"{model}: the Hub has no such model at {revision}, or it needs a login",
-                hint=_FOLDER,
+                f"{model}: the Hub has no such model at {revision}, or wants a login", hint=_FOLDER
             )
         answer = table(page.body, asked)
         commit, files = answer.get("sha"), answer.get("siblings")

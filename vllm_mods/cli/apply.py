@@ -18,12 +18,8 @@ from vllm_mods.report.reply import Reply
 @click.command(name="apply")
 @options.plan_terms
 @options.target_folder
-@options.option(
-    "--keep-links", "Refuse to change a file with hard links elsewhere, which stay old."
-)
-@options.option(
-    "--without-files", "Skip and list files outside site-packages; `build` can add them."
-)
+@options.option("--keep-links", "Refuse to change a file with hard links elsewhere: they stay old.")
+@options.option("--without-files", "Skip and list files outside site-packages; `build` adds them.")
 @options.option("--dry-run", "Print what would change; write nothing.")
 @options.json_output
 @options.source_date_epoch

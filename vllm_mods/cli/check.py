@@ -20,9 +20,7 @@ from vllm_mods.report.reply import Reply
 @options.target_tree
 @options.platform
 @options.target_in_image
-@options.option(
-    "--model MODEL", "Check that the mods are meant for this model: a folder or Hub id."
-)
+@options.option("--model MODEL", "Check that mods are meant for this model: a folder or Hub id.")
 @options.access_to_commits
 @options.verify
 @options.others
@@ -33,8 +31,7 @@ from vllm_mods.report.reply import Reply
 )
 @options.option("--made-for TREE", "With --plugin: the vLLM that it was made for [what it names].")
 @options.form(
-    "How to print it: for a person, as annotations for GitHub, or as SARIF.",
-    ("text", "github", "sarif"),
+    "How to print: for a person, as GitHub's annotations, or as SARIF.", ("text", "github", "sarif")
 )
 @options.json_output
 def check_command(

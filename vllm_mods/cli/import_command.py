@@ -95,7 +95,5 @@ def _import_recipe(path: str, folder: str | None, name: str | None, mods: tuple[
 def _mod_by_path(text: str) -> tuple[str, str]:
     path, equals, name = text.rpartition("=")
     if not (path and equals and name):
-        raise UsageError(
-            f"--mod {text} is not PATH=NAME", hint="--mod mods/fix-template=qwen3.5-enhanced"
-        )
+        raise UsageError(f"--mod {text} is not PATH=NAME", hint="--mod mods/fix=qwen3.5-enhanced")
     return path, name

@@ -96,9 +96,7 @@ def keep_command(
     from vllm_mods.report import keep as kept  # noqa: PLC0415
 
     if offline and given["pull_requests"]:
-        raise UsageError(
-            "--pull-requests needs the network, which --offline forbids", hint="give one"
-        )
+        raise UsageError("pull requests need the network, which --offline forbids", hint="give one")
     access = options.open_access(offline=offline, commits=commits)
     given |= {"access": access, "dry_run": dry_run}
     outcomes = []

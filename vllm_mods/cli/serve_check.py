@@ -53,7 +53,5 @@ def serve_check_command(words: tuple[str, ...], command: str | None, **given: An
     if command is None and " " in text:
         words, command = (), text
     if len(words) > 1:
-        raise click.UsageError(
-            "the command was given twice, after -- and as --command: give one of them"
-        )
+        raise click.UsageError("the command was given twice, after -- and as --command: give one")
     return report.checked(serve_check(pairing=next(iter(words), None), command=command, **given))

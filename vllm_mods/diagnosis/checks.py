@@ -184,7 +184,8 @@ def _files(
         if some := [path for path in paths if path not in touched]:
             is_extra = code is FindingCode.UNLISTED
             level, hint = (Level.NOTE, None) if is_extra else (Level.ERROR, again)
-            yield Trouble(code, f"{_name_few(some)}: {what}", hint, level)
+            more = f" and {len(some) - _SHOWN} more" * (len(some) > _SHOWN)
+            yield Trouble(code, f"{', '.join(some[:_SHOWN])}{more}: {what}", hint, level)
 
 
 def _around(root: str) -> Iterator[Trouble]:
@@ -204,8 +205,3 @@ def _around(root: str) -> Iterator[Trouble]:
             f"Python would import the vLLM in {other} instead of the one in {root}",
             f"vllm-mods doctor --target {shlex.quote(other)}, or remove that one",
         )
-
-
-def _name_few(paths: Sequence[str]) -> str:
-    more = len(paths) - _SHOWN
-    return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -121,14 +121,10 @@ def problems(pairing: pairings.Pairing) -> tuple[str, ...]:
                 f"model: is {pairing.model}, but the command names no model: write vllm serve {{model}}"
             )
     elif model != pairing.model and not any(text in model for text in unknown):
-        faults.append(
-            f"model: is {pairing.model}, but the command serves {model}: write {{model}} there"
-        )
+        faults.append(f"model: is {pairing.model}, but the command serves {model}: write {{model}}")
     revision = flag_value(serving.argv, "--revision")
     if revision != pairing.revision and not any(text in str(revision) for text in unknown):
-        has = (
-            f"--revision {revision}" if revision else "no --revision, so vLLM would load the newest"
-        )
+        has = f"--revision {revision}" if revision else "no --revision, so vLLM loads the newest"
         faults.append(
             f"revision: is {pairing.revision or 'not given'}, but the command has {has}; write --revision {revision} there"
         )

@@ -20,9 +20,7 @@ _NEW_NAMES = (b"+++ b/", b'+++ "b/', b"+++ /dev/null")
 _SIGNATURE = b"--"  # of a mail; `git format-patch` puts its version below
 _NO_NEWLINE = b"\\ "
 _AGAIN = "make the patch again with `git diff`"
-_BY_HAND = (
-    "if the patch was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
-)
+_BY_HAND = "if it was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
 
 
 def read(data: bytes, where: str, root: str) -> tuple[tuple[FileDiff, ...], dict[int, bytes]]:
@@ -99,8 +97,7 @@ class _DiffReader:
             line.startswith(b"Binary files ") and line.endswith(b" differ")
         ):
             raise self.fail(
-                "a binary change has no text to match",
-                hint="put the whole file into the mod's overlay",
+                "a binary change has no text to match", hint="put the file into the mod's overlay"
             )
 
     def git_file(self) -> FileDiff:

@@ -5,8 +5,6 @@ reads a file: the files of the mod have no bytes until ``library`` has read them
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from vllm_mods.base import limits, model, secrets
 from vllm_mods.base.untrusted import toml_of
@@ -15,7 +13,6 @@ from vllm_mods.formats import image_paths, platforms
 from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Scalar, Table, reading, repeated
 
 SCHEMA = 1
-# Patterns as text: `re` compiles one when a manifest first has that key.
 _VERSION = r"v?\d+(\.\d+)*([-_.]?(a|b|rc|post|dev)\d*)*(\+[a-z0-9.]+)?\Z"
 _REQUIREMENT = r"[A-Za-z0-9][\w.-]*\s*(\[[\w, .-]*\])?\s*([=<>!~;@(].*)?\Z"
 _LIBRARY = r"(?!.*(?:^|/)\.\.(?:/|$))[^/\\\0][^\\\0]*\.so(?:\.\d+)*\Z"
@@ -28,16 +25,7 @@ _STATUSES = ("open", "merged", "rejected", "none")
 
 def from_toml(data: bytes, where: str) -> model.Mod:
     """Read a manifest. Raises ``ManifestError`` with every problem."""
-    return from_dict(toml_of(data, where), where)
-
-
-def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) -> model.Mod:
-    """Read a manifest from a parsed table. Raises ``ManifestError`` with every problem.
-
-    ``checked`` says that it is out of mod.lock, which is written from a manifest whose words were
-    held against their patterns: not once more, since compiling these takes longer than the rest.
-    """
-    with reading(table, where, SCHEMA, checked=checked) as top:
+    with reading(toml_of(data, where), where, SCHEMA) as top:
         return _mod(top)
 
 
@@ -74,9 +62,7 @@ def _mod(top: Table) -> model.Mod:
     if has_end(mod.vllm) and not mod.until:
         top.problem("vllm", "it has an upper bound: give the reason as until = '…'")
     if mod.until and not has_end(mod.vllm):
-        top.problem(
-            "until", "it gives the reason for the upper bound of `vllm`, but `vllm` has none"
-        )
+        top.problem("until", "gives the reason for the upper bound of `vllm`, but `vllm` has none")
     if not variants and "variant" not in top.bad:
         top.problem("variant", "a mod needs at least one [[variant]]")
     for path in repeated(file.path for file in mod.files):
@@ -96,7 +82,7 @@ def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
     for key in ("log", "instead", "behaviour"):
         if (text := table.get(key, str)) is not None:
             patterns.append((key, text))
-            if key != "behaviour" and not table.checked:
+            if key != "behaviour":
                 try:
                     re.compile(text)
                 except (re.error, RecursionError, OverflowError) as error:
@@ -105,10 +91,9 @@ def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
 
 
 def _env(table: Table) -> tuple[tuple[str, str], ...]:
-    if table.raw and not table.checked:
-        why = "looks like a secret, and mods are published: pass it when the container starts"
-        for name in filter(secrets.NAMED.match, table.raw):
-            table.problem(name, why)
+    why = "looks like a secret, and mods are published: pass it when the container starts"
+    for name in filter(secrets.NAMED.match, table.raw):
+        table.problem(name, why)
     return tuple(table.variables().items())
 
 
@@ -134,9 +119,7 @@ def _when(table: Table) -> model.When:
         fails=table.text("fails"),
     )
     if not (when.config or when.tensors) and not table.problems:
-        table.problem(
-            "", "names no key of config.json and no tensor, so it would match every model"
-        )
+        table.problem("", "names no key of config.json and no tensor, so it matches every model")
     return when
 
 

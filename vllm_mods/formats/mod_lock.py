@@ -5,19 +5,15 @@ recorded here needs no parsing: the places of the hunks are known, and so is the
 """
 
 import json
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Verdict
-from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.receipt import FileHash
-from vllm_mods.formats.schema import decode, encode
+from vllm_mods.formats.schema import decode, encode, object_of
 
 SCHEMA = 1
-# A lock is parsed once: it is read for its manifest first, and for its trees later. Nobody may change it.
-_loads = lru_cache(maxsize=1)(json_of)
 _VERDICTS = frozenset(Verdict)
 _Verdict = Annotated[str, lambda word: None if word in _VERDICTS else "is not a verdict"]
 
@@ -84,15 +80,13 @@ class WrittenFor(NamedTuple):
 class Lock(NamedTuple):
     """The whole file. ``digest`` is that of the mod it was made from: any other makes it stale.
 
-    ``manifest`` is its mod.toml as parsed: JSON is read in a tenth of the time. ``others`` are
-    releases that need no change, each with its verdict; ``written`` is what each variant was written for, where that is known.
+    ``others`` are releases that need no change, each with its verdict; ``written`` is what each variant was written for,
+    where that is known.
     """
 
     mod: str
     version: str
     digest: str
-    manifest: Mapping[str, Any]
-    manifest_sha256: str
     trees: tuple[LockedTree, ...]
     others: tuple[tuple[str, str], ...] = ()
     written: tuple[WrittenFor, ...] = ()
@@ -102,30 +96,11 @@ class Lock(NamedTuple):
 def parse(data: bytes, where: str) -> Lock:
     """Read a lock file, once. Raises ``ManifestError`` if it is not one: it is never edited by hand."""
     hint = "the file is generated: `vllm-mods matrix MOD --update-lock` writes it again"
-    try:
-        raw = _loads(data)
-        schema = raw["schema"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ManifestError(where, (f"not a lock file: {error!r}",), hint=hint) from error
-    if schema != SCHEMA:
+    raw = object_of(data, where, hint)
+    if (schema := raw.get("schema")) != SCHEMA:
         why = f"schema: this version of vllm-mods reads schema {SCHEMA}, not {schema!r}"
-        raise ManifestError(where, (why,))
+        raise ManifestError(where, (why,), hint=hint)
     return decode(Lock, raw, where, hint=hint, more=True)
-
-
-def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
-    """Return the parsed manifest out of a lock file if it is of the mod.toml with this hash.
-
-    None for anything else; what is wrong with a lock file is for ``parse`` to say.
-    """
-    try:
-        raw = _loads(data)
-    except ValueError:
-        return None
-    if not isinstance(raw, dict) or raw.get("manifest_sha256") != sha256:
-        return None
-    manifest = raw.get("manifest")
-    return manifest if isinstance(manifest, dict) else None
 
 
 def dump(lock: Lock) -> bytes:

@@ -170,9 +170,7 @@ def serve_command(
     try:
         script = _script(pairing)
     except command_line.ShellError as error:
-        raise UsageError(
-            f"the command of pairing `{pairing.name}` cannot be read by bash: {error}"
-        ) from error
+        raise UsageError(f"bash cannot read the command of `{pairing.name}`: {error}") from error
     if not script.commands:
         raise UsageError(f"the command of pairing `{pairing.name}` is empty")
     return served_by(script), script

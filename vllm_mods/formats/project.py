@@ -123,9 +123,7 @@ def source_of(table: Table) -> LibrarySource:
     """Read where a library comes from, of a table that may have other keys too."""
     kinds = [kind for kind in KINDS if kind in table.raw]
     if len(kinds) != 1:
-        table.problem(
-            "", f"expected one of {', '.join(KINDS)}, found {' and '.join(kinds) or 'none'}"
-        )
+        table.problem("", f"expected one of {', '.join(KINDS)}, found {', '.join(kinds) or 'none'}")
     for kind in kinds:
         pattern, words = _FORMS[kind]
         place = table.text(kind, required=True)
@@ -173,8 +171,7 @@ def _policy(trust: Table, where: str) -> Policy:
     )
     if not policy.pins and not policy.model_roots:
         trust.problem(
-            "",
-            "names none of allowed_signers, require_hashes and model_roots, so nothing could be trusted",
+            "", "names none of allowed_signers, require_hashes and model_roots: nothing is trusted"
         )
     trust.refuse_unknown()
     return policy

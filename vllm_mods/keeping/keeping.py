@@ -237,9 +237,7 @@ def _widen_range(
         between = planner.plan_alone(mod, ways.releases.open(version))
         if not between.verdict.ok or between.variant is None or between.variant.id != variant.id:
             wide.append(f"!={version}")
-            reasons.append(
-                f"vLLM {version} is excluded from the range: the variant does not apply there"
-            )
+            reasons.append(f"vLLM {version} is out of the range: the variant does not apply there")
     return ",".join(wide), tuple(reasons)
 
 

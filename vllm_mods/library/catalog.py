@@ -12,7 +12,7 @@ from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats.pairing import Pairing, parse as parse_pairing
 from vllm_mods.formats.schema import BUNDLED
-from vllm_mods.library import reading
+from vllm_mods.library import checksums, reading
 from vllm_mods.library.mod_folder import MANIFEST, TEMPLATE, data_root, load_mod
 
 PARTS = ("patches", "templates", "pairings")
@@ -105,8 +105,6 @@ class Library:
         data = self._read(path, folder)
         for root, listed in self._pins.items():
             if listed is not None and path.startswith(f"{root}/"):
-                from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
-
                 hint = "vllm-mods sync --fetch  # fetches the project's libraries again"
                 checksums.check(root, path, data, listed, hint=hint)
         return data
@@ -166,9 +164,7 @@ class Library:
         file = self.pairing_file(name)
         pairing = parse_pairing(self.read(file) or b"", file)
         if pairing.name != name.rpartition("/")[2]:
-            raise ManifestError(
-                file, (f"name: {pairing.name!r} must be the name of its file, {name!r}",)
-            )
+            raise ManifestError(file, (f"name: {pairing.name!r} is not its file's name, {name!r}",))
         home = _root(file)
         self._homes[pairing.name] = home if self._homes.get(pairing.name, home) == home else ""
         return pairing
@@ -262,9 +258,7 @@ class Library:
                 circle = " → ".join(
                     map(os.path.basename, (*pending[pending.index(folder) :], folder))
                 )
-                raise UsageError(
-                    f"mods require each other in a cycle: {circle}", hint="remove one `requires`"
-                )
+                raise UsageError(f"mods require each other: {circle}", hint="remove one `requires`")
             pending.append(folder)
             mod = self.load(name)
             for required in mod.requires:

@@ -17,7 +17,7 @@ from vllm_mods.base.model import (
     TemplateFile,
     Variant,
 )
-from vllm_mods.formats import manifest, mod_lock, platforms
+from vllm_mods.formats import manifest, platforms
 from vllm_mods.library import reading
 
 MANIFEST = "mod.toml"
@@ -58,12 +58,7 @@ def load_mod(
     raw = read(where)
     if raw is None:
         raise UsageError(f"{folder} has no {MANIFEST}")
-    locked = read(os.path.join(folder, LOCK))
-    table = mod_lock.manifest_of(locked, sha256(raw)) if locked is not None else None
-    if table is None:
-        stated = manifest.from_toml(raw, where)
-    else:
-        stated = manifest.from_dict(table, where, checked=True)
+    stated = manifest.from_toml(raw, where)
     files = _Files(folder, roots, read)
     own_name = os.path.basename(os.path.abspath(folder))
     if stated.name != own_name:
@@ -80,7 +75,7 @@ def load_mod(
         digest=sha256(listing.encode()),
         files=images,
         variants=variants,
-        lock=locked,
+        lock=read(os.path.join(folder, LOCK)),
         manifest=raw,
     )
 
@@ -99,13 +94,11 @@ class _Files:
         self._there: dict[str, bytes | None] = {}
 
     def variant(self, at: str, stated: Variant) -> Variant:
-        templates = enumerate(stated.templates)
+        rows = enumerate(stated.templates)
         return stated._replace(
             patches=self.filled(f"{at}.patches", stated.patches),
             overlay=self.filled(f"{at}.overlay", stated.overlay, ".source"),
-            templates=tuple(
-                self.template(f"{at}.templates[{i}].name", one) for i, one in templates
-            ),
+            templates=tuple(self.template(f"{at}.templates[{i}].name", one) for i, one in rows),
             fetch=self.filled(f"{at}.fetch", stated.fetch, ".file"),
             binary=self.filled(f"{at}.binary", stated.binary, ".source"),
         )

@@ -5,20 +5,17 @@ It is the file that ``VLLM_MODS_CONFIG`` names; else ``vllm-mods.toml``, or ``py
 """
 
 import os
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import UsageError
+from vllm_mods.formats import project
 from vllm_mods.library import reading
-
-if TYPE_CHECKING:
-    from vllm_mods.formats.project import ProjectFile
 
 NAME = "vllm-mods.toml"
 PYPROJECT = "pyproject.toml"
 CONFIG = "VLLM_MODS_CONFIG"
 
 
-def find() -> "ProjectFile | None":
+def find() -> project.ProjectFile | None:
     """Read the project that holds here, None where there is none.
 
     Raises ``UsageError`` for two in one folder and for somebody else's above the current folder,
@@ -48,7 +45,7 @@ def find() -> "ProjectFile | None":
     return None
 
 
-def read(where: str, *, must: bool = False) -> "ProjectFile | None":
+def read(where: str, *, must: bool = False) -> project.ProjectFile | None:
     """Read a file as a project, None if there is none in it. Raises as ``find``."""
     if not must:
         if not os.path.lexists(where):
@@ -60,8 +57,6 @@ def read(where: str, *, must: bool = False) -> "ProjectFile | None":
         raise UsageError(f"{where}: no such file", hint=f"unset {CONFIG}, or name one")
     if where.endswith(PYPROJECT) and b"vllm-mods" not in data:
         return None
-    from vllm_mods.formats import project  # noqa: PLC0415  (where there is one)
-
     return project.parse(data, where)
 
 

@@ -52,9 +52,7 @@ def read(path: str, inside: str | None) -> bytes | None:
         raise _unreadable(path, error) from error
 
 
-def paths_below(
-    top: str, is_left_out: Callable[[str], bool] = lambda _name: False
-) -> Iterator[str]:
+def paths_below(top: str, is_left_out: Callable[[str], bool] = lambda _: False) -> Iterator[str]:
     """Yield all below a folder but folders, by the path from there; no link is followed.
 
     Raises ``ManifestError`` for a folder that cannot be read.

@@ -6,14 +6,11 @@ go through, whoever read them: a mod brings no policy, and an option takes none 
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.library import catalog, mod_folder, packed_mod, project_file
-
-if TYPE_CHECKING:
-    from vllm_mods.formats.project import Policy
+from vllm_mods.formats.project import Policy
+from vllm_mods.library import catalog, checksums, mod_folder, packed_mod, project_file
 
 OF_THE_MACHINE = f"/etc/{project_file.NAME}"
 
@@ -56,23 +53,19 @@ def demand_model(folder: str) -> None:
             )
 
 
-def _pinning() -> "tuple[Policy, ...]":
+def _pinning() -> tuple[Policy, ...]:
     return tuple(policy for policy in policies() if policy.pins)
 
 
-def policies() -> "tuple[Policy, ...]":
+def policies() -> tuple[Policy, ...]:
     """Read what holds here: the machine's file, and the project's (``project_file``)."""
     machine, project = project_file.read(OF_THE_MACHINE), project_file.find()
     if machine is not None and (machine.libraries or machine.targets):
-        raise ManifestError(
-            machine.where, ("libraries and targets belong to a project, not to a machine",)
-        )
+        raise ManifestError(machine.where, ("libraries and targets belong to a project",))
     return tuple(one.policy for one in (machine, project) if one is not None and one.policy)
 
 
-def _check(rules: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
-    from vllm_mods.library import checksums  # noqa: PLC0415  (where there is a policy)
-
+def _check(rules: Iterable[Policy], libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
     for policy in rules:
         beside = os.path.dirname(policy.where)
         pins = [

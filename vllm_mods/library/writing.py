@@ -29,14 +29,11 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
         _recover(root)
         for name in files:
             if not is_plain_path(name):
-                raise Refused(
-                    f"{name!r} points outside {root}; nothing was written", hint=f"ls {root}"
-                )
+                raise Refused(f"{name!r} is outside {root}; nothing was written", hint=f"ls {root}")
         for name in sorted(new):
             if os.path.lexists(os.path.join(root, name)):
                 raise Refused(
-                    f"{root}/{name} already exists; nothing was written",
-                    hint=f"ls -l {root}/{name}",
+                    f"{root}/{name} already exists; nothing was written", hint=f"ls {root}/{name}"
                 )
         ready = os.path.join(root, READY)
         fill_folder(os.path.join(root, LAID_OUT), files, ready)
@@ -55,8 +52,7 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
     parent, name = os.path.split(os.path.abspath(place))
     if os.path.lexists(place):
         raise Refused(
-            f"{place} already exists; nothing was written",
-            hint=f"rm -r {place}, or choose another name",
+            f"{place} already exists; nothing was written", hint=f"rm -r {place}, or another name"
         )
     staged = os.path.join(parent, f".{name}.new")
     with refusing_to_write(place):

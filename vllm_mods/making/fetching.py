@@ -93,8 +93,7 @@ def _download(url: str) -> bytes:
     def check_size(done: int, _total: int | None) -> None:
         if done > limits.MOD_BYTES:
             raise UsageError(
-                f"{redact(url)}: more than {limits.MOD_BYTES}",
-                hint="put a copy into the mod's folder",
+                f"{redact(url)}: more than {limits.MOD_BYTES}", hint="put it into the mod's folder"
             )
 
     with tempfile.TemporaryFile() as file:

@@ -47,13 +47,9 @@ def read(path: str) -> ModSource:
     own = f"name the folder of the mod alone, if {path} is a larger one"
     files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
     if SCRIPT not in files and mod_folder.MANIFEST not in files:
-        hint = (
-            f"ls {shlex.quote(path)}  # a mod has a run.sh or a mod.toml; a recipe is a .yaml file"
-        )
+        hint = f"ls {shlex.quote(path)}  # a mod has a run.sh or a mod.toml; a recipe is a .yaml"
         if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
-            hint = (
-                f"{path} contains {below[0]}: pack the mod's files without the folder around them"
-            )
+            hint = f"{path} has {below[0]}: pack the mod's files without the folder around them"
         elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
             hint = f"vllm-mods new NAME --from-diff {path}/{patches[0]} --tree TREE"
         elif "Dockerfile" in files:

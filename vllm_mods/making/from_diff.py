@@ -76,9 +76,7 @@ def is_of(data: bytes, where: str, tree: Tree, *, alone: bool = True) -> bool:
     expecting = [part for part in _parts(data, where) if any(hunk.old for hunk in part.file.hunks)]
     if not expecting:
         why = "the diff adds only new files, so nothing shows its release"
-        raise DiffError(
-            where, 1, why, hint="name the release that it was made on: --tree pypi:VERSION"
-        )
+        raise DiffError(where, 1, why, hint="name its release: --tree pypi:VERSION")
     paths = sorted(tree.paths("vllm"))
     return all(
         any(
@@ -93,8 +91,7 @@ def is_of(data: bytes, where: str, tree: Tree, *, alone: bool = True) -> bool:
 def _is_at_its_lines(file: FileDiff, data: bytes) -> bool:
     rows = data.splitlines(keepends=True)
     return all(
-        tuple(rows[hunk.stated - 1 : hunk.stated - 1 + len(hunk.old)]) == hunk.old
-        for hunk in file.hunks
+        tuple(rows[one.stated - 1 : one.stated - 1 + len(one.old)]) == one.old for one in file.hunks
     )
 
 
@@ -102,9 +99,7 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
     """Take a diff apart. Raises ``DiffError`` for what is none, and where files are renamed or copied."""
     if len(data) > limits.PATCH:
         why = f"it has more than {limits.PATCH}"
-        raise DiffError(
-            where, 1, why, hint="remove files outside vllm/, or split it into several mods"
-        )
+        raise DiffError(where, 1, why, hint="remove files outside vllm/, or make several mods")
     diff_forms.refuse_foreign(data, where)
     data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
     if moved := re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE):

@@ -303,9 +303,7 @@ class _RecordedRun(NamedTuple):
             f"{name}={value} is set only while the script runs; to keep it, state it under [env] of the mod"
             for name, value in seen.exported
         )
-        skipped = (
-            f"{one} failed, and the script goes on without it" for one in seen.free if one.code
-        )
+        skipped = (f"{one} failed; the script goes on without it" for one in seen.free if one.code)
         lost = (_lost(path, ran) for path in elsewhere if path not in kept)
         unused = (f"--also {one}: an image has all of its packages" for one in self.limits.also)
         notes = (*lost, *named, *skipped, *(unused if self.container is not None else ()))

@@ -74,14 +74,14 @@ def search(
     before, after = line.judge(good), line.judge(bad)
     outcome = BisectOutcome(good=before, bad=after)
     marks: tuple[Callable[[ModPlan], object], ...] = (
-        lambda planned: (planned.verdict.ok, planned.verdict.writes),
-        lambda planned: planned.verdict,
+        lambda plan: (plan.verdict.ok, plan.verdict.writes),
+        lambda plan: plan.verdict,
     )
     # the property in which the two ends differ: the search is for the place where it changes
     mark = next((one for one in marks if one(before.planned) != one(after.planned)), None)
     if mark is not None:
         while bad - good > 1:
-            middle = line.between(good, bad)
+            middle = (good + bad) // 2
             judged = line.judge(middle)
             if mark(judged.planned) == mark(before.planned):
                 good, before = middle, judged
@@ -90,7 +90,7 @@ def search(
         outcome = outcome._replace(before=before, after=after, findings=line.broken(before, after))
     return outcome._replace(
         points=sum(point.commit is not None for point in points),
-        touching=len(line.touching(0, len(points) - 1)),
+        touching=line.touching,
         planned=line.planned,
     )
 
@@ -159,28 +159,11 @@ class _TreeLine:
                 raise TreeError(f"{planned.spec}: {finding.message}")
         return Judged(point, planned.spec, planned.version, mod_plan)
 
-    def touching(self, good: int, bad: int) -> list[int]:
-        """Return those of the points behind ``good``, up to ``bad``, that changed a file in question."""
-        return [
-            index
-            for index in range(good + 1, bad + 1)
-            if (commit := self.points[index].commit) is None
-            or not self.watched.isdisjoint(commit.paths)
-        ]
-
-    def between(self, good: int, bad: int) -> int:
-        """Return what to plan next: ``good < index < bad``.
-
-        The change is most likely where a file in question was changed: with one such point left,
-        it and the one before it are planned, and that is the proof. Where nothing touches these
-        files, what else the verdict rests on (a tag, a new caller) may have changed anywhere.
-        """
-        touching = self.touching(good, bad)
-        if not touching:
-            return (good + bad) // 2
-        if len(touching) == 1:
-            return touching[0] if touching[0] < bad else bad - 1
-        return touching[(len(touching) - 1) // 2]
+    @property
+    def touching(self) -> int:
+        """How many of the points behind the first changed a file in question."""
+        commits = (point.commit for point in self.points[1:])
+        return sum(one is None or not self.watched.isdisjoint(one.paths) for one in commits)
 
     def broken(self, before: Judged, after: Judged) -> tuple[Finding, ...]:
         """Say what changed in the words of the variant that was right before."""

@@ -44,9 +44,7 @@ def choose_releases(
         named = [version for version in ordered if any(is_meant(mod, version) for mod in mods)]
         beyond = ordered[ordered.index(named[-1]) + 1 :] if named else ordered
         chosen = [*named, *beyond[-_BEYOND:]]
-    return tuple(
-        f"pypi:{name}" for version in chosen for name in _builds(version, by_version[version])
-    )
+    return tuple(f"pypi:{name}" for one in chosen for name in _builds(one, by_version[one]))
 
 
 def _builds(version: str, files: Sequence[ReleaseFile]) -> list[str]:

@@ -21,9 +21,7 @@ def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
         if not target.data:
             return (1,)
         if hunk.old_start == 0:
-            return Lost(
-                FindingCode.EDGE, "the hunk is for an empty file, and this file has lines", written
-            )
+            return Lost(FindingCode.EDGE, "the hunk is for an empty file; this has lines", written)
         message = "the hunk has no context lines, so nothing proves where it belongs"
         return Lost(FindingCode.UNPROVABLE, message, written)
     lines = matches(target.data, hunk.old)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod, ModPlan, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import is_final
@@ -42,16 +41,12 @@ def of(
     written: Iterable[WrittenFor] = (),
 ) -> Lock:
     """Return a mod's lock with these trees, and of ``written`` what is of its variants with the patches that they have."""
-    import tomllib  # noqa: PLC0415  (a plan that writes no lock needs none)
-
     places = tuple(written)
     known = (written_places.of_variant(places, variant) for variant in mod.variants)
     return Lock(
         mod=mod.name,
         version=mod.version,
         digest=mod.digest,
-        manifest_sha256=sha256(mod.manifest) or "",
-        manifest=tomllib.loads(mod.manifest.decode()),
         trees=tuple(trees),
         others=tuple(others),
         written=tuple(place for place in known if place is not None),

@@ -93,9 +93,7 @@ def _beside_other(mod: Mod, plan: Plan, tree: Tree, *, same_lines: bool) -> str:
         name for name, one in kept if name in mod.conflicts or (one and mod.name in one.conflicts)
     ]
     undo = f"vllm-mods revert {' '.join(rivals)} --target {shlex.quote(plan.spec)}"
-    return (
-        f"{undo}  # then {mod.name} can be applied" if rivals else "name only one of the two mods"
-    )
+    return f"{undo}  # then {mod.name} can be applied" if rivals else "name one of the two mods"
 
 
 def _is_edited(tree: Tree, path: str) -> bool:

@@ -121,9 +121,7 @@ class PatchingStep:
         part = self.part
         before = self.view.read(part.path)
         if before is not None and (before == part.whole or sha256(before) not in part.replaces):
-            other = (
-                f"different contents from {part.source}; vllm-mods does not replace an unknown file"
-            )
+            other = f"different contents from {part.source}; vllm-mods replaces no unknown file"
             bytes_ = "the same bytes" if before == part.whole else other
             message = f"{part.path} already exists, with {bytes_}"
             self.fail(FindingCode.FILE_THERE, message, path=part.path)

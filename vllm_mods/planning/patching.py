@@ -217,9 +217,7 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
         data = tree.read(path)
         if (data is None) != (file.new_path is None):
             return False
-        if data is not None and any(
-            hunk.new and not matches(data, hunk.new) for hunk in file.hunks
-        ):
+        if data is not None and any(one.new and not matches(data, one.new) for one in file.hunks):
             return False
     return all(
         tree.read(part.path) == part.whole

@@ -7,6 +7,7 @@ from vllm_mods.base.model import Finding, Level, ModPlan, Variant, Verdict, all_
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.planning.patching import add_notes, note, refuse
+from vllm_mods.trees import packages
 
 
 def platform_of(tree: Tree) -> str | None:
@@ -57,8 +58,6 @@ def _on_platform(plan: ModPlan, tree: Tree) -> ModPlan:
 def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
     if not variant.python:
         return
-    from vllm_mods.trees import packages  # noqa: PLC0415  (packaging, for mods that need something)
-
     needs = {text: packages.parse_requirement(text) for text in variant.python}
     names = {text: canonical(one.name) for text, one in needs.items() if one}
     present = packages.read_packages(tree, set(names.values()))

@@ -56,9 +56,7 @@ def nearest(mod: Mod, version: str | None, locked: Lock | None) -> Variant:
 def states(locked: Lock | None, variant: Variant) -> list[tuple[str, LockedTree]]:
     """Return the releases on which mod.lock has seen a variant, each with what it was there."""
     trees = locked.trees if locked is not None else ()
-    return [
-        (version, tree) for tree in trees if tree.variant == variant.id for version in tree.vllm
-    ]
+    return [(version, one) for one in trees if one.variant == variant.id for version in one.vllm]
 
 
 def recorded(locked: Lock | None, variant: Variant) -> tuple[str, ...]:

@@ -96,9 +96,7 @@ def with_model(findings: RecipeFindings, pairing: pairings.Pairing) -> pairings.
     if not pairing.model:
         findings.problem("model", "is required, and the command does not name one either")
     elif named and named != pairing.model:
-        findings.note(
-            FindingCode.MODEL, "model", f"is {pairing.model}, but the command serves {named}"
-        )
+        findings.note(FindingCode.MODEL, "model", f"is {pairing.model}; the command serves {named}")
     return pairing
 
 

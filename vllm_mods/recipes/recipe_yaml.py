@@ -164,9 +164,7 @@ class _RecipeReader(command.RecipeFindings):
             why = f"is {version!r}; it is read as version 1"
             self.error(FindingCode.RECIPE_VERSION, "recipe_version", why)
         if title and not re.match(NAME, pairing.name):
-            self.problem(
-                "name", f"{pairing.name!r} cannot be the name of a pairing; choose one with --name"
-            )
+            self.problem("name", f"{pairing.name!r} cannot name a pairing; choose one with --name")
         return pairing
 
     def own(self) -> "_Own":
@@ -215,9 +213,7 @@ class _RecipeReader(command.RecipeFindings):
         name = self.paths.get(path) or self.paths.get(base) or slug(base)
         ours = _LAUNCHERS.get(name)
         if name not in self.known and ours is not None and ours in self.known:
-            self.note(
-                FindingCode.LAUNCHER_MOD, at, f"{path}: the pairing uses the mod `{ours}` for it"
-            )
+            self.note(FindingCode.LAUNCHER_MOD, at, f"{path}: the pairing uses `{ours}` for it")
             return ours
         if name not in self.known:
             which = f"the path is kept; `--mod {path}=NAME` names a mod for it"

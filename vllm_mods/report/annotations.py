@@ -59,11 +59,7 @@ def of_matrix(result: MatrixResult) -> Iterator[Remark]:
         details = "\n".join(map(str, run.first.findings))
         message = f"{word} on {run.trees}: {view.MEANINGS[word]}\n{details}".rstrip()
         yield Remark(Level.ERROR, manifests.get(mod, MANIFEST), mod, word, message)
-    notes = {
-        problem.code
-        for problem in result.problems
-        if problem.level is Level.NOTE or not result.strict
-    }
+    notes = {one.code for one in result.problems if one.level is Level.NOTE or not result.strict}
     for grievance in view.problems(result):
         level = Level.NOTE if grievance.code in notes else Level.ERROR
         path, message = manifests.get(grievance.mod, MANIFEST), view.problem(of, grievance)

@@ -42,12 +42,10 @@ def lock(result: ReadLock, *, output: str | None) -> Reply:
     )
 
 
-def moved(differences: Sequence[pairing_lock.LockDifference], path: str) -> Reply:
+def moved(changes: Sequence[pairing_lock.LockDifference], path: str) -> Reply:
     """Return what moved since the lock at a path was made."""
-    answer = {"ok": not differences, "differences": differences}
-    return Reply(
-        answer, "\n".join(map(str, differences)) or f"{path} is up to date", not differences
-    )
+    answer = {"ok": not changes, "differences": changes}
+    return Reply(answer, "\n".join(map(str, changes)) or f"{path} is up to date", not changes)
 
 
 def _mod_lines(lock: pairing_lock.PairingLock) -> list[str]:
@@ -76,12 +74,8 @@ def build(result: BuildResult, again: Sequence[str], *, output: str | None) -> R
     )
 
 
-def _digests(image: BuiltImage) -> dict[str, str | None]:
-    return {
-        "image": image.config_digest,
-        "manifest": image.manifest_digest,
-        "layer": image.diff_ids[-1],
-    }
+def _digests(one: BuiltImage) -> dict[str, str | None]:
+    return {"image": one.config_digest, "manifest": one.manifest_digest, "layer": one.diff_ids[-1]}
 
 
 def _image_lines(images: Sequence[BuiltFor]) -> list[str]:

@@ -28,9 +28,7 @@ def check(result: CheckResult, paint: text.Paint, *, explain: bool) -> Reply:
     if result.tree.releases is not None:
         answer["tree"]["verified"] = result.tree.verified
     if result.tree.verified == "parts":
-        lines.append(
-            "only parts of the wheel were read; `--verify` downloads it whole and checks its hash"
-        )
+        lines.append("only parts of the wheel were read; `--verify` checks the hash of all of it")
     if result.model is not None:
         from vllm_mods.report import checkpoint  # noqa: PLC0415  (where one is named)
 

@@ -26,9 +26,7 @@ def mod(result: NewMod, path: str) -> Reply:
     answer = {"kind": "mod", "path": path, "ok": True, "name": result.mod.name, **_mod_data(result)}
     notes = tuple(_remarks(result))
     if result.folder is None:
-        hint = (
-            f"vllm-mods import {path} --library DIR  # writes it to DIR/patches/{result.mod.name}"
-        )
+        hint = f"vllm-mods import {path} --library DIR  # writes DIR/patches/{result.mod.name}"
         manifest = result.files[mod_folder.MANIFEST].decode()
         return Reply(answer, manifest, next_step=hint, stderr=notes, is_file=True)
     library = os.path.dirname(os.path.dirname(result.folder))

@@ -23,9 +23,7 @@ def status(result: Status, target: str) -> Reply:
     answer = {
         "tree": {"spec": target, "version": result.version},
         **data.fields(result, "ok", "unfinished"),
-        "mods": [
-            {**data.applied(entry), "standing": result.standing(entry)} for entry in result.mods
-        ],
+        "mods": [{**data.applied(one), "standing": result.standing(one)} for one in result.mods],
         **data.fields(result, "absent", "findings", "hint"),
     }
     words = "\n".join((*lines, *text.located(result.findings)))

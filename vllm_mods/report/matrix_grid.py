@@ -128,10 +128,8 @@ def headline(of: Grid) -> str:
 def spans(of: Grid, trees: Iterable[str]) -> str:
     """Name trees by the stretches of the matrix that they make up."""
     asked = set(trees)
-    stretches = groupby(of.labels, asked.__contains__)
-    known = (
-        between([of.labels[tree] for tree in stretch]) for inside, stretch in stretches if inside
-    )
+    groups = groupby(of.labels, asked.__contains__)
+    known = (between([of.labels[tree] for tree in stretch]) for inside, stretch in groups if inside)
     return ", ".join((*known, *(clean(tree) for tree in sorted(asked - of.labels.keys()))))
 
 

@@ -61,9 +61,7 @@ def updated(project: str, updates: Sequence[LibraryUpdate], *, dry_run: bool) ->
         for one in updates
     ]
     lines = [line for one in updates for line in _lines(one)]
-    next_step = (
-        "vllm-mods update  # accepts the new version" if dry_run else "vllm-mods sync  # applies it"
-    )
+    next_step = "vllm-mods update  # accepts it" if dry_run else "vllm-mods sync  # applies it"
     return Reply(
         {"project": project, "libraries": libraries, "dry_run": dry_run},
         "\n".join(lines) or "the project has no library",
@@ -92,9 +90,7 @@ def _lines(update: LibraryUpdate) -> list[str]:
         lines.append(f"  {name} {_version(old) or 'is new'} → {_version(new) or 'gone'}")
         lines += [f"  {line}" for line in mod_lines(new)] if new and not old else []
     if update.mods_before is None:
-        lines.append(
-            "  the locked version is not on this machine, so the changes of its mods are unknown"
-        )
+        lines.append("  the locked version is not here, so the changes of its mods are unknown")
     return lines
 
 

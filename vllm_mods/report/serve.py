@@ -28,8 +28,7 @@ def checked(result: ServeChecked) -> Reply:
     head = {"pairing": result.pairing, "command": result.argv}
     if result.over_releases:
         cells = [
-            {**data.fields(cell, "version", "tree"), **_answer(cell.answer)}
-            for cell in result.cells
+            {**data.fields(one, "version", "tree"), **_answer(one.answer)} for one in result.cells
         ]
         return Reply({**head, "cells": cells}, _cells_text(result.cells), result.ok)
     (cell,) = result.cells
@@ -49,11 +48,8 @@ def checked(result: ServeChecked) -> Reply:
 
 def _answer(answer: ServeAnswer) -> dict[str, Any]:
     findings = [
-        {
-            **data.fields(fault, "code", "level", "subject", "message"),
-            "suggestion": fault.near or None,
-        }
-        for fault in answer.faults
+        {**data.fields(one, "code", "level", "subject", "message"), "suggestion": one.near or None}
+        for one in answer.faults
     ]
     return {"ok": answer.ok, "findings": findings}
 

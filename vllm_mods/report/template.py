@@ -2,7 +2,7 @@
 
 import difflib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vllm_mods.base.errors import ManifestError
@@ -56,7 +56,7 @@ def checked(results: Sequence[TemplateChecked]) -> Reply:
 def _checked_data(result: TemplateChecked) -> dict[str, Any]:
     answer = result.answer
     return {
-        **_head(result.template),
+        **data.fields(result.template, "name", "path"),
         "ok": result.ok,
         "verdict": verdict(result),
         "weights": count_weights(result.every),
@@ -74,9 +74,7 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
 
 def rendered(template: Template, prompt: str, unread: Sequence[str]) -> Reply:
     """Return the prompt that a template made, and note arguments that it does not read."""
-    notices = (
-        f"the template does not read `{name}`, and vLLM drops it silently" for name in unread
-    )
+    notices = (f"the template does not read `{name}`, so vLLM drops it" for name in unread)
     answer = {"template": template.name, "prompt": prompt}
     return Reply(answer, prompt, stderr=notes(notices), is_file=True)
 
@@ -91,7 +89,8 @@ def diff(first: TemplateChecked, second: TemplateChecked, names: tuple[str, str]
     answer = {
         "ok": not different,
         "templates": [
-            {**_head(one.template), "weights": count_weights(one.every)} for one in (first, second)
+            {**data.fields(one.template, "name", "path"), "weights": count_weights(one.every)}
+            for one in (first, second)
         ],
         "replays": [
             {"name": name, "before": before and _replay(before), "after": after and _replay(after)}
@@ -198,7 +197,7 @@ def _about(template: Template) -> dict[str, Any]:
     about = template.about
     nothing = {**dict.fromkeys(_SAID), "families": (), "other_tool_call_parsers": ()}
     return {
-        **_head(template),
+        **data.fields(template, "name", "path"),
         **(nothing if about is None else data.fields(about, *_SAID)),
         "kwargs": {
             kwarg.name: data.fields(kwarg, "type", "default", "summary")
@@ -206,10 +205,6 @@ def _about(template: Template) -> dict[str, Any]:
         },
         "conversations": [conversation.name for conversation in template.conversations],
     }
-
-
-def _head(template: Template) -> dict[str, Any]:
-    return data.fields(template, "name", "path")
 
 
 def _outcome(outcome: CaseOutcome) -> dict[str, Any]:
@@ -297,11 +292,9 @@ def _parser_names(pair: PairRead) -> str:
 def _counts(pair: PairRead) -> str:
     if pair.whole:
         return f"all {pair.asked}, streamed or not"
-    return _by_way(zip(WAYS, pair.read, strict=True)).replace(" ", f" of {pair.asked} ", 1)
-
-
-def _by_way(counts: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{count} {way_name(way)}" for way, count in counts)
+    counts = zip(WAYS, pair.read, strict=True)
+    by_way = ", ".join(f"{count} {way_name(way)}" for way, count in counts)
+    return by_way.replace(" ", f" of {pair.asked} ", 1)
 
 
 # --- what clients are to expect

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from vllm_mods.base import versions
@@ -168,10 +169,6 @@ def located(listed: Iterable[Finding]) -> list[str]:
 
 def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[str]:
     """Break words into lines: at blanks alone, and not within a command between backticks."""
-    if words.isprintable() and "" != words == words.strip() and len(indent + words) <= width:
-        return [indent + words]
-    import textwrap  # noqa: PLC0415  (where something is too long for a line)
-
     command = re.compile("`(?:vllm-mods|pip|git|patch) [^`]*`")
     lines = textwrap.wrap(
         command.sub(lambda match: match[0].replace(" ", "\0"), words),

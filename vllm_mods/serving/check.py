@@ -112,7 +112,7 @@ class _Checker:
                 message = f"takes no value, but has {use.values[0]!r}"
                 yield ServeFault(FindingCode.VALUE_UNEXPECTED, use.typed, message)
         elif not use.values and shape.nargs not in {"?", "*"}:
-            message = f"takes {_how_many(shape)}, but none follows"
+            message = f"takes {_how_many(shape)}; none follows"
             yield ServeFault(FindingCode.VALUE_MISSING, use.typed, message)
         else:
             for value in use.values:
@@ -154,9 +154,7 @@ class _Checker:
             message = f"takes {_how_many(shape)}, not keys after a dot"
             yield ServeFault(FindingCode.JSON_VALUE, use.typed, message)
         elif not use.values:
-            yield ServeFault(
-                FindingCode.VALUE_MISSING, use.typed, "takes a value, but none follows"
-            )
+            yield ServeFault(FindingCode.VALUE_MISSING, use.typed, "takes a value; none follows")
         elif shape.config is not None and not self.serving.fills_in(use.values[0]):
             wrong = values.object_problems(self.sources, shape.config, command.as_object(use))
             yield from of(use.typed, wrong)
@@ -212,9 +210,7 @@ class _Checker:
                 message = "is given both as a whole and by key: the keys form a JSON object, which replaces the whole one"
                 yield ServeFault(FindingCode.FLAG_SHADOWED, name, message)
             elif count > 1 and not self.shape(self.known.by_name[name]).append:
-                yield note(
-                    FindingCode.FLAG_TWICE, name, f"is given {count} times: the last one counts"
-                )
+                yield note(FindingCode.FLAG_TWICE, name, f"is given {count} times: the last counts")
 
     def words(self) -> Iterator[ServeFault]:
         dashed: Use | str | None = ""  # the flag in front of the last word with a wrong dash
@@ -228,14 +224,10 @@ class _Checker:
             elif dashed is behind or self.serving.fills_in(word):
                 continue  # meant as the value of that one, or there is a note on it already
             elif not word.strip():
-                message = (
-                    "is a separate word: there is a blank after the backslash at the end of a line"
-                )
+                message = "is a separate word: a blank follows the backslash at the end of a line"
                 yield ServeFault(FindingCode.ARGUMENT_EXTRA, repr(word), message)
             elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
-                yield ServeFault(
-                    FindingCode.ARGUMENT_EXTRA, word, "is neither a flag nor the value of one"
-                )
+                yield ServeFault(FindingCode.ARGUMENT_EXTRA, word, "is no flag and no value of one")
             else:
                 message = f"it takes no value, but {word!r} follows"
                 yield ServeFault(FindingCode.VALUE_UNEXPECTED, behind.typed, message)
@@ -247,9 +239,7 @@ class _Checker:
             message = "the model is the first word after `vllm serve`"
             yield note(FindingCode.FLAG_DEPRECATED, "--model", message)
         if any(u.name == "--config" for u in self.parsed.uses):
-            yield note(
-                FindingCode.CONFIG_FILE, "--config", "the flags in that file are not checked"
-            )
+            yield note(FindingCode.CONFIG_FILE, "--config", "the flags in it are not checked")
 
     def given(self, name: str) -> bool:
         """Tell whether a flag is in the command, and not to be turned off."""
@@ -271,9 +261,7 @@ class _Checker:
                 ):
                     first, second = _flag_of(flag), _flag_of(other)
                     if first and second and self.given(first) and not self.given(second):
-                        yield ServeFault(
-                            FindingCode.FLAG_ALONE, first, f"needs {second}, which is missing"
-                        )
+                        yield ServeFault(FindingCode.FLAG_ALONE, first, f"needs {second}, too")
                 case _:
                     pass
 
@@ -281,9 +269,7 @@ class _Checker:
         name = mod.mod.name
         if not mod.verdict.ok:
             why = f": {mod.findings[0].message}" if mod.findings else ""
-            yield ServeFault(
-                FindingCode.MOD_VERDICT, name, f"does not apply, it is `{mod.verdict}`{why}"
-            )
+            yield ServeFault(FindingCode.MOD_VERDICT, name, f"does not apply: `{mod.verdict}`{why}")
             return
         wanted = command.parse(mod.mod.serve_args, self.known)
         for want in wanted.uses:

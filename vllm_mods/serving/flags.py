@@ -220,9 +220,7 @@ class _FlagReader:
             self.block(node.body, scope)
             return
         if not isinstance(whole, _Kwargs):
-            raise TreeError(
-                f"{scope.path}:{node.lineno}: this loop adds flags that serve-check cannot read"
-            )
+            raise TreeError(f"{scope.path}:{node.lineno}: this loop's flags cannot be read")
         cls = class_of(self.sources, whole.cls)
         for name in configs.fields(self.sources, cls) if cls else ():
             more = constant(self.sources, whole[name].given.get("flags"))

@@ -165,9 +165,7 @@ def engine_faults(uses: Sequence[Use], serving: Serving) -> Iterator[ServeFault]
                 message = f"the Rust frontend renders it: {finding.message}"
                 yield ServeFault(FindingCode.TEMPLATE_ENGINE, file.file, message)
     if uses and not files:
-        message = (
-            "VLLM_USE_RUST_FRONTEND renders it with minijinja, and whether minijinja can is unknown"
-        )
+        message = "VLLM_USE_RUST_FRONTEND uses minijinja; whether that can render it is unknown"
         yield note(FindingCode.TEMPLATE_ENGINE_UNCLEAR, "--chat-template", message)
 
 
@@ -205,9 +203,7 @@ def _check_path(
     elif image is not None:
         missing = f"the image has no {posixpath.join(image.directory, value)}"
     elif serving.mods and "/" not in value:
-        missing = (
-            f"no mod has {value!r}, which vLLM looks up in the working directory of the container"
-        )
+        missing = f"no mod has {value!r}; vLLM looks it up in the container's working directory"
     else:
         where = "at that path" if value.startswith("/") else "in the working directory"
         message = f"it is unknown whether {value!r} will be {where} when vLLM starts"

@@ -121,8 +121,7 @@ def _installed(name: str) -> tuple[str, str]:
         parse_version(version)
     except metadata.PackageNotFoundError as error:
         raise UsageError(
-            f"package:{name}: no such distribution is installed beside vllm-mods",
-            hint=f"pip install {name}",
+            f"package:{name}: it is not installed beside vllm-mods", hint=f"pip install {name}"
         ) from error
     except (ValueError, TypeError) as error:  # no UTF-8, no entry points, no version
         raise UsageError(

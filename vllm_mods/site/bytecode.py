@@ -47,9 +47,7 @@ def forget(root: str, sources: Iterable[str]) -> list[str]:
     ]
     if not stays:
         return []
-    note = (
-        "bytecode of changed files could not be removed; Python may run it instead of the new code"
-    )
+    note = "stale bytecode could not be removed; Python may run it instead of the new code"
     return [f"{note}: rm {' '.join(map(shlex.quote, stays))}"]
 
 

@@ -128,9 +128,7 @@ def _read(opened: OpenFolders, work: str) -> Journal | None:
     if not _is_private(info):
         raise Foreign("vllm-mods creates a folder there that only its owner may enter")
     if info.st_uid not in {0, os.geteuid(), os.lstat(opened.folder(opened.root)).st_uid}:
-        raise Foreign(
-            f"it belongs to user {info.st_uid}, who is neither you nor the owner of the tree"
-        )
+        raise Foreign(f"it belongs to user {info.st_uid}, who is neither you nor the tree's owner")
     folder = opened.folder(work)
     for name in os.listdir(folder):
         entry = os.lstat(f"{folder}/{name}")

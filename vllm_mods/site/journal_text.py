@@ -129,6 +129,4 @@ def _check_path(path: str, *, own: bool) -> None:
     if path and not is_plain_path(path.removeprefix("/")):
         raise ValueError(f"{path!r} is not a plain path")
     if path.startswith("/") and not own:
-        raise Foreign(
-            f"its journal names {path}, which is outside the tree, so it was not written here"
-        )
+        raise Foreign(f"its journal names {path}, outside the tree, so it was not written here")

@@ -133,10 +133,7 @@ def _put_back(opened: OpenFolders, work: str, step: Step) -> tuple[str, str] | N
     try:
         digest = None if info is None else site.digest(opened.at(path))
     except OSError as error:  # a folder or a link lies there now
-        return (
-            f"{step.path}: {error.strerror}, so it cannot be put back",
-            f"mv {path} {path}.mine",
-        )
+        return (f"{step.path}: {error.strerror}, and cannot be put back", f"mv {path} {path}.mine")
     if step.before is None or step.backup is None:
         # With another name beside this one (an original that was not replaced yet, and was then
         # edited in place) nothing is lost either.
@@ -162,10 +159,7 @@ def _put_backup(
         return (f"{step.path}: its original {backup} is damaged", f"ls -la {path} {backup}")
     # Bytecode is no work of anybody's: an import since then made it, of what lay there half done.
     if info is not None and digest not in {step.before, step.after} and path[-4:] != ".pyc":
-        return (
-            f"{step.path}: it has been changed since; its original is {backup}",
-            f"cp -p {backup} {path}",
-        )
+        return (f"{step.path}: it was changed; its original is {backup}", f"cp -p {backup} {path}")
     try:
         os.replace(saved_at, place)  # needs no space on a full disk
     except OSError as error:

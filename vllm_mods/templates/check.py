@@ -192,9 +192,7 @@ def _check_own_words(about: About, answer: rendering.RenderAnswer) -> Iterator[F
             yield Finding(FindingCode.CONTENT_FORMAT, message)
     for kwarg in about.kwargs:
         if kwarg.name not in answer.variables:
-            message = (
-                f"kwargs.{kwarg.name}: the template does not read it, and vLLM drops it silently"
-            )
+            message = f"kwargs.{kwarg.name}: the template does not read it, so vLLM drops it"
             yield Finding(FindingCode.KWARG_UNREAD, message)
 
 
@@ -206,10 +204,7 @@ def _findings(expect: Expected, rendered: rendering.Rendered) -> Iterator[Findin
             yield Finding(FindingCode.NOT_RENDERED, f"{error}{wanted}", line=rendered.line)
         return
     if expect.error is not None:
-        yield Finding(
-            FindingCode.RENDERED,
-            f"the template made a prompt instead of the error {expect.error!r}",
-        )
+        yield Finding(FindingCode.RENDERED, f"it made a prompt, not the error {expect.error!r}")
     if expect.rendered is not None and prompt != expect.rendered:
         yield Finding(FindingCode.PROMPT_DIFFERS, _first_difference(expect.rendered, prompt))
     for text in expect.contains:
@@ -227,9 +222,7 @@ def _shorten(text: str) -> str:
 def _first_difference(expected: str, prompt: str) -> str:
     sides = [text.split("\n") for text in (expected, prompt)]
     same = len(os.path.commonprefix(sides))  # noqa: RUF071  (lines are meant)
-    first, second = (
-        _shorten(repr(lines[same])) if same < len(lines) else "its end" for lines in sides
-    )
+    first, second = (_shorten(repr(one[same])) if same < len(one) else "its end" for one in sides)
     return f"line {same + 1} of the prompt is {second}, not {first}"
 
 

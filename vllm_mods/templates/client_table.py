@@ -21,9 +21,7 @@ from vllm_mods.templates.source import Template
 
 FILE = "clients.toml"
 SCHEMA = 1
-_Release = Annotated[
-    str, lambda text: None if versions.parse(text) else f"{text!r} is not a version"
-]
+_Release = Annotated[str, lambda text: None if versions.parse(text) else f"{text!r} is no version"]
 
 
 class ClientVerdict(StrEnum):

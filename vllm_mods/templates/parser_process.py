@@ -90,9 +90,7 @@ def open_release(tree: Tree) -> ReleaseParsers:
     """
     sources = read_sources(tree, _PACKAGES, MODULES)
     if not any(path.startswith("vllm/tool_parsers/") for path in sources):
-        raise TreeError(
-            f"{tree.spec}: there is no vllm/tool_parsers", hint="vLLM 0.15 or newer has it"
-        )
+        raise TreeError(f"{tree.spec} has no vllm/tool_parsers", hint="vLLM 0.15 or newer has it")
     missing, (names,) = run(SANDBOX, sources, (), 1)
     if "error" not in names:
         tools, reasoners = (_texts(names.get(name)) for name in ("tools", "reasoners"))

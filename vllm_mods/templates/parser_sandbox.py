@@ -153,7 +153,7 @@ def import_named(names: Iterable[str]) -> list[str]:
 
 def _read(job: Mapping[str, Any]) -> dict[str, Any]:
     """Have one pair of parsers read one answer in each way: what each says, or what went wrong."""
-    answers_by_way: dict[str, Any] = {}
+    by_way: dict[str, Any] = {}
     for way in job["ways"]:
         signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
         try:
@@ -167,17 +167,15 @@ def _read(job: Mapping[str, Any]) -> dict[str, Any]:
                 ids.append(tokenizer.eos_token_id)
             prompt = tokenizer.encode(job["prompt"])
             if way == "whole":
-                answers_by_way[way] = reader.whole(job["text"], ids, prompt)
+                by_way[way] = reader.whole(job["text"], ids, prompt)
             else:
-                answers_by_way[way] = answers.read_streamed(
-                    reader, tokenizer, ids, prompt, int(way)
-                )
+                by_way[way] = answers.read_streamed(reader, tokenizer, ids, prompt, int(way))
         except release_code.StandInAskedError as error:
-            answers_by_way[way] = {"error": str(error), "stood_in": True}
+            by_way[way] = {"error": str(error), "stood_in": True}
         except BaseException as error:  # noqa: BLE001  (a parser may even exit)
-            answers_by_way[way] = {"error": describe(error)}
+            by_way[way] = {"error": describe(error)}
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return answers_by_way
+    return by_way
 
 
 def _stop_answer(number: int, frame: FrameType | None) -> NoReturn:

@@ -127,9 +127,7 @@ def read_back(
         level = Level.ERROR if is_unread else Level.NOTE
         findings.append(Finding(FindingCode.PARSER_UNASKED, message, level=level))
     elif is_unread:
-        message = (
-            f"none of the {len(release.tools)} tool parsers can parse the calls that it writes"
-        )
+        message = f"none of the {len(release.tools)} tool parsers parses the calls that it writes"
         findings.append(Finding(FindingCode.CALLS_UNREAD, message))
     return ReadBack(release, any(named), read, tuple(findings))
 

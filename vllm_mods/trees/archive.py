@@ -39,8 +39,7 @@ class ArchiveTree(PristineTree):
     ) -> None:
         if "vllm/__init__.py" not in archive.names:
             raise UsageError(
-                f"{spec} has no vLLM: it has no vllm/__init__.py",
-                hint="name a wheel or an sdist of vllm",
+                f"{spec} has no vLLM: it has no vllm/__init__.py", hint="name a vllm wheel or sdist"
             )
         self.spec = spec
         self.remote = remote

@@ -248,9 +248,7 @@ def _is_link(root: str, parts: list[str], place: str, spec: str) -> TreeError:
 
 
 def _no_vllm(path: str) -> UsageError:
-    hint = (
-        "name the folder that contains vllm/, or a virtual environment; a release is pypi:VERSION"
-    )
+    hint = "name the folder with vllm/, or a virtual environment; a release is pypi:VERSION"
     if not os.path.lexists(path):
         if path[:1].isdigit():
             hint = f"for a release write pypi:{path}"

@@ -138,9 +138,7 @@ class Http:
             for chunk in self._chunks(response):
                 done += file.write(chunk)
                 if done > limits.DOWNLOAD:
-                    raise TreeError(
-                        f"{redact(url)}: it sends more than {limits.DOWNLOAD}", hint=_OTHER
-                    )
+                    raise TreeError(f"{redact(url)} sends more than {limits.DOWNLOAD}", hint=_OTHER)
                 if progress is not None:
                     progress(done, total)
             if total is not None and done != total:

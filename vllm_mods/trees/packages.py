@@ -4,16 +4,16 @@ import os
 import platform
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from packaging.markers import UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.tree_names import canonical
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 MODULES = {
     "torch": "torch/version.py",
@@ -43,7 +43,7 @@ class Packages(NamedTuple):
     """By canonical name the versions ``installed`` in the site root; what vLLM's METADATA has ``wanted`` of them and of what was asked for; ``why`` nothing was read."""
 
     installed: Mapping[str, str]
-    wanted: "Sequence[Requirement]" = ()
+    wanted: Sequence[Requirement] = ()
     why: str = ""
 
     @property
@@ -106,12 +106,8 @@ def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     return {name: version for name, version in sorted(packages.installed.items()) if name in named}
 
 
-def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> "Requirement | None":
+def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:
     """Read a requirement (PEP 508); None for one that is none, or that is not for a machine."""
-    # 90 ms to import, which only a requirement needs
-    from packaging.markers import UndefinedEnvironmentName  # noqa: PLC0415
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
-
     try:
         requirement = Requirement(text)
         meant = requirement.marker is None or requirement.marker.evaluate(dict(machine))
@@ -122,7 +118,7 @@ def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> "Requir
 
 def needs(
     metadata: bytes, machine: Mapping[str, str] = _LINUX, names: Collection[str] | None = None
-) -> "list[Requirement]":
+) -> list[Requirement]:
     """Return what ``Requires-Dist`` demands of a machine, of these canonical names if any are given."""
     head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0]
     lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))

@@ -272,9 +272,7 @@ class Releases:
                 why = f"no such file; files of that release: {', '.join(near)}"
             return UsageError(f"{spec}: {why}", hint="pypi:VERSION")
         if self.http is None:
-            return Unreachable(
-                f"{spec}: the cached pages of the index have no such release", hint=OFFLINE
-            )
+            return Unreachable(f"{spec}: the cached pages have no such release", hint=OFFLINE)
         if built := node(name):
             return UsageError(
                 f"{spec}: this is a build of commit {built}, which none of the indexes has",

@@ -217,9 +217,7 @@ class RemoteZip:
         self._spans.load(*self._extent(name))
         data, digest = self._zip.read(name) or b"", self._digest(name)
         if data != self._record if digest is None else sha256(data) != digest:
-            raise TreeError(
-                f"{self._file.filename}: {name} does not match the wheel's RECORD", hint=_CHANGED
-            )
+            raise TreeError(f"{self._file.filename}: {name} does not match RECORD", hint=_CHANGED)
         self._cache.put(data)
         return data
 
@@ -248,7 +246,4 @@ class RemoteZip:
         (folder,) = tree_names.dist_infos({name.partition("/")[0] for name in self.names})
         stated = self._file.metadata_sha256
         if stated and self._digest(f"{folder}/METADATA") != stated:
-            raise TreeError(
-                f"{self._file.filename}: its METADATA differs from the index's description",
-                hint=_CHANGED,
-            )
+            raise TreeError(f"{self._file.filename}: METADATA is not the index's", hint=_CHANGED)
