@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import posixpath
+import re
 import tarfile
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -21,15 +22,19 @@ from vllm_mods.base.sessions import reason
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import streams
-from vllm_mods.images.model import DIR, FILE, LINK, OTHER, Base, ImageEntry
+from vllm_mods.images.model import DIR, FILE, LINK, Base, ImageEntry
 
 # What is kept of a listing, so that a search in vllm/ does not cost a request for each file.
 _LARGEST_KEPT = 1 << 20
 _KEPT = (".py", ".pyi", ".pth", ".jinja", ".json")
 _LARGEST_PASSED = 8 << 20  # less than what another request costs; libraries of vLLM's are larger
+# What is read as one stream: vLLM if it has no large library, else each package in it; metadata; a receipt with all it needs.
+_PACKAGE = re.compile(r".*-packages/(?:vllm(?:/[^/]+)?|[^/]+\.dist-info|\.vllm-mods)(?=/|\Z)", re.S)
 # os.ModeDir of Go, in which the engine is written, its links, and all that is no file
 _GO_FOLDER, _GO_LINK, _GO_OTHERS = 1 << 31, 1 << 27, 0b1111 << 24
-_RECORDS, _FORMAT, _DAYS = "engine-images", "1", 90
+_NO_OWNER = -1
+_ROOT = ImageEntry("", DIR, 0o755, _NO_OWNER, 0, 0)
+_RECORDS, _FORMAT, _DAYS = "engine-images", "2", 90
 
 
 class ContainerFiles(Base):
@@ -41,8 +46,7 @@ class ContainerFiles(Base):
     def __init__(self, client: APIClient, reference: str) -> None:
         self.reference = reference
         self._client = client
-        self._entries: dict[str, ImageEntry | None] = {}
-        self._looked: dict[str, ImageEntry | None] = {"": ImageEntry("", DIR, 0o755, 0, 0, 0)}
+        self._entries: dict[str, ImageEntry | None] = {"": _ROOT}
         self._contents: dict[str, bytes] = {}
         self._listed: set[str] = set()
         self._begun: set[str] = set()
@@ -62,23 +66,19 @@ class ContainerFiles(Base):
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path. Links on the way are not followed, though the engine would."""
-        if path not in self._entries:
+        if self._lacks_owner(path) and self._may_be(path):
             self._read_package(path)
-        if path not in self._entries:
-            self._entries[path] = self._fetch(path) if self._may_be(path) else None
-        return self._entries[path]
+            if self._lacks_owner(path):
+                self._stream(path)
+        return self._entries.get(path)
 
     def look(self, path: str) -> ImageEntry | None:
         """Return the entry of a path, of a file or a folder without its owner, and of a link where it ends."""
-        looked = self._look(path)
-        return self.entry(path) if looked is not None and looked.kind == OTHER else looked
-
-    def _look(self, path: str) -> ImageEntry | None:
-        if path in self._entries:
-            return self._entries[path]
-        if path not in self._looked:
-            self._looked[path] = self._stat(path) if self._may_be(path) else None
-        return self._looked[path]
+        if path not in self._entries and self._may_be(path):
+            self._read_package(path)
+            if path not in self._entries:
+                self._entries[path] = self._stat(path)
+        return self._entries.get(path)
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""
@@ -89,39 +89,29 @@ class ContainerFiles(Base):
             return data
         self._read.add(path)
         if path not in self._contents:
-            self._read_package(path, again=True)
+            self._read_package(path)
         if path not in self._contents:
-            self._fetch(path, content=True)
+            self._stream(path, content=True)
         return self._contents.get(path)
 
     def remember(self, cache: Cache, *image: str) -> None:
         """Begin with what ``keep`` has kept of an image, which never changes."""
         try:
             kept = json_of(cache.lookup(_RECORDS, _FORMAT, *image) or b"null")
-            entries, looked = (
-                {path: row and ImageEntry(*row) for path, row in kept[name].items()}
-                for name in ("entries", "looked")
-            )
-            listed, self._kept = set(kept["listed"]), {**kept["read"]}
+            entries = {path: row and ImageEntry(*row) for path, row in kept["entries"].items()}
+            self._listed, self._kept = set(kept["listed"]), {**kept["read"]}
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # Of another version, or cut short.
-        self._listed |= listed
         self._entries |= entries
-        self._looked |= looked
         self._blob = cache.get
 
     def keep(self, cache: Cache, *image: str) -> None:
         """Keep what is known of an image, if the engine was asked for anything, and the files that were read."""
         if "_url" in vars(self):
-            digests = {
-                path: cache.put(data) for path, data in self._contents.items() if path in self._read
-            }
-            record = {
-                "entries": self._entries,
-                "looked": self._looked,
-                "listed": sorted(self._listed),
-                "read": self._kept | digests,
-            }
+            read = self._read & self._contents.keys()
+            self._kept |= {path: cache.put(self._contents[path]) for path in read}
+            listed = sorted(self._listed)
+            record = {"entries": self._entries, "listed": listed, "read": self._kept}
             cache.sweep(_RECORDS, _DAYS)
             cache.record(_RECORDS, _FORMAT, *image, data=json.dumps(record).encode())
 
@@ -129,83 +119,58 @@ class ContainerFiles(Base):
         """Return everything below a folder. The engine sends the contents along."""
         if not self._is_folder(under):
             return
-        if not self._is_listed(under):
-            self._list(under)
+        if under not in self._listed:
+            self._stream(under, math.inf)
         top = f"{under}/" if under else ""
         for path, entry in self._entries.items():
             if entry is not None and path and path.startswith(top):
                 yield entry
 
     def _is_folder(self, path: str) -> bool:
-        looked = self._look(path)
+        looked = self.look(path)
         return looked is not None and looked.kind == DIR
+
+    def _lacks_owner(self, path: str) -> bool:
+        known = self._entries.get(path, _ROOT)
+        return known is not None and known.uid == _NO_OWNER
 
     def _may_be(self, path: str) -> bool:
         """Tell whether something may lie at a path, as far as that is known of what it lies in."""
-        if path in self._looked:
-            return self._looked[path] is not None
         folder = posixpath.dirname(path)
-        return self._is_folder(folder) and not self._is_listed(folder)
+        return not path or (self._is_folder(folder) and folder not in self._listed)
 
-    def _read_package(self, path: str, *, again: bool = False) -> None:
-        """Read what a path lies in as one stream: a package in vLLM, metadata. Each request for files costs as much as some MB."""
-        site, _, below = path.rpartition("-packages/")
-        top, *inner = below.split("/")
-        is_package = site and top == "vllm" and inner[1:]
-        if not is_package and not (site and top.endswith(".dist-info") and inner):
-            return
-        package = f"{site}-packages/{top}" + (f"/{inner[0]}" if is_package else "")
-        is_new = package not in self._begun and (again or not self._is_listed(package))
-        if is_new and self._is_folder(posixpath.dirname(package)):
-            self._begun.add(package)
-            self._list(package, most=_LARGEST_PASSED)
+    def _read_package(self, path: str) -> None:
+        """Read what a path lies in as one stream, once. Each request for files costs as much as some MB."""
+        package = _PACKAGE.match(path)
+        if package and package[0] not in self._begun:
+            self._begun.add(package[0])
+            self._stream(package[0], _LARGEST_PASSED)
 
-    def _is_listed(self, folder: str) -> bool:
-        while folder not in self._listed:
-            if not folder:
-                return False
-            folder = posixpath.dirname(folder)
-        return True
-
-    def _fetch(self, path: str, *, content: bool = False) -> ImageEntry | None:
-        """Return the entry of a path: the first member that the engine sends; the rest is not read."""
-        with self._archive(path) as archive:
-            if archive is None:
-                return None
-            member = archive.next()
-            if member is None:
-                raise TreeError(
-                    f"{self.reference}: the engine sent nothing for /{path}", hint=AGAIN
-                )
-            if content or (member.isreg() and member.size <= _LARGEST_KEPT):
-                self._contents[path] = streams.content(archive, member)
-            return streams.entry(member, path)
-
-    def _list(self, under: str, most: float = math.inf) -> None:
-        """Read a folder, up to a file of more than ``most`` bytes, or what else lies there."""
+    def _stream(self, under: str, most: float = 0, *, content: bool = False) -> None:
+        """Read a path, and of a folder what is in it, up to a file of more than ``most`` bytes."""
         entries: dict[str, ImageEntry] = {}
-        first: dict[str, str] = {}
         with self._archive(under) as archive:
             if archive is None:
-                self._looked[under] = None
-            for member in archive or ():
-                if member.size > most:
+                self._entries[under] = None
+                return
+            for member in archive:
+                if entries and member.size > most:
                     break
-                # Its first component is the folder itself.
+                # Its first component is the path itself.
                 path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
                 entries[path] = streams.entry(member, path)
-                is_kept = path.endswith(_KEPT) or ".dist-info/" in path
+                is_kept = path == under or path.endswith(_KEPT) or ".dist-info/" in path
                 if member.islnk():
-                    first[path] = posixpath.join(under, member.linkname.partition("/")[2])
-                elif member.isreg() and member.size <= _LARGEST_KEPT and is_kept:
-                    assert archive is not None  # noqa: S101  (there is a member)
+                    first = posixpath.join(under, member.linkname.partition("/")[2])
+                    size = entries[first].size if first in entries else 0
+                    entries[path] = entries[path]._replace(size=size)
+                elif member.isreg() and (content or (is_kept and member.size <= _LARGEST_KEPT)):
                     self._contents[path] = streams.content(archive, member)
             else:
-                self._listed.add(under)
-        for path, target in first.items():
-            if target in entries:
-                entries[path] = entries[path]._replace(size=entries[target].size)
-        self._entries.update(entries)
+                self._listed |= {path for path, one in entries.items() if one.kind == DIR}
+        if not entries:
+            raise TreeError(f"{self.reference}: the engine sent nothing for /{under}", hint=AGAIN)
+        self._entries |= entries
 
     def check(self) -> None:
         """Raise ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too."""
@@ -232,10 +197,11 @@ class ContainerFiles(Base):
                 f"{self.reference}: /{path}: the engine answered {response.status_code} without describing the file",
                 hint=AGAIN,
             ) from error
-        is_link = mode & _GO_LINK and target
-        others = LINK if is_link else OTHER if mode & _GO_OTHERS else FILE
-        kind = DIR if mode & _GO_FOLDER else others
-        return ImageEntry(path, kind, mode & 0o777, 0, 0, 0, target if is_link else "")
+        kind = DIR if mode & _GO_FOLDER else LINK if mode & _GO_LINK and target else FILE
+        if kind == FILE and mode & _GO_OTHERS:
+            self._stream(path)
+            return self._entries[path]
+        return ImageEntry(path, kind, mode & 0o777, _NO_OWNER, 0, 0, target if kind == LINK else "")
 
     @contextlib.contextmanager
     def _archive(self, path: str) -> Iterator[tarfile.TarFile | None]:
@@ -251,8 +217,6 @@ class ContainerFiles(Base):
         with response:
             self._unsure = response.status_code == requests.codes.not_found
             if self._unsure:
-                if "no such container" in _said(response).lower():
-                    self.check()
                 yield None
                 return
             if response.status_code != requests.codes.ok:

@@ -63,7 +63,8 @@ class EngineImage(ContainerFiles):
                     state = client.inspect_container(name)
                     self._read_from, image = state["Id"], state["Image"]
                 self._inspected: dict[str, Any] = client.inspect_image(image)
-                info = client.info()
+                driver = (self._inspected.get("GraphDriver") or {}).get("Name")
+                info = {} if driver == "overlay2" else client.info()
             except docker.errors.NotFound as error:
                 raise UsageError(
                     f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}",

@@ -10,7 +10,7 @@ from vllm_mods.formats import pairing_lock, tree_names
 from vllm_mods.images.model import DIR, FILE, LINK, Base, children, environment, resolve, settings
 from vllm_mods.trees.folder import MARKER, SKIPPED, outside_workspace
 
-_MINORS = range(9, 17)
+_MINORS = range(10, 16)
 # Beside what the image itself names: where images of vLLM and of its forks have it.
 _PREFIXES = (
     "usr/local",
@@ -74,7 +74,7 @@ class ImageTree(Tree):
     def folders(self) -> tuple[str, ...]:
         """Return vLLM's own ``.dist-info``: to list all of a site root, an engine sends its contents."""
         folder = f"vllm-{self.version}.dist-info"
-        entry = self.base.look(f"{self.site_root}/{folder}") if self.version else None
+        entry = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
         return (folder,) if entry is not None and entry.kind == DIR else ()
 
     @property
@@ -125,7 +125,7 @@ class ImageTree(Tree):
         """Raise ``TreeError`` if there is something at a path after all, and it is no file."""
         for end in range(1, len(parts) + 1):
             path = "/".join(parts[:end])
-            entry = self.base.entry(f"{self.site_root}/{path}")
+            entry = self.base.look(f"{self.site_root}/{path}")
             if entry is None or (entry.kind == FILE and end < len(parts)):
                 return
             if entry.kind == LINK:
