@@ -7,7 +7,7 @@ import math
 import posixpath
 import re
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import BinaryIO, cast
 
@@ -29,7 +29,9 @@ _LARGEST_KEPT = 1 << 20
 _KEPT = (".py", ".pyi", ".pth", ".jinja", ".json")
 _LARGEST_PASSED = 8 << 20  # less than what another request costs; libraries of vLLM's are larger
 # What is read as one stream: vLLM if it has no large library, else each package in it; metadata; a receipt with all it needs.
-_PACKAGE = re.compile(r".*-packages/(?:vllm(?:/[^/]+)?|[^/]+\.dist-info|\.vllm-mods)(?=/|\Z)", re.S)
+_PACKAGE = re.compile(
+    r".*-packages/(?:vllm(?:/[^/]+)?|[^/]+\.dist-info|\.vllm-mods)(?=/|\Z)", re.DOTALL
+)
 # os.ModeDir of Go, in which the engine is written, its links, and all that is no file
 _GO_FOLDER, _GO_LINK, _GO_OTHERS = 1 << 31, 1 << 27, 0b1111 << 24
 _NO_OWNER = -1
@@ -43,9 +45,11 @@ class ContainerFiles(Base):
     It has what the engine puts into each: ``.dockerenv``, ``etc/hosts`` and its like, ``dev``.
     """
 
-    def __init__(self, client: APIClient, reference: str) -> None:
+    def __init__(self, client: APIClient, reference: str, cache: Cache) -> None:
         self.reference = reference
         self._client = client
+        self._cache = cache
+        self._image: tuple[str, ...] = ()
         self._entries: dict[str, ImageEntry | None] = {"": _ROOT}
         self._contents: dict[str, bytes] = {}
         self._listed: set[str] = set()
@@ -53,7 +57,6 @@ class ContainerFiles(Base):
         self._read: set[str] = set()
         self._unsure = False
         self._kept: dict[str, str] = {}
-        self._blob: Callable[[str], bytes | None] = lambda _digest: None
 
     @cached_property
     def _url(self) -> str:
@@ -85,7 +88,7 @@ class ContainerFiles(Base):
         entry = self.entry(path)
         if entry is None or entry.kind != FILE:
             return None
-        if path in self._kept and (data := self._blob(self._kept[path])) is not None:
+        if path in self._kept and (data := self._cache.get(self._kept[path])) is not None:
             return data
         self._read.add(path)
         if path not in self._contents:
@@ -94,26 +97,26 @@ class ContainerFiles(Base):
             self._stream(path, content=True)
         return self._contents.get(path)
 
-    def remember(self, cache: Cache, *image: str) -> None:
+    def remember(self, *image: str) -> None:
         """Begin with what ``keep`` has kept of an image, which never changes."""
+        self._image = image
         try:
-            kept = json_of(cache.lookup(_RECORDS, _FORMAT, *image) or b"null")
+            kept = json_of(self._cache.lookup(_RECORDS, _FORMAT, *image) or b"null")
             entries = {path: row and ImageEntry(*row) for path, row in kept["entries"].items()}
             self._listed, self._kept = set(kept["listed"]), {**kept["read"]}
+            self._entries |= entries
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # Of another version, or cut short.
-        self._entries |= entries
-        self._blob = cache.get
 
-    def keep(self, cache: Cache, *image: str) -> None:
+    def keep(self) -> None:
         """Keep what is known of an image, if the engine was asked for anything, and the files that were read."""
-        if "_url" in vars(self):
-            read = self._read & self._contents.keys()
-            self._kept |= {path: cache.put(self._contents[path]) for path in read}
+        if self._image and "_url" in vars(self):
+            for path in self._read & self._contents.keys():
+                self._kept[path] = self._cache.put(self._contents[path])
             listed = sorted(self._listed)
             record = {"entries": self._entries, "listed": listed, "read": self._kept}
-            cache.sweep(_RECORDS, _DAYS)
-            cache.record(_RECORDS, _FORMAT, *image, data=json.dumps(record).encode())
+            self._cache.sweep(_RECORDS, _DAYS)
+            self._cache.record(_RECORDS, _FORMAT, *self._image, data=json.dumps(record).encode())
 
     def paths(self, under: str) -> Iterator[ImageEntry]:
         """Return everything below a folder. The engine sends the contents along."""
@@ -148,26 +151,35 @@ class ContainerFiles(Base):
 
     def _stream(self, under: str, most: float = 0, *, content: bool = False) -> None:
         """Read a path, and of a folder what is in it, up to a file of more than ``most`` bytes."""
-        entries: dict[str, ImageEntry] = {}
-        with self._archive(under) as archive:
-            if archive is None:
+        what = f"{self.reference}: /{under}"
+        with self._ask("GET", under) as response:
+            if self._unsure:
                 self._entries[under] = None
                 return
-            for member in archive:
-                if entries and member.size > most:
-                    break
-                # Its first component is the path itself.
-                path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
-                entries[path] = streams.entry(member, path)
-                is_kept = path == under or path.endswith(_KEPT) or ".dist-info/" in path
-                if member.islnk():
-                    first = posixpath.join(under, member.linkname.partition("/")[2])
-                    size = entries[first].size if first in entries else 0
-                    entries[path] = entries[path]._replace(size=size)
-                elif member.isreg() and (content or (is_kept and member.size <= _LARGEST_KEPT)):
-                    self._contents[path] = streams.content(archive, member)
-            else:
-                self._listed |= {path for path, one in entries.items() if one.kind == DIR}
+            if response.status_code != requests.codes.ok:
+                said = f"the engine answered {response.status_code}: {_said(response)}"
+                raise TreeError(f"{what}: {said}", hint=AGAIN)
+            with streams.reading(what, AGAIN), asking(self.reference):
+                file = cast("BinaryIO", streams.Forward(response.raw))
+                with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Info) as archive:
+                    self._take(archive, under, most, content=content)
+
+    def _take(self, archive: tarfile.TarFile, under: str, most: float, *, content: bool) -> None:
+        entries: dict[str, ImageEntry] = {}
+        for member in archive:
+            if entries and member.size > most:
+                break
+            # Its first component is the path itself.
+            path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
+            entries[path] = streams.entry(member, path)
+            is_kept = path == under or path.endswith(_KEPT) or ".dist-info/" in path
+            if member.islnk():
+                first = entries.get(posixpath.join(under, member.linkname.partition("/")[2]))
+                entries[path] = entries[path]._replace(size=first.size if first else 0)
+            elif member.isreg() and (content or (is_kept and member.size <= _LARGEST_KEPT)):
+                self._contents[path] = streams.content(archive, member)
+        else:
+            self._listed |= {path for path, one in entries.items() if one.kind == DIR}
         if not entries:
             raise TreeError(f"{self.reference}: the engine sent nothing for /{under}", hint=AGAIN)
         self._entries |= entries
@@ -181,13 +193,9 @@ class ContainerFiles(Base):
 
     def _stat(self, path: str) -> ImageEntry | None:
         """Ask for what lies at a path, without its owner."""
-        with asking(self.reference):
-            response = self._client.head(
-                self._url, params={"path": f"/{path}"}, timeout=self._client.timeout
-            )
-        self._unsure = response.status_code == requests.codes.not_found
-        if self._unsure:
-            return None
+        with self._ask("HEAD", path) as response:
+            if self._unsure:
+                return None
         stat = response.headers.get("X-Docker-Container-Path-Stat", "")
         try:
             said = json.loads(base64.b64decode(stat))
@@ -203,32 +211,18 @@ class ContainerFiles(Base):
             return self._entries[path]
         return ImageEntry(path, kind, mode & 0o777, _NO_OWNER, 0, 0, target if kind == LINK else "")
 
-    @contextlib.contextmanager
-    def _archive(self, path: str) -> Iterator[tarfile.TarFile | None]:
+    def _ask(self, verb: str, path: str) -> requests.Response:
         with asking(self.reference):
-            response = self._client.get(
+            response: requests.Response = self._client.request(
+                verb,
                 self._url,
                 params={"path": f"/{path}"},
-                # Packing it would cost more than it saves.
-                headers={"Accept-Encoding": "identity"},
+                headers={"Accept-Encoding": "identity"},  # packing would cost more than it saves
                 stream=True,
                 timeout=self._client.timeout,
             )
-        with response:
-            self._unsure = response.status_code == requests.codes.not_found
-            if self._unsure:
-                yield None
-                return
-            if response.status_code != requests.codes.ok:
-                raise TreeError(
-                    f"{self.reference}: /{path}: the engine answered {response.status_code}: "
-                    f"{_said(response)}",
-                    hint=AGAIN,
-                )
-            with streams.reading(f"{self.reference}: /{path}", AGAIN), asking(self.reference):
-                file = cast("BinaryIO", streams.Forward(response.raw))
-                with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Info) as archive:
-                    yield archive
+        self._unsure = response.status_code == requests.codes.not_found
+        return response
 
 
 @contextlib.contextmanager

@@ -54,8 +54,7 @@ class EngineImage(ContainerFiles):
     def __init__(
         self, client: APIClient, name: str, cache: Cache, *, reference: str, container: bool
     ) -> None:
-        super().__init__(client, reference)
-        self._cache = cache
+        super().__init__(client, reference, cache)
         self._read_from, image = "", name
         with asking(reference):
             try:
@@ -81,10 +80,8 @@ class EngineImage(ContainerFiles):
         self.config = self.config or rebuilt(self._inspected)
         labels = (self._inspected.get("Config") or {}).get("Labels") or {}
         # What was built here is verified: it is read itself each time, as a container is.
-        is_kept = not container and "vllm-mods.lock" not in labels
-        self._identities = (self._inspected["Id"], *self.diff_ids) if is_kept else ()
-        if self._identities:
-            self.remember(cache, *self._identities)
+        if not container and "vllm-mods.lock" not in labels:
+            self.remember(self._inspected["Id"], *self.diff_ids)
         self._remove: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
@@ -92,8 +89,7 @@ class EngineImage(ContainerFiles):
         with contextlib.closing(self._client):
             try:
                 self.check()
-                if self._identities:
-                    self.keep(self._cache, *self._identities)
+                self.keep()
             finally:
                 if self._remove is not None:
                     self._remove()
