@@ -26,7 +26,7 @@ from vllm_mods.images.model import DIR, FILE, LINK, Base, ImageEntry
 
 # What is kept of a listing, so that a search in vllm/ does not cost a request for each file.
 _LARGEST_KEPT = 1 << 20
-_KEPT = (".py", ".pyi", ".pth", ".jinja", ".json")
+_KEPT = re.compile(r"\.(?:pyi?|pth|jinja|json)\Z|\.dist-info/|/\.vllm-mods/")
 _LARGEST_PASSED = 8 << 20  # less than what another request costs; libraries of vLLM's are larger
 # What is read as one stream: vLLM if it has no large library, else each package in it; metadata; a receipt with all it needs.
 _PACKAGE = re.compile(
@@ -40,7 +40,7 @@ _RECORDS, _FORMAT, _DAYS = "engine-images", "2", 90
 
 
 class ContainerFiles(Base):
-    """The files of a container, running or not; it is named by ``identify`` when the first of them is asked for.
+    """The files of a container, running or not; ``_url``, where they are asked for, is made with the first of them.
 
     It has what the engine puts into each: ``.dockerenv``, ``etc/hosts`` and its like, ``dev``.
     """
@@ -60,11 +60,6 @@ class ContainerFiles(Base):
 
     @cached_property
     def _url(self) -> str:
-        client = self._client
-        return f"{client.base_url}/v{client.api_version}/containers/{self.identify()}/archive"
-
-    def identify(self) -> str:
-        """Return the container to read from."""
         raise NotImplementedError
 
     def entry(self, path: str) -> ImageEntry | None:
@@ -171,12 +166,10 @@ class ContainerFiles(Base):
                 break
             # Its first component is the path itself.
             path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
-            entries[path] = streams.entry(member, path)
-            is_kept = path == under or path.endswith(_KEPT) or ".dist-info/" in path
-            if member.islnk():
-                first = entries.get(posixpath.join(under, member.linkname.partition("/")[2]))
-                entries[path] = entries[path]._replace(size=first.size if first else 0)
-            elif member.isreg() and (content or (is_kept and member.size <= _LARGEST_KEPT)):
+            first = member.islnk() and posixpath.join(under, member.linkname.partition("/")[2])
+            entries[path] = streams.entry(member, path, entries.get(first) if first else None)
+            is_kept = member.size <= _LARGEST_KEPT and (path == under or _KEPT.search(path))
+            if member.isreg() and (content or is_kept):
                 self._contents[path] = streams.content(archive, member)
         else:
             self._listed |= {path for path, one in entries.items() if one.kind == DIR}

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import weakref
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import docker.errors
@@ -94,17 +94,17 @@ class EngineImage(ContainerFiles):
                 if self._remove is not None:
                     self._remove()
 
-    def identify(self) -> str:
-        """Return the container to read from, which is made for an image."""
-        if self._read_from:
-            return self._read_from
-        with asking(self.reference):
-            # By its ID: the name may point elsewhere by now. The command is never run.
-            created = self._client.create_container(
-                self._inspected["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
-            )
-        self._remove = weakref.finalize(self, _remove, self._client, created["Id"])
-        return str(created["Id"])
+    @cached_property
+    def _url(self) -> str:
+        client, identity = self._client, self._read_from
+        if not identity:
+            with asking(self.reference):
+                # By its ID: the name may point elsewhere by now. The command is never run.
+                identity = client.create_container(
+                    self._inspected["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
+                )["Id"]
+            self._remove = weakref.finalize(self, _remove, client, identity)
+        return f"{client.base_url}/v{client.api_version}/containers/{identity}/archive"
 
     def _read_content_store(self, root: str) -> None:
         """Read manifest and configuration where containerd keeps blobs: the API hands out neither.

@@ -114,8 +114,8 @@ class Forward:
             pass
 
 
-def entry(member: tarfile.TarInfo, path: str) -> ImageEntry:
-    """Return a member as the entry at ``path``; a second name of a file is a file."""
+def entry(member: tarfile.TarInfo, path: str, first: ImageEntry | None = None) -> ImageEntry:
+    """Return a member as the entry at ``path``; a second name of a file, ``first``, is a file."""
     if member.isdir():
         kind = DIR
     elif member.issym():
@@ -130,7 +130,7 @@ def entry(member: tarfile.TarInfo, path: str) -> ImageEntry:
         gid=member.gid,
         mtime=int(member.mtime),
         target=member.linkname if kind == LINK else "",
-        size=member.size if member.isreg() else 0,
+        size=first.size if first else member.size if member.isreg() else 0,
     )
 
 
