@@ -64,10 +64,10 @@ class ContainerFiles(Base):
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path. Links on the way are not followed, though the engine would."""
-        if self._lacks_owner(path) and self._may_be(path):
-            self._read_package(path)
-            if self._lacks_owner(path):
-                self._stream(path)
+        for read in (self._read_package, self._stream):
+            known = self._entries.get(path, _ROOT)
+            if known is not None and known.uid == _NO_OWNER and self._may_be(path):
+                read(path)
         return self._entries.get(path)
 
     def look(self, path: str) -> ImageEntry | None:
@@ -93,7 +93,7 @@ class ContainerFiles(Base):
         return self._contents.get(path)
 
     def remember(self, *image: str) -> None:
-        """Begin with what ``keep`` has kept of an image, which never changes."""
+        """Begin with what ``finish`` has kept of an image, which never changes."""
         self._image = image
         try:
             kept = json_of(self._cache.lookup(_RECORDS, _FORMAT, *image) or b"null")
@@ -103,8 +103,14 @@ class ContainerFiles(Base):
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # Of another version, or cut short.
 
-    def keep(self) -> None:
-        """Keep what is known of an image, if the engine was asked for anything, and the files that were read."""
+    def finish(self) -> None:
+        """Keep what is known of an image, if the engine was asked for anything, and the files that were read.
+
+        Raises ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too.
+        """
+        if self._unsure and self._stat("") is None:
+            said = "the container was removed while it was being read"
+            raise TreeError(f"{self.reference}: {said}", hint=AGAIN)
         if self._image and "_url" in vars(self):
             for path in self._read & self._contents.keys():
                 self._kept[path] = self._cache.put(self._contents[path])
@@ -127,10 +133,6 @@ class ContainerFiles(Base):
     def _is_folder(self, path: str) -> bool:
         looked = self.look(path)
         return looked is not None and looked.kind == DIR
-
-    def _lacks_owner(self, path: str) -> bool:
-        known = self._entries.get(path, _ROOT)
-        return known is not None and known.uid == _NO_OWNER
 
     def _may_be(self, path: str) -> bool:
         """Tell whether something may lie at a path, as far as that is known of what it lies in."""
@@ -176,13 +178,6 @@ class ContainerFiles(Base):
         if not entries:
             raise TreeError(f"{self.reference}: the engine sent nothing for /{under}", hint=AGAIN)
         self._entries |= entries
-
-    def check(self) -> None:
-        """Raise ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too."""
-        if self._unsure and self._stat("") is None:
-            raise TreeError(
-                f"{self.reference}: the container was removed while it was being read", hint=AGAIN
-            )
 
     def _stat(self, path: str) -> ImageEntry | None:
         """Ask for what lies at a path, without its owner."""

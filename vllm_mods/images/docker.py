@@ -88,8 +88,7 @@ class EngineImage(ContainerFiles):
         """Remove the container that was made to read from, and end the connection."""
         with contextlib.closing(self._client):
             try:
-                self.check()
-                self.keep()
+                self.finish()
             finally:
                 if self._remove is not None:
                     self._remove()
