@@ -283,6 +283,13 @@ def test_what_is_looked_at_has_its_kind_and_a_link_where_it_ends(
     assert (owned.uid, owned.mode) == (7, 0o1777)
 
 
+def test_no_file_is_read_past_the_limit(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch, "UNPACKED_FILE", 2000)
+    assert base.read("srv/site/largest.py") == bytes(2000)
+    with pytest.raises(TreeError, match=r"broken or cut short: big\.py has more than 2,000 bytes"):
+        base.read("srv/site/big.py")
+
+
 def test_folders_before_the_first_file_come_with_what_they_lie_in(
     base: Base, engine: Engine
 ) -> None:

@@ -121,9 +121,7 @@ class ContainerFiles(Base):
 
     def paths(self, under: str) -> Iterator[ImageEntry]:
         """Return everything below a folder. The engine sends the contents along."""
-        if not self._is_folder(under):
-            return
-        if under not in self._listed:
+        if self._is_folder(under) and under not in self._listed:
             self._stream(under, math.inf)
         top = f"{under}/" if under else ""
         for path, entry in self._entries.items():

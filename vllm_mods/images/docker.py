@@ -74,10 +74,9 @@ class EngineImage(ContainerFiles):
         self.where = "containerd" if "io.containerd.snapshotter" in stores else "docker"
         self.diff_ids = tuple((self._inspected.get("RootFS") or {}).get("Layers") or ())
         self.config_digest = self._inspected["Id"]
-        self.config = b""
+        self.config = rebuilt(self._inspected)
         if self.where == "containerd":
             self._read_content_store(info.get("DockerRootDir") or "/var/lib/docker")
-        self.config = self.config or rebuilt(self._inspected)
         labels = (self._inspected.get("Config") or {}).get("Labels") or {}
         # What was built here is verified: it is read itself each time, as a container is.
         if not container and "vllm-mods.lock" not in labels:

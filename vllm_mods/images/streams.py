@@ -135,7 +135,9 @@ def entry(member: tarfile.TarInfo, path: str, first: ImageEntry | None = None) -
 
 
 def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    """Return the bytes of a member. Raises ``EOFError`` if it is cut short."""
+    """Return the bytes of a member. Raises ``EOFError`` if it is cut short, ``ValueError`` past the limit."""
+    if member.size > limits.UNPACKED_FILE:
+        raise ValueError(f"{member.name} has more than {limits.UNPACKED_FILE}")
     file = archive.extractfile(member)
     data = b"" if file is None else b"".join(iter(lambda: file.read(CHUNK), b""))
     if len(data) != member.size:
