@@ -290,19 +290,22 @@ def test_no_file_is_read_past_the_limit(base: Base, monkeypatch: pytest.MonkeyPa
         base.read("srv/site/big.py")
 
 
-def test_folders_before_the_first_file_come_with_what_they_lie_in(
-    base: Base, engine: Engine
+def test_little_that_comes_first_in_a_folder_comes_with_it(
+    base: Base, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = base.entry("srv")
-    assert root is not None
-    assert root.uid == 0
+    many: dict[str, Thing] = {f"many/{number:03}": Folder() for number in range(200)}
+    monkeypatch.setattr(f"{__name__}.FILES", {**FILES, "many": Folder(), **many})
+    assert base.entry("srv") is not None
+    assert base.entry("many") is not None
     engine.requests.clear()
-    passed = [base.entry(path) for path in ("srv/link", "srv/site")]
-    assert [entry and entry.kind for entry in passed] == ["link", "dir"]
-    assert engine.requests == []
+    passed = [base.entry(path) for path in ("srv/link", "srv/site", "many/050")]
+    assert [entry and entry.kind for entry in passed] == ["link", "dir", "dir"]
     assert base.read("srv/site/a.py") == b"A = 1\n"
+    assert engine.requests == []
+    assert base.entry("srv/site/big.py") is not None
     assert base.entry("srv/site/none.py") is None
-    assert [line.split()[0] for line in engine.requests] == ["GET", "GET"]
+    assert base.entry("many/150") is not None
+    assert [line.split()[0] for line in engine.requests] == ["GET", "GET", "GET"]
 
 
 PACKAGES = "srv/python3-packages"

@@ -144,8 +144,8 @@ class ContainerFiles(Base):
             self._begun.add(package[0])
             self._stream(package[0], _LARGEST_PASSED)
 
-    def _stream(self, under: str, most: float = 0, *, content: bool = False) -> None:
-        """Read a path, and of a folder what is in it, up to a file of more than ``most`` bytes."""
+    def _stream(self, under: str, most: float = 100, *, content: bool = False) -> None:
+        """Read a path, and of a folder what is in it, up to a file of more than ``most`` bytes, or as many entries."""
         what = f"{self.reference}: /{under}"
         with self._ask("GET", under) as response:
             if self._unsure:
@@ -162,7 +162,7 @@ class ContainerFiles(Base):
     def _take(self, archive: tarfile.TarFile, under: str, most: float, *, content: bool) -> None:
         entries: dict[str, ImageEntry] = {}
         for member in archive:
-            if entries and member.size > most:
+            if entries and max(member.size, len(entries)) > most:
                 break
             # Its first component is the path itself.
             path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
