@@ -65,6 +65,7 @@ class Engine:
             "Id": digest(IMAGE.config),
             "Architecture": ARCHITECTURE,
             "Os": "linux",
+            "GraphDriver": {"Name": "overlay2", "Data": {}},
             "Config": IMAGE.settings,
             "RootFS": {"Type": "layers", "Layers": layers},
         }
@@ -282,8 +283,60 @@ def test_what_is_looked_at_has_its_kind_and_a_link_where_it_ends(
     assert (owned.uid, owned.mode) == (7, 0o1777)
 
 
+def test_no_file_is_read_past_the_limit(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch, "UNPACKED_FILE", 2000)
+    assert base.read("srv/site/largest.py") == bytes(2000)
+    with pytest.raises(TreeError, match=r"broken or cut short: big\.py has more than 2,000 bytes"):
+        base.read("srv/site/big.py")
+
+
+def test_little_that_comes_first_in_a_folder_comes_with_it(
+    base: Base, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many: dict[str, Thing] = {f"many/{number:03}": Folder() for number in range(200)}
+    monkeypatch.setattr(f"{__name__}.FILES", {**FILES, "many": Folder(), **many})
+    assert base.entry("srv") is not None
+    assert base.entry("many") is not None
+    engine.requests.clear()
+    passed = [base.entry(path) for path in ("srv/link", "srv/site", "many/050")]
+    assert [entry and entry.kind for entry in passed] == ["link", "dir", "dir"]
+    assert base.read("srv/site/a.py") == b"A = 1\n"
+    assert engine.requests == []
+    assert base.entry("srv/site/big.py") is not None
+    assert base.entry("srv/site/none.py") is None
+    assert base.entry("many/150") is not None
+    assert [line.split()[0] for line in engine.requests] == ["GET", "GET", "GET"]
+
+
 PACKAGES = "srv/python3-packages"
-OF_IMAGE = ["/images/some/image:1/json", "/info"]
+OF_IMAGE = ["/images/some/image:1/json"]
+
+
+def test_a_vllm_without_large_files_comes_as_one_stream(
+    base: Base, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = f"{PACKAGES}/vllm"
+    inner: dict[str, Thing] = {site: Folder(), f"{site}/__init__.py": b"", f"{site}/x": Folder()}
+    inner |= {f"{site}/x/a.py": b"A = 1\n", f"{site}/x/link": Link("/etc"), f"{site}/x/y": Folder()}
+    monkeypatch.setattr(f"{__name__}.FILES", {**FILES, PACKAGES: Folder(), **inner})
+    assert base.look(f"{site}/__init__.py") is not None
+    engine.requests.clear()
+    assert base.read(f"{site}/x/a.py") == b"A = 1\n"
+    assert [base.entry(f"{site}/x/{name}") for name in ("none.py", "link/passwd", "y/z")] == [
+        None,
+        None,
+        None,
+    ]
+    assert len(list(base.paths(site))) == 5
+    assert engine.requests == []
+
+
+def test_an_engine_with_another_store_says_where_it_is(engine: Engine) -> None:
+    for name, asked in (("overlay2", 0), ("overlayfs", 1)):
+        engine.requests.clear()
+        engine.image["GraphDriver"] = {"Name": name}
+        open_base(NAME).close()
+        assert engine.requests.count("GET /info") == asked
 
 
 def test_a_package_of_vllms_and_metadata_come_as_one_stream(
@@ -321,10 +374,11 @@ def test_a_package_of_vllms_and_metadata_come_as_one_stream(
     assert base.read(f"{PACKAGES}/other/a.py") == b"O = 1\n"
     read = [line.partition("path=")[2] for line in engine.requests if line.startswith("GET")]
     assert [path.removeprefix(f"/{PACKAGES}/") for path in read] == [
+        "vllm",  # up to the large file
         "vllm/x",
         "vllm-1.dist-info",
         "vllm/a.py",
-        "vllm/big",  # up to the large file
+        "vllm/big",
         "vllm/big/a.py",
         "other/a.py",
     ]
@@ -574,8 +628,9 @@ def test_a_container_that_goes_while_it_is_read_is_told(base: Base, engine: Engi
         base.close()
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
     engine.answers[f"GET {ARCHIVE}"] = (404, b'{"message": "No such container: x"}')
+    assert base.read("void") is None
     with pytest.raises(TreeError, match="was removed"):
-        base.read("void")
+        base.close()
 
 
 def test_a_file_that_goes_while_it_is_asked_for(base: Base, engine: Engine) -> None:
@@ -589,7 +644,7 @@ def test_a_file_that_goes_while_it_is_asked_for(base: Base, engine: Engine) -> N
     [(b'{"message": "no disk"}', "no disk"), (b"odd", "odd"), (b"", "500 Server Error")],
 )
 def test_an_engine_that_refuses(engine: Engine, body: bytes, words: str) -> None:
-    engine.answers["GET /info"] = (500, body)
+    engine.answers["GET /images/some/image:1/json"] = (500, body)
     with pytest.raises(TreeError) as caught:
         open_base(NAME)
     assert caught.value.message.startswith(f"{NAME}: the engine refused: {words}")
@@ -640,7 +695,7 @@ def test_an_engine_that_says_nothing_is_not_waited_for(
         engine, "answer", lambda to: silent.wait(5) if to.command == command else answer(to)
     )
     with pytest.raises(TreeError, match=r"the engine stopped in the middle: .*timed out"):
-        base.read("srv/site/a.py")
+        base.read("srv/siteless/b.py")
     silent.set()
     monkeypatch.undo()
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
@@ -670,6 +725,7 @@ def store(engine: Engine, tmp_path: Path) -> Path:
         "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]],
         "DockerRootDir": str(tmp_path),
     }
+    engine.image["GraphDriver"] = None
     engine.image["Descriptor"] = {"mediaType": "m", "digest": digest(IMAGE.blobs()[0]), "size": 7}
     return tmp_path / "containerd/daemon/io.containerd.content.v1.content"
 

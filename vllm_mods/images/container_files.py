@@ -5,8 +5,9 @@ import contextlib
 import json
 import math
 import posixpath
+import re
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import BinaryIO, cast
 
@@ -21,208 +22,166 @@ from vllm_mods.base.sessions import reason
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import streams
-from vllm_mods.images.model import DIR, FILE, LINK, OTHER, Base, ImageEntry
+from vllm_mods.images.model import DIR, FILE, LINK, Base, ImageEntry
 
 # What is kept of a listing, so that a search in vllm/ does not cost a request for each file.
 _LARGEST_KEPT = 1 << 20
-_KEPT = (".py", ".pyi", ".pth", ".jinja", ".json")
+_KEPT = re.compile(r"\.(?:pyi?|pth|jinja|json)\Z|\.dist-info/|/\.vllm-mods/")
 _LARGEST_PASSED = 8 << 20  # less than what another request costs; libraries of vLLM's are larger
+# What is read as one stream: vLLM if it has no large library, else each package in it; metadata; a receipt with all it needs.
+_PACKAGE = re.compile(
+    r".*-packages/(?:vllm(?:/[^/]+)?|[^/]+\.dist-info|\.vllm-mods)(?=/|\Z)", re.DOTALL
+)
 # os.ModeDir of Go, in which the engine is written, its links, and all that is no file
 _GO_FOLDER, _GO_LINK, _GO_OTHERS = 1 << 31, 1 << 27, 0b1111 << 24
-_RECORDS, _FORMAT, _DAYS = "engine-images", "1", 90
+_NO_OWNER = -1
+_ROOT = ImageEntry("", DIR, 0o755, _NO_OWNER, 0, 0)
+_RECORDS, _FORMAT, _DAYS = "engine-images", "2", 90
 
 
 class ContainerFiles(Base):
-    """The files of a container, running or not; it is named by ``identify`` when the first of them is asked for.
+    """The files of a container, running or not; ``_url``, where they are asked for, is made with the first of them.
 
     It has what the engine puts into each: ``.dockerenv``, ``etc/hosts`` and its like, ``dev``.
     """
 
-    def __init__(self, client: APIClient, reference: str) -> None:
+    def __init__(self, client: APIClient, reference: str, cache: Cache) -> None:
         self.reference = reference
         self._client = client
-        self._entries: dict[str, ImageEntry | None] = {}
-        self._looked: dict[str, ImageEntry | None] = {"": ImageEntry("", DIR, 0o755, 0, 0, 0)}
+        self._cache = cache
+        self._image: tuple[str, ...] = ()
+        self._entries: dict[str, ImageEntry | None] = {"": _ROOT}
         self._contents: dict[str, bytes] = {}
         self._listed: set[str] = set()
         self._begun: set[str] = set()
         self._read: set[str] = set()
         self._unsure = False
         self._kept: dict[str, str] = {}
-        self._blob: Callable[[str], bytes | None] = lambda _digest: None
 
     @cached_property
     def _url(self) -> str:
-        client = self._client
-        return f"{client.base_url}/v{client.api_version}/containers/{self.identify()}/archive"
-
-    def identify(self) -> str:
-        """Return the container to read from."""
         raise NotImplementedError
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path. Links on the way are not followed, though the engine would."""
-        if path not in self._entries:
-            self._read_package(path)
-        if path not in self._entries:
-            self._entries[path] = self._fetch(path) if self._may_be(path) else None
-        return self._entries[path]
+        for read in (self._read_package, self._stream):
+            known = self._entries.get(path, _ROOT)
+            if known is not None and known.uid == _NO_OWNER and self._may_be(path):
+                read(path)
+        return self._entries.get(path)
 
     def look(self, path: str) -> ImageEntry | None:
         """Return the entry of a path, of a file or a folder without its owner, and of a link where it ends."""
-        looked = self._look(path)
-        return self.entry(path) if looked is not None and looked.kind == OTHER else looked
-
-    def _look(self, path: str) -> ImageEntry | None:
-        if path in self._entries:
-            return self._entries[path]
-        if path not in self._looked:
-            self._looked[path] = self._stat(path) if self._may_be(path) else None
-        return self._looked[path]
+        if path not in self._entries and self._may_be(path):
+            self._read_package(path)
+            if path not in self._entries:
+                self._entries[path] = self._stat(path)
+        return self._entries.get(path)
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""
         entry = self.entry(path)
         if entry is None or entry.kind != FILE:
             return None
-        if path in self._kept and (data := self._blob(self._kept[path])) is not None:
+        if path in self._kept and (data := self._cache.get(self._kept[path])) is not None:
             return data
         self._read.add(path)
         if path not in self._contents:
-            self._read_package(path, again=True)
+            self._read_package(path)
         if path not in self._contents:
-            self._fetch(path, content=True)
+            self._stream(path, content=True)
         return self._contents.get(path)
 
-    def remember(self, cache: Cache, *image: str) -> None:
-        """Begin with what ``keep`` has kept of an image, which never changes."""
+    def remember(self, *image: str) -> None:
+        """Begin with what ``finish`` has kept of an image, which never changes."""
+        self._image = image
         try:
-            kept = json_of(cache.lookup(_RECORDS, _FORMAT, *image) or b"null")
-            entries, looked = (
-                {path: row and ImageEntry(*row) for path, row in kept[name].items()}
-                for name in ("entries", "looked")
-            )
-            listed, self._kept = set(kept["listed"]), {**kept["read"]}
+            kept = json_of(self._cache.lookup(_RECORDS, _FORMAT, *image) or b"null")
+            entries = {path: row and ImageEntry(*row) for path, row in kept["entries"].items()}
+            self._listed, self._kept = set(kept["listed"]), {**kept["read"]}
+            self._entries |= entries
         except (ValueError, KeyError, TypeError, AttributeError):
             return  # Of another version, or cut short.
-        self._listed |= listed
-        self._entries |= entries
-        self._looked |= looked
-        self._blob = cache.get
 
-    def keep(self, cache: Cache, *image: str) -> None:
-        """Keep what is known of an image, if the engine was asked for anything, and the files that were read."""
-        if "_url" in vars(self):
-            digests = {
-                path: cache.put(data) for path, data in self._contents.items() if path in self._read
-            }
-            record = {
-                "entries": self._entries,
-                "looked": self._looked,
-                "listed": sorted(self._listed),
-                "read": self._kept | digests,
-            }
-            cache.sweep(_RECORDS, _DAYS)
-            cache.record(_RECORDS, _FORMAT, *image, data=json.dumps(record).encode())
+    def finish(self) -> None:
+        """Keep what is known of an image, if the engine was asked for anything, and the files that were read.
+
+        Raises ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too.
+        """
+        if self._unsure and self._stat("") is None:
+            said = "the container was removed while it was being read"
+            raise TreeError(f"{self.reference}: {said}", hint=AGAIN)
+        if self._image and "_url" in vars(self):
+            for path in self._read & self._contents.keys():
+                self._kept[path] = self._cache.put(self._contents[path])
+            listed = sorted(self._listed)
+            record = {"entries": self._entries, "listed": listed, "read": self._kept}
+            self._cache.sweep(_RECORDS, _DAYS)
+            self._cache.record(_RECORDS, _FORMAT, *self._image, data=json.dumps(record).encode())
 
     def paths(self, under: str) -> Iterator[ImageEntry]:
         """Return everything below a folder. The engine sends the contents along."""
-        if not self._is_folder(under):
-            return
-        if not self._is_listed(under):
-            self._list(under)
+        if self._is_folder(under) and under not in self._listed:
+            self._stream(under, math.inf)
         top = f"{under}/" if under else ""
         for path, entry in self._entries.items():
             if entry is not None and path and path.startswith(top):
                 yield entry
 
     def _is_folder(self, path: str) -> bool:
-        looked = self._look(path)
+        looked = self.look(path)
         return looked is not None and looked.kind == DIR
 
     def _may_be(self, path: str) -> bool:
         """Tell whether something may lie at a path, as far as that is known of what it lies in."""
-        if path in self._looked:
-            return self._looked[path] is not None
         folder = posixpath.dirname(path)
-        return self._is_folder(folder) and not self._is_listed(folder)
+        return not path or (self._is_folder(folder) and folder not in self._listed)
 
-    def _read_package(self, path: str, *, again: bool = False) -> None:
-        """Read what a path lies in as one stream: a package in vLLM, metadata. Each request for files costs as much as some MB."""
-        site, _, below = path.rpartition("-packages/")
-        top, *inner = below.split("/")
-        is_package = site and top == "vllm" and inner[1:]
-        if not is_package and not (site and top.endswith(".dist-info") and inner):
-            return
-        package = f"{site}-packages/{top}" + (f"/{inner[0]}" if is_package else "")
-        is_new = package not in self._begun and (again or not self._is_listed(package))
-        if is_new and self._is_folder(posixpath.dirname(package)):
-            self._begun.add(package)
-            self._list(package, most=_LARGEST_PASSED)
+    def _read_package(self, path: str) -> None:
+        """Read what a path lies in as one stream, once. Each request for files costs as much as some MB."""
+        package = _PACKAGE.match(path)
+        if package and package[0] not in self._begun:
+            self._begun.add(package[0])
+            self._stream(package[0], _LARGEST_PASSED)
 
-    def _is_listed(self, folder: str) -> bool:
-        while folder not in self._listed:
-            if not folder:
-                return False
-            folder = posixpath.dirname(folder)
-        return True
+    def _stream(self, under: str, most: float = 100, *, content: bool = False) -> None:
+        """Read a path, and of a folder what is in it, up to a file of more than ``most`` bytes, or as many entries."""
+        what = f"{self.reference}: /{under}"
+        with self._ask("GET", under) as response:
+            if self._unsure:
+                self._entries[under] = None
+                return
+            if response.status_code != requests.codes.ok:
+                said = f"the engine answered {response.status_code}: {_said(response)}"
+                raise TreeError(f"{what}: {said}", hint=AGAIN)
+            with streams.reading(what, AGAIN), asking(self.reference):
+                file = cast("BinaryIO", streams.Forward(response.raw))
+                with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Info) as archive:
+                    self._take(archive, under, most, content=content)
 
-    def _fetch(self, path: str, *, content: bool = False) -> ImageEntry | None:
-        """Return the entry of a path: the first member that the engine sends; the rest is not read."""
-        with self._archive(path) as archive:
-            if archive is None:
-                return None
-            member = archive.next()
-            if member is None:
-                raise TreeError(
-                    f"{self.reference}: the engine sent nothing for /{path}", hint=AGAIN
-                )
-            if content or (member.isreg() and member.size <= _LARGEST_KEPT):
-                self._contents[path] = streams.content(archive, member)
-            return streams.entry(member, path)
-
-    def _list(self, under: str, most: float = math.inf) -> None:
-        """Read a folder, up to a file of more than ``most`` bytes, or what else lies there."""
+    def _take(self, archive: tarfile.TarFile, under: str, most: float, *, content: bool) -> None:
         entries: dict[str, ImageEntry] = {}
-        first: dict[str, str] = {}
-        with self._archive(under) as archive:
-            if archive is None:
-                self._looked[under] = None
-            for member in archive or ():
-                if member.size > most:
-                    break
-                # Its first component is the folder itself.
-                path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
-                entries[path] = streams.entry(member, path)
-                is_kept = path.endswith(_KEPT) or ".dist-info/" in path
-                if member.islnk():
-                    first[path] = posixpath.join(under, member.linkname.partition("/")[2])
-                elif member.isreg() and member.size <= _LARGEST_KEPT and is_kept:
-                    assert archive is not None  # noqa: S101  (there is a member)
-                    self._contents[path] = streams.content(archive, member)
-            else:
-                self._listed.add(under)
-        for path, target in first.items():
-            if target in entries:
-                entries[path] = entries[path]._replace(size=entries[target].size)
-        self._entries.update(entries)
-
-    def check(self) -> None:
-        """Raise ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too."""
-        if self._unsure and self._stat("") is None:
-            raise TreeError(
-                f"{self.reference}: the container was removed while it was being read", hint=AGAIN
-            )
+        for member in archive:
+            if entries and max(member.size, len(entries)) > most:
+                break
+            # Its first component is the path itself.
+            path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
+            first = member.islnk() and posixpath.join(under, member.linkname.partition("/")[2])
+            entries[path] = streams.entry(member, path, entries.get(first) if first else None)
+            is_kept = member.size <= _LARGEST_KEPT and (path == under or _KEPT.search(path))
+            if member.isreg() and (content or is_kept):
+                self._contents[path] = streams.content(archive, member)
+        else:
+            self._listed |= {path for path, one in entries.items() if one.kind == DIR}
+        if not entries:
+            raise TreeError(f"{self.reference}: the engine sent nothing for /{under}", hint=AGAIN)
+        self._entries |= entries
 
     def _stat(self, path: str) -> ImageEntry | None:
         """Ask for what lies at a path, without its owner."""
-        with asking(self.reference):
-            response = self._client.head(
-                self._url, params={"path": f"/{path}"}, timeout=self._client.timeout
-            )
-        self._unsure = response.status_code == requests.codes.not_found
-        if self._unsure:
-            return None
+        with self._ask("HEAD", path) as response:
+            if self._unsure:
+                return None
         stat = response.headers.get("X-Docker-Container-Path-Stat", "")
         try:
             said = json.loads(base64.b64decode(stat))
@@ -232,39 +191,24 @@ class ContainerFiles(Base):
                 f"{self.reference}: /{path}: the engine answered {response.status_code} without describing the file",
                 hint=AGAIN,
             ) from error
-        is_link = mode & _GO_LINK and target
-        others = LINK if is_link else OTHER if mode & _GO_OTHERS else FILE
-        kind = DIR if mode & _GO_FOLDER else others
-        return ImageEntry(path, kind, mode & 0o777, 0, 0, 0, target if is_link else "")
+        kind = DIR if mode & _GO_FOLDER else LINK if mode & _GO_LINK and target else FILE
+        if kind == FILE and mode & _GO_OTHERS:
+            self._stream(path)
+            return self._entries[path]
+        return ImageEntry(path, kind, mode & 0o777, _NO_OWNER, 0, 0, target if kind == LINK else "")
 
-    @contextlib.contextmanager
-    def _archive(self, path: str) -> Iterator[tarfile.TarFile | None]:
+    def _ask(self, verb: str, path: str) -> requests.Response:
         with asking(self.reference):
-            response = self._client.get(
+            response: requests.Response = self._client.request(
+                verb,
                 self._url,
                 params={"path": f"/{path}"},
-                # Packing it would cost more than it saves.
-                headers={"Accept-Encoding": "identity"},
+                headers={"Accept-Encoding": "identity"},  # packing would cost more than it saves
                 stream=True,
                 timeout=self._client.timeout,
             )
-        with response:
-            self._unsure = response.status_code == requests.codes.not_found
-            if self._unsure:
-                if "no such container" in _said(response).lower():
-                    self.check()
-                yield None
-                return
-            if response.status_code != requests.codes.ok:
-                raise TreeError(
-                    f"{self.reference}: /{path}: the engine answered {response.status_code}: "
-                    f"{_said(response)}",
-                    hint=AGAIN,
-                )
-            with streams.reading(f"{self.reference}: /{path}", AGAIN), asking(self.reference):
-                file = cast("BinaryIO", streams.Forward(response.raw))
-                with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Info) as archive:
-                    yield archive
+        self._unsure = response.status_code == requests.codes.not_found
+        return response
 
 
 @contextlib.contextmanager

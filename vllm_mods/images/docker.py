@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import weakref
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import docker.errors
@@ -54,8 +54,7 @@ class EngineImage(ContainerFiles):
     def __init__(
         self, client: APIClient, name: str, cache: Cache, *, reference: str, container: bool
     ) -> None:
-        super().__init__(client, reference)
-        self._cache = cache
+        super().__init__(client, reference, cache)
         self._read_from, image = "", name
         with asking(reference):
             try:
@@ -63,7 +62,8 @@ class EngineImage(ContainerFiles):
                     state = client.inspect_container(name)
                     self._read_from, image = state["Id"], state["Image"]
                 self._inspected: dict[str, Any] = client.inspect_image(image)
-                info = client.info()
+                driver = (self._inspected.get("GraphDriver") or {}).get("Name")
+                info = {} if driver == "overlay2" else client.info()
             except docker.errors.NotFound as error:
                 raise UsageError(
                     f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}",
@@ -74,40 +74,35 @@ class EngineImage(ContainerFiles):
         self.where = "containerd" if "io.containerd.snapshotter" in stores else "docker"
         self.diff_ids = tuple((self._inspected.get("RootFS") or {}).get("Layers") or ())
         self.config_digest = self._inspected["Id"]
-        self.config = b""
+        self.config = rebuilt(self._inspected)
         if self.where == "containerd":
             self._read_content_store(info.get("DockerRootDir") or "/var/lib/docker")
-        self.config = self.config or rebuilt(self._inspected)
         labels = (self._inspected.get("Config") or {}).get("Labels") or {}
         # What was built here is verified: it is read itself each time, as a container is.
-        is_kept = not container and "vllm-mods.lock" not in labels
-        self._identities = (self._inspected["Id"], *self.diff_ids) if is_kept else ()
-        if self._identities:
-            self.remember(cache, *self._identities)
+        if not container and "vllm-mods.lock" not in labels:
+            self.remember(self._inspected["Id"], *self.diff_ids)
         self._remove: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
         """Remove the container that was made to read from, and end the connection."""
         with contextlib.closing(self._client):
             try:
-                self.check()
-                if self._identities:
-                    self.keep(self._cache, *self._identities)
+                self.finish()
             finally:
                 if self._remove is not None:
                     self._remove()
 
-    def identify(self) -> str:
-        """Return the container to read from, which is made for an image."""
-        if self._read_from:
-            return self._read_from
-        with asking(self.reference):
-            # By its ID: the name may point elsewhere by now. The command is never run.
-            created = self._client.create_container(
-                self._inspected["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
-            )
-        self._remove = weakref.finalize(self, _remove, self._client, created["Id"])
-        return str(created["Id"])
+    @cached_property
+    def _url(self) -> str:
+        client, identity = self._client, self._read_from
+        if not identity:
+            with asking(self.reference):
+                # By its ID: the name may point elsewhere by now. The command is never run.
+                identity = client.create_container(
+                    self._inspected["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
+                )["Id"]
+            self._remove = weakref.finalize(self, _remove, client, identity)
+        return f"{client.base_url}/v{client.api_version}/containers/{identity}/archive"
 
     def _read_content_store(self, root: str) -> None:
         """Read manifest and configuration where containerd keeps blobs: the API hands out neither.

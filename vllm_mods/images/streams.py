@@ -114,8 +114,8 @@ class Forward:
             pass
 
 
-def entry(member: tarfile.TarInfo, path: str) -> ImageEntry:
-    """Return a member as the entry at ``path``; a second name of a file is a file."""
+def entry(member: tarfile.TarInfo, path: str, first: ImageEntry | None = None) -> ImageEntry:
+    """Return a member as the entry at ``path``; a second name of a file, ``first``, is a file."""
     if member.isdir():
         kind = DIR
     elif member.issym():
@@ -130,12 +130,14 @@ def entry(member: tarfile.TarInfo, path: str) -> ImageEntry:
         gid=member.gid,
         mtime=int(member.mtime),
         target=member.linkname if kind == LINK else "",
-        size=member.size if member.isreg() else 0,
+        size=first.size if first else member.size if member.isreg() else 0,
     )
 
 
 def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    """Return the bytes of a member. Raises ``EOFError`` if it is cut short."""
+    """Return the bytes of a member. Raises ``EOFError`` if it is cut short, ``ValueError`` past the limit."""
+    if member.size > limits.UNPACKED_FILE:
+        raise ValueError(f"{member.name} has more than {limits.UNPACKED_FILE}")
     file = archive.extractfile(member)
     data = b"" if file is None else b"".join(iter(lambda: file.read(CHUNK), b""))
     if len(data) != member.size:

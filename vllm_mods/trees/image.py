@@ -10,7 +10,7 @@ from vllm_mods.formats import pairing_lock, tree_names
 from vllm_mods.images.model import DIR, FILE, LINK, Base, children, environment, resolve, settings
 from vllm_mods.trees.folder import MARKER, SKIPPED, outside_workspace
 
-_MINORS = range(9, 17)
+_VERSIONS = ("python3", *(f"python3.{minor}" for minor in range(10, 16)))
 # Beside what the image itself names: where images of vLLM and of its forks have it.
 _PREFIXES = (
     "usr/local",
@@ -74,7 +74,7 @@ class ImageTree(Tree):
     def folders(self) -> tuple[str, ...]:
         """Return vLLM's own ``.dist-info``: to list all of a site root, an engine sends its contents."""
         folder = f"vllm-{self.version}.dist-info"
-        entry = self.base.look(f"{self.site_root}/{folder}") if self.version else None
+        entry = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
         return (folder,) if entry is not None and entry.kind == DIR else ()
 
     @property
@@ -125,7 +125,7 @@ class ImageTree(Tree):
         """Raise ``TreeError`` if there is something at a path after all, and it is no file."""
         for end in range(1, len(parts) + 1):
             path = "/".join(parts[:end])
-            entry = self.base.entry(f"{self.site_root}/{path}")
+            entry = self.base.look(f"{self.site_root}/{path}")
             if entry is None or (entry.kind == FILE and end < len(parts)):
                 return
             if entry.kind == LINK:
@@ -230,7 +230,7 @@ def _nothing(base: Base, looked: list[str]) -> UsageError:
                 f"{target.strip() or 'somewhere else'}",
                 hint="in the Dockerfile: pip install . without -e, so that vllm/ is in one place",
             )
-    where = "".join(f"\n  /{folder}" for folder in looked if base.entry(folder) is not None)
+    where = "".join(f"\n  /{folder}" for folder in looked if base.look(folder) is not None)
     return UsageError(
         f"{base.reference}: no vLLM in the image: no vllm/__init__.py in any of{where or ' its folders'}",
         hint="name an image with vLLM, such as vllm/vllm-openai; or name the folder that contains it: --target-in-image /FOLDER",
@@ -259,13 +259,11 @@ def _candidates(base: Base) -> Iterator[str]:
         yield resolve(base, folder)
     named = filter(None, prefixes)
     libs = (resolve(base, f"{prefix}/{name}") for prefix in named for name in ("lib", "lib64"))
-    for lib in dict.fromkeys(libs):
-        if not lib or base.look(lib) is None:
-            continue
-        for version in ("python3", *(f"python3.{minor}" for minor in _MINORS)):
-            if base.look(f"{lib}/{version}") is not None:
-                yield resolve(base, f"{lib}/{version}/dist-packages")
-                yield resolve(base, f"{lib}/{version}/site-packages")
+    libs = (lib for lib in dict.fromkeys(libs) if lib and base.look(lib))
+    for place in (f"{lib}/{version}" for lib in libs for version in _VERSIONS):
+        if base.look(place) is not None:
+            yield resolve(base, f"{place}/dist-packages")
+            yield resolve(base, f"{place}/site-packages")
 
 
 def _home(base: Base, user: str) -> str:
