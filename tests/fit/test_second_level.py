@@ -307,7 +307,6 @@ NOES = [
         "required parameter `name` of constructor `Stated.__new__`",
     ),
     ("print('%s %s' % (c,))", "fit-string", "takes 2 values but gets 1"),
-    ("print('{} {}'.format(c))", "fit-string", "takes 2 values but gets 1"),
     ("if fetch():\n    pass", "fit-kind", "is always truthy (has type `CoroutineType"),
     ("count('a')", "fit-call", "to function `count` is incorrect: Expected `int`"),
     ("count(n=[None])", "fit-call", "found `list[None]`"),
@@ -352,7 +351,6 @@ NOTES = [
         "fit-string",
         "attention backend 'FLASH_x'",
     ),
-    ("print(c.late.quant_method in ('fp8', 'fp9'))", "fit-string", "quantization method 'fp9'"),
     ("from vllm.parts import Sizes\nd: Sizes = m\nprint(d['x'])", "fit-string", 'unknown key "x"'),
     (
         "from vllm.platforms import current_platform\ncurrent_platform.gone()",

@@ -32,15 +32,6 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[
     scope = site.scope
     module, name = absolute(path, alias.level, alias.module), alias.name
     answer, why = _exists(world, module, name)
-    if answer is False and scope.instead_of:
-        first = {
-            _exists(world, absolute(path, wanted.level, wanted.module), wanted.name)[0]
-            for instead in scope.instead_of
-            for _, wanted in imports_of(instead)
-        }
-        if False not in first:
-            answer = None if None in first else True
-            why = "it is unknown whether the import before it fails"
     if answer is True:
         return
     if answer is None or scope.guarded or scope.typing_only:
