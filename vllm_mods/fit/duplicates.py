@@ -48,7 +48,7 @@ def _siblings(
             alike[key].append(node)
     for node in added:
         keys = [*_keys(node)]
-        for key, other in [(key, other) for key in keys for other in alike[key]]:
+        for key, other in [(k, o) for k in keys for o in alike[k]]:
             if level := _same(key, node, other, body):
                 text = ast.unparse(node).partition("\n")[0]
                 shown = text if len(text) <= 60 else f"{text[:57]}..."
