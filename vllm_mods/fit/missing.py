@@ -179,17 +179,14 @@ def unset(asked: Asked) -> bool | None:
         return None
     if asked.diagnostic.rule == "unresolved-global":
         # a plain assignment makes the global
-        more = [n.target for n in every(asked.tree) if isinstance(n, ast.AugAssign)]
-        stored = [n for n in every(asked.tree) if isinstance(n, ast.Name) and n.id == names[0]]
-        made = (n for n in stored if isinstance(n.ctx, ast.Store) and n not in more)
-        return None if any(made) else True
-    around = (scope.node for scope in asked.sites[0].scope.in_function())
-    inside = next((node for node in around if isinstance(node, DefNode)), None)
-    exists = asked.world.lookup(asked.diagnostic.path, names[0]).exists
-    if inside is None:  # a module runs from its first line to its last
-        return None if exists is None else True
-    bound = (name for statement in inside.body for name, _ in bindings(statement))
-    return names[0] in bound or exists is False or None
+        more = {n.target for n in every(asked.tree) if isinstance(n, ast.AugAssign)}
+        named = (n for n in every(asked.tree) if isinstance(n, ast.Name) and n.id == names[0])
+        return None if any(isinstance(n.ctx, ast.Store) and n not in more for n in named) else True
+    # a module runs from its first line to its last, as a function does
+    scopes = (scope.node for scope in asked.sites[0].scope.in_function())
+    body = next((node.body for node in scopes if isinstance(node, DefNode)), asked.tree.body)
+    is_bound = any(name == names[0] for one in body for name, _ in bindings(one))
+    return is_bound or asked.world.lookup(asked.diagnostic.path, names[0]).exists is False or None
 
 
 def sometimes_unset(asked: Asked) -> bool | None:
