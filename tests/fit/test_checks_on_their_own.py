@@ -210,6 +210,8 @@ def test_the_models_of_the_registry(table: str, message: str) -> None:
         ("torch.ops.vllm.kept", []),
         ("torch.ops.vllm.work", []),
         ("torch.ops.other.ad", []),
+        ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['x'])", []),
+        ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['y'])", ["vllm/use.py:1 has no parameter y to change"]),
         ("def f(x: int, y: int = 1) -> None: ...\ndef g(x): ...\ndef h(x, *more): ...\ndirect_register_custom_op('f', f, fake_impl=g), direct_register_custom_op('f', f, fake_impl=h)", []),
         ("def f(x: int, y: int) -> None: ...\ndef g(x): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["the fake of vllm/use.py:1 is vllm/use.py:2, but a call like the operator's fails: too many positional arguments"]),
         ("def f(x: int) -> None: ...\ndef g(x, y): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["the fake of vllm/use.py:1 is vllm/use.py:2, but a call like the operator's fails: missing a required argument: 'y'"]),

@@ -7,7 +7,7 @@ that nothing else can stand for.
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -15,7 +15,7 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.abstract import abstract_methods
 from vllm_mods.fit.arguments import argument, bound, overload, takes
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, QUOTED, TYPE, Asked
-from vllm_mods.fit.bodies import arities, definition, scope_at
+from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.missing import (
     NUMBERS,
@@ -27,9 +27,9 @@ from vllm_mods.fit.missing import (
     unset,
 )
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.search import definers, is_mentioned
-from vllm_mods.fit.shapes import Function, words
-from vllm_mods.fit.signatures import DefNode, children, dotted, every
+from vllm_mods.fit.search import is_mentioned
+from vllm_mods.fit.shapes import words
+from vllm_mods.fit.signatures import DefNode, children, every
 from vllm_mods.fit.world import World
 
 _OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
@@ -173,39 +173,13 @@ def _operands(asked: Asked) -> bool:
 def _assignment(asked: Asked) -> bool | None:
     text = asked.diagnostic.text
     if "values to unpack" in text:
+        # a name may be one of several, and what a call gives its code says, not what it states: ``results``
         assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
-        # a name may be one of several, and ``tuple[int]`` is often stated for any length
-        if assigned is None or not isinstance(assigned.value, ast.Call | ast.Await | ast.Tuple):
-            return False
-        return _gives_other_length(asked, assigned)
+        value = getattr(assigned, "value", None)
+        return None if isinstance(value, ast.Call | ast.Await) else isinstance(value, ast.Tuple)
     if "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
-
-
-def _gives_other_length(asked: Asked, assigned: ast.Assign) -> bool | None:
-    """Ask what is called, not its annotation, how many values it returns; of a layer nobody knows which one it is."""
-    call = assigned.value.value if isinstance(assigned.value, ast.Await) else assigned.value
-    match assigned:
-        case ast.Assign(targets=[ast.Tuple(elts=targets)]) if isinstance(call, ast.Call):
-            several = [definition(asked.world, *one) for one in _called(asked, call)]
-            as_many = any(
-                len(targets) in arities(one) or (one and isinstance(one.returns, ast.BinOp))
-                for one in several
-            )
-            return None if as_many else bool(several)
-        case _:
-            return True
-
-
-def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:
-    """Yield the functions of the tree that a call may be of: those of its name at module level, or every method of that name."""
-    world, name = asked.world, dotted(call.func)
-    symbols = world.resolve(asked.diagnostic.path, name).symbols if name else ()
-    yield from ((one.path, one.binding) for one in symbols if isinstance(one.binding, Function))
-    if isinstance(call.func, ast.Attribute):
-        for owner in definers(world, call.func.attr):
-            yield from ((owner.path, one) for one in owner.cls.methods[call.func.attr])
 
 
 def _index(asked: Asked) -> bool | None:

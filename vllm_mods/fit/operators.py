@@ -6,7 +6,7 @@ import re
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import files_mentioning, is_mentioned
 from vllm_mods.fit.shapes import Function, Symbol
-from vllm_mods.fit.signatures import CallShape, dotted, opaque_decorator, refusal, shape_of
+from vllm_mods.fit.signatures import CallShape, dotted, every, opaque_decorator, refusal, shape_of
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, remembered
 
@@ -28,7 +28,7 @@ def operator_misuses(world: World, path: str, site: CodeSite) -> Misuses:
         ):
             yield from _call(world, name, call)
         case ast.Call() as call if (dotted(call.func) or "").endswith("direct_register_custom_op"):
-            yield from _fake(world, path, call)
+            yield from _registration(world, path, call)
 
 
 @remembered
@@ -68,13 +68,20 @@ def _call(world: World, name: str, node: ast.Call) -> Misuses:
         yield Misuse(f"torch.ops.vllm.{name} is {where}, but the call {reasons[0]}", name)
 
 
-def _fake(world: World, path: str, node: ast.Call) -> Misuses:
-    """Say that the fake of a registered function does not take the calls that the function takes."""
+def _registration(world: World, path: str, node: ast.Call) -> Misuses:
+    """Say that a function has no parameter that it is said to change, or that its fake does not take its calls."""
     given = {word.arg: word.value for word in node.keywords}
     function = given.get("op_func") or next(iter(node.args[1:2]), None)
-    names = map(dotted, (function, given.get("fake_impl")))
-    match [world.resolve(path, name).symbols if name else () for name in names]:
+    both = map(dotted, (function, given.get("fake_impl")))
+    match [world.resolve(path, name).symbols if name else () for name in both]:
         case [[Symbol(binding=Function(parameters=takes)) as real], fakes]:
+            known, changed = (
+                {one.name for one in takes},
+                every(given.get("mutates_args") or node.func),
+            )
+            names = {str(one.value) for one in changed if isinstance(one, ast.Constant)}
+            for name in sorted(names - known):
+                yield Misuse(f"{real.where} has no parameter {name} to change", name)
             shapes = len([one for one in takes if one.default is one.empty]), len(takes)
             for fake in fakes:
                 if isinstance(fake.binding, Function) and not opaque_decorator(fake.binding):
