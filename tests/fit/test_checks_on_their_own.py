@@ -18,7 +18,6 @@ from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.overlay import LaidOut, Overlay, python_of
 from vllm_mods.fit.overrides import override_problems, overrides_of
 from vllm_mods.fit.problems import Problem
@@ -220,7 +219,7 @@ def test_the_models_of_the_registry(table: str, message: str) -> None:
     ],
 )  # fmt: skip
 def test_operators_of_torch(code: str, messages: list[str]) -> None:
-    assert _messages(operator_misuses, code) == messages
+    assert _messages(string_misuses, code) == messages
 
 
 RESULTS = """\

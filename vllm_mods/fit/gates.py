@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.abstract import abstract_methods
 from vllm_mods.fit.arguments import argument, bound, overload, takes
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, QUOTED, TYPE, Asked
 from vllm_mods.fit.bodies import scope_at
@@ -27,6 +26,7 @@ from vllm_mods.fit.missing import (
     unset,
 )
 from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.results import abstract_methods
 from vllm_mods.fit.search import is_mentioned
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import DefNode, children, every

@@ -9,7 +9,6 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit import AtOrigin
-from vllm_mods.fit.abstract import abstract_misuses
 from vllm_mods.fit.asked import IGNORED
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
@@ -17,20 +16,18 @@ from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, lines_with, touched_lines
-from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
 from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.replacements import owner_name, replacement_problems
-from vllm_mods.fit.results import call_misuses, result_misuses
+from vllm_mods.fit.results import abstract_misuses, call_misuses, result_misuses
 from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class, Import, Value
 from vllm_mods.fit.signatures import every, imports_of
 from vllm_mods.fit.strings import string_misuses
-from vllm_mods.fit.syntax import syntax_problems
-from vllm_mods.fit.types import MOST_USERS, Question, type_problems
+from vllm_mods.fit.types import MOST_USERS, Question, syntax_problems, type_problems
 from vllm_mods.fit.users import Sought, changed_names, users
 from vllm_mods.fit.walk import local_names, walk
 from vllm_mods.fit.world import SummaryCache, World
@@ -227,7 +224,7 @@ def _look(
             compared.update(map(id, every(site.node)))  # a name that is compared is not looked up
         place = world, path, site
         if not (isinstance(site.node, ast.Constant) and id(site.node) in compared):
-            for misuse in (*string_misuses(*place), *operator_misuses(*place)):
+            for misuse in string_misuses(*place):
                 yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
         kinds = (*result_misuses(*place), *abstract_misuses(*place, at_origin))
         for code, found in (

@@ -1,4 +1,4 @@
-"""Names that code has in strings, held against the tables of the tree that they are looked up in."""
+"""Names that code has in strings, held against the tables of the tree that they are looked up in, and torch's operators by name."""
 
 import ast
 import re
@@ -10,10 +10,19 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import definers, defines_plainly, files_mentioning, is_mentioned, meant_in
-from vllm_mods.fit.shapes import Class, Symbol, Value, words
-from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, shape_of, table_of, unbound
+from vllm_mods.fit.shapes import Class, Function, Symbol, Value, words
+from vllm_mods.fit.signatures import (
+    CallShape,
+    dotted,
+    every,
+    opaque_decorator,
+    refusal,
+    shape_of,
+    table_of,
+    unbound,
+)
 from vllm_mods.fit.walk import CodeSite
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, remembered
 from vllm_mods.formats import syntax_tree
 
 _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
@@ -47,6 +56,10 @@ _BACKEND = _NameTable(
 # What adds keys to a table: what is no method that reads may.
 _CHANGED = rb"\b%b\b\s*(?:\[[^\]]*\]\s*=[^=]|\|=|\.(?!get\b|items\b|keys\b|values\b)\w+\()"
 _PLAIN = re.compile(r"(?<!%)%[sdr]\b")
+_OPERATORS = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
+_REGISTER = re.compile(
+    rb"direct_register_custom_op\(\s*(?:op_name\s*=\s*)?[\"'](\w+)[\"'],\s*(?:op_func\s*=\s*)?(\w+)\s*[,)]"
+)
 
 
 def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
@@ -62,6 +75,10 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             yield from _member_of_enum(world, symbols, name)
             if isinstance(site.node.ctx, ast.Load):
                 yield from _key(world, symbols, name)
+        case ast.Attribute(attr=name, value=value) if dotted(value) == "torch.ops.vllm":
+            known = _operators(world)
+            if not _is_registered(world, name, known):
+                yield Misuse(f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name)
         case ast.Call() as node:
             yield from _formats(node)
             given = _literals((*node.args, *(keyword.value for keyword in node.keywords)))
@@ -69,6 +86,10 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
                 if _QUALNAME.fullmatch(module) and name[:1].isupper() and name.isidentifier():
                     yield from _model(world, module, name)
             called = (dotted(node.func) or "").rpartition(".")[2]
+            if dotted(node.func) == f"torch.ops.vllm.{called}":
+                yield from _operator(world, called, node)
+            if called == "direct_register_custom_op":
+                yield from _registration(world, path, node)
             if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])
             if dotted(node.func) == "envs.is_set":
@@ -236,3 +257,68 @@ def _count(text: str, given: list[ast.expr], node: ast.AST) -> Misuses:
     if len(matches) != len(given) and not (single and isinstance(node, ast.Call) and not matches):
         why = f"takes {len(matches)} values but gets {len(given)}"
         yield Misuse(f"the format {text[:40]!r} {why}", text[:10])
+
+
+# --- operators that code registers with torch by name
+
+
+@remembered
+def _operators(world: World) -> frozenset[str]:
+    """Return the operators that the tree registers by name."""
+    names = set()
+    for _, data in files_mentioning(world, ("op_name", "vllm::")):
+        names |= {(one or other).decode() for one, other in _OPERATORS.findall(data)}
+    return frozenset(names)
+
+
+def _is_registered(world: World, name: str, known: frozenset[str]) -> bool:
+    """Tell whether an operator may be registered: any string or definition of its name counts."""
+    text = re.compile(rb"[\"':]%b[\"'(]|def %b\b" % (name.encode(), name.encode()))
+    return name in known or is_mentioned(world, name, text)
+
+
+@remembered
+def _registered(world: World, name: str) -> tuple[tuple[str, Function], ...]:
+    """Return the functions that are registered under a name, with their places, as far as their definitions are found."""
+    return tuple(
+        (symbol.where, symbol.binding)
+        for path, data in files_mentioning(world, ("direct_register_custom_op",))
+        for operator, function in _REGISTER.findall(data)
+        if operator == name.encode()
+        for symbol in world.lookup(path, function.decode()).symbols
+        if isinstance(symbol.binding, Function)
+    )
+
+
+def _operator(world: World, name: str, node: ast.Call) -> Misuses:
+    """Say that none of the functions of a name takes a call: which of several is registered, the platform decides."""
+    registered = _registered(world, name)
+    reasons = [refusal(one.parameters, shape_of(node)) for _, one in registered]
+    if reasons and None not in reasons:
+        where, _ = registered[0]
+        yield Misuse(f"torch.ops.vllm.{name} is {where}, but the call {reasons[0]}", name)
+
+
+def _registration(world: World, path: str, node: ast.Call) -> Misuses:
+    """Say that a function has no parameter that it is said to change, or that its fake does not take its calls."""
+    given = {word.arg: word.value for word in node.keywords}
+    function = given.get("op_func") or next(iter(node.args[1:2]), None)
+    both = map(dotted, (function, given.get("fake_impl")))
+    match [world.resolve(path, name).symbols if name else () for name in both]:
+        case [[Symbol(binding=Function(parameters=takes)) as real], fakes]:
+            known, changed = (
+                {one.name for one in takes},
+                every(given.get("mutates_args") or node.func),
+            )
+            names = {str(one.value) for one in changed if isinstance(one, ast.Constant)}
+            for name in sorted(names - known):
+                yield Misuse(f"{real.where} has no parameter {name} to change", name)
+            shapes = len([one for one in takes if one.default is one.empty]), len(takes)
+            for fake in fakes:
+                if isinstance(fake.binding, Function) and not opaque_decorator(fake.binding):
+                    whys = [refusal(fake.binding.parameters, CallShape(many)) for many in shapes]
+                    if None not in whys:
+                        text = f"the fake of {real.where} is {fake.where}, but a call like the operator's {whys[-1]}"
+                        yield Misuse(text, fake.binding.name)
+        case _:
+            pass
