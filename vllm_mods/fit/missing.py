@@ -5,7 +5,7 @@ import re
 
 from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
+from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses, times_mentioned
 from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
@@ -95,8 +95,7 @@ def is_missing(asked: Asked) -> bool:
     if any(lineage(world, one).torch for one in asked.classes(kind)):
         # Others set attributes of layers, or make their methods those of another class: what is read elsewhere may be such.
         read = re.compile(rb"\.%b\b" % name.encode())
-        files = files_mentioning(world, (name,))
-        return sum(len(read.findall(data)) for _, data in files) <= 1
+        return times_mentioned(world, name, read) <= 1
     return True
 
 

@@ -22,7 +22,6 @@ from vllm_mods.fit.signatures import (
     is_property,
     opaque_decorator,
     refusal,
-    shape_of,
     unbound,
 )
 from vllm_mods.fit.walk import receiver
@@ -132,13 +131,12 @@ def override_problems(
 
 def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> str:
     """Say what of a call that suited what was there does not suit what is put in, ``""`` if it does."""
-    shape = shape_of(call.node)
     before, after = (
         unbound(one.function) if bound or "classmethod" in one.function.marks else one.function.parameters
         for one in (old, new)
     )  # fmt: skip
     where = f"the call in {call.path}:{call.node.lineno}"
-    if (why := refusal(after, shape)) and refusal(before, shape) is None:
+    if (why := refusal(after, call.node)) and refusal(before, call.node) is None:
         return f"{where} {why}"
     use, node = call.use, new.node
     if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
@@ -180,11 +178,9 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     method = around.name.rpartition(".")[2] if around else ""
     callers = {f"{one.cls.name}.{method}" for one in below if one.path.startswith(root)}
     return any(
-        one.scope.name in callers or refusal(theirs, shape_of(one.node)) is not None
+        one.scope.name in callers or refusal(theirs, one.node) is not None
         for one in calls_of(world, override.method.name)
-        if one.path.startswith(root)
-        and not _is_above(one)
-        and refusal(mine, shape_of(one.node)) is None
+        if one.path.startswith(root) and not _is_above(one) and refusal(mine, one.node) is None
     )
 
 

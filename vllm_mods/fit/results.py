@@ -18,7 +18,7 @@ from vllm_mods.fit.search import (
     subclasses,
 )
 from vllm_mods.fit.shapes import Function, Symbol
-from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator, refusal, shape_of, unbound
+from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator, refusal, unbound
 from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
 from vllm_mods.fit.world import World, remembered
 
@@ -66,7 +66,7 @@ def call_misuses(world: World, path: str, site: CodeSite) -> Misuses:
         for symbol, function in _function(world, path, call, site.scope):
             name = call_text(call)
             bound = name.startswith("self.") or "classmethod" in function.marks
-            why = refusal(unbound(function) if bound else function.parameters, shape_of(call))
+            why = refusal(unbound(function) if bound else function.parameters, call)
             sure = not opaque_decorator(function) and not _is_overridden(world, symbol, function)
             if why and sure:
                 yield Misuse(f"{name} is {symbol.where}, but the call {why}", function.name)

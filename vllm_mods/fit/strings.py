@@ -4,23 +4,20 @@ import ast
 import re
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
-from vllm_mods.fit.search import definers, defines_plainly, files_mentioning, is_mentioned, meant_in
-from vllm_mods.fit.shapes import Class, Function, Symbol, Value, words
-from vllm_mods.fit.signatures import (
-    CallShape,
-    dotted,
-    every,
-    opaque_decorator,
-    refusal,
-    shape_of,
-    table_of,
-    unbound,
+from vllm_mods.fit.search import (
+    definers,
+    defines_plainly,
+    files_mentioning,
+    is_mentioned,
+    meant_in,
+    times_mentioned,
 )
+from vllm_mods.fit.shapes import Class, Function, Symbol, Value, words
+from vllm_mods.fit.signatures import dotted, every, opaque_decorator, refusal, table_of, unbound
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, remembered
 from vllm_mods.formats import syntax_tree
@@ -35,24 +32,15 @@ _LOGGING = words("debug info warning error critical exception")
 _PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-zA-Z%])")
 
 
-class _NameTable(NamedTuple):
-    """What strings of one kind look like, and where the names that there are stand."""
-
-    what: str
-    shape: re.Pattern[str]
-    path: str
-    names: re.Pattern[bytes]
-
-
-_VARIABLE = _NameTable(
-    "environment variable", re.compile(r"VLLM_\w+"), _ENVS, re.compile(rb"\bVLLM_\w+")
-)
-_BACKEND = _NameTable(
-    "attention backend",
-    re.compile(r"[A-Z]\w{3,}"),
-    "attention/backends/registry.py",
-    re.compile(rb"\b([A-Z][A-Z0-9_]{3,})\s*="),
-)
+# By what they name: what strings of one kind look like, where the names that there are stand, and how.
+_ALONE = {
+    "environment variable": (r"VLLM_\w+", _ENVS, rb"\bVLLM_\w+"),
+    "attention backend": (
+        r"[A-Z]\w{3,}",
+        "attention/backends/registry.py",
+        rb"\b([A-Z][A-Z0-9_]{3,})\s*=",
+    ),
+}
 # What adds keys to a table: what is no method that reads may.
 _CHANGED = rb"\b%b\b\s*(?:\[[^\]]*\]\s*=[^=]|\|=|\.(?!get\b|items\b|keys\b|values\b)\w+\()"
 _PLAIN = re.compile(r"(?<!%)%[sdr]\b")
@@ -68,7 +56,7 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
     """Say which string at a site names something of the tree that is not there."""
     match site.node:
         case ast.Subscript(value=ast.Attribute(attr="environ"), slice=slice_):
-            yield from _lonely(world, [slice_], _VARIABLE)
+            yield from _lonely(world, [slice_], "environment variable")
         case ast.Subscript(value=value, slice=ast.Constant(value=str(name))):
             kind = dotted(value)
             symbols = meant_in(world, path, site.scope, kind) if kind else ()
@@ -100,9 +88,9 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             if called == "collective_rpc":
                 yield from _of_worker(world, node)
             if called == "getenv" or (dotted(node.func) or "").startswith("os.environ."):
-                yield from _lonely(world, node.args[:1], _VARIABLE)
+                yield from _lonely(world, node.args[:1], "environment variable")
             backends = [k.value for k in node.keywords if "attention_backend" in (k.arg or "")]
-            yield from _lonely(world, backends, _BACKEND)
+            yield from _lonely(world, backends, "attention backend")
         case ast.BinOp(
             op=ast.Mod(), left=ast.Constant(value=str(text)), right=ast.Tuple(elts=given)
         ):
@@ -112,7 +100,7 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
         case ast.Compare(
             left=ast.Call(func=ast.Attribute(attr="get_name", value=value)), comparators=others
         ) if "backend" in ast.unparse(value):
-            yield from _lonely(world, others, _BACKEND)
+            yield from _lonely(world, others, "attention backend")
         case ast.Return(value=ast.Constant() as value):
             if dotted(getattr(site.scope.node, "returns", None)) == "QuantizationMethods":
                 yield from _quantization(world, [value])
@@ -172,10 +160,10 @@ def _of_worker(world: World, node: ast.Call) -> Misuses:
         match given.get("args", ast.Tuple([])), given.get("kwargs", ast.Dict([], [])):
             case ast.Tuple(elts=plain), ast.Dict(keys=keys) if not opaque:
                 options = [ast.keyword(getattr(key, "value", None), node) for key in keys]
-                shape = shape_of(ast.Call(node, plain, options))
+                call = ast.Call(node, plain, options)
                 owners = definers(world, name)
                 methods = [(owner.path, m) for owner in owners for m in owner.cls.methods[name]]
-                why = [not opaque_decorator(m) and refusal(unbound(m), shape) for _, m in methods]
+                why = [not opaque_decorator(m) and refusal(unbound(m), call) for _, m in methods]
                 if why and all(why):
                     path, method = methods[-1]
                     text = f"{name} of workers is {path}:{method.line}, but the call {why[-1]}"
@@ -191,22 +179,16 @@ def _literals(nodes: Iterable[ast.expr]) -> list[str]:
     ]
 
 
-def _lonely(world: World, nodes: Iterable[ast.expr], table: _NameTable) -> Misuses:
+def _lonely(world: World, nodes: Iterable[ast.expr], what: str) -> Misuses:
     """Say that nothing of the tree but this one place has a name: a note, since it may be the patch's own."""
+    shape, end, names = _ALONE[what]
     for name in _literals(nodes):
-        if not table.shape.fullmatch(name):
-            continue
         word = re.compile(rb"\b%b\b" % re.escape(name.encode()))
-        files = files_mentioning(world, (name,))
-        if sum(len(word.findall(data)) for _, data in files) == 1:
-            known = (
-                one.decode()
-                for path in world.paths("vllm")
-                if path.endswith(table.path)
-                for one in table.names.findall(world.read(path) or b"")
-            )
-            text = f"nothing else in the tree names the {table.what} {name!r}"
-            yield Misuse(text + nearest(name, known), name, Level.NOTE)
+        if re.fullmatch(shape, name) and times_mentioned(world, name, word) == 1:
+            tables = (world.read(p) or b"" for p in world.paths("vllm") if p.endswith(end))
+            known = (one.decode() for data in tables for one in re.findall(names, data))
+            text = f"nothing else in the tree names the {what} {name!r}{nearest(name, known)}"
+            yield Misuse(text, name, Level.NOTE)
 
 
 def _qualname(world: World, text: str) -> Misuses:
@@ -293,7 +275,7 @@ def _registered(world: World, name: str) -> tuple[tuple[str, Function], ...]:
 def _operator(world: World, name: str, node: ast.Call) -> Misuses:
     """Say that none of the functions of a name takes a call: which of several is registered, the platform decides."""
     registered = _registered(world, name)
-    reasons = [refusal(one.parameters, shape_of(node)) for _, one in registered]
+    reasons = [refusal(one.parameters, node) for _, one in registered]
     if reasons and None not in reasons:
         where, _ = registered[0]
         yield Misuse(f"torch.ops.vllm.{name} is {where}, but the call {reasons[0]}", name)
@@ -313,10 +295,11 @@ def _registration(world: World, path: str, node: ast.Call) -> Misuses:
             names = {str(one.value) for one in changed if isinstance(one, ast.Constant)}
             for name in sorted(names - known):
                 yield Misuse(f"{real.where} has no parameter {name} to change", name)
-            shapes = len([one for one in takes if one.default is one.empty]), len(takes)
+            many = len([one for one in takes if one.default is one.empty]), len(takes)
+            calls = [ast.Call(node.func, [node.func] * number, []) for number in many]
             for fake in fakes:
                 if isinstance(fake.binding, Function) and not opaque_decorator(fake.binding):
-                    whys = [refusal(fake.binding.parameters, CallShape(many)) for many in shapes]
+                    whys = [refusal(fake.binding.parameters, call) for call in calls]
                     if None not in whys:
                         text = f"the fake of {real.where} is {fake.where}, but a call like the operator's {whys[-1]}"
                         yield Misuse(text, fake.binding.name)
