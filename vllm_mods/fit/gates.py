@@ -39,8 +39,6 @@ _AWAITS = re.compile(r"Await|Coroutine|Future|Task|Unknown|Any|object")
 # What functions of Python ask of an argument, ``next`` that it is no list.
 _ASKED_OF = {"Sized": "__len__", "SupportsNext": "__next__", "Generator": "__await__"}
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
-
-
 # What another compiler than Python makes of the code decides these: numbers of a kernel are tensors.
 _OF_VALUES = {FindingCode.FIT_ATTRIBUTE, FindingCode.FIT_KIND}
 
@@ -227,72 +225,56 @@ class Rule(NamedTuple):
 
 
 _C = FindingCode
-RULES: Mapping[str, Rule] = {
-    name: rule
-    for names, rule in (
-        # An override, or one of a union, may be what is called.
-        (
-            (
-                "missing-argument too-many-positional-arguments unknown-argument "
-                "parameter-already-assigned positional-only-parameter-as-kwarg"
-            ),
-            Rule(_C.FIT_CALL, argument, bound),
-        ),
-        # Types that vLLM states are often too narrow.
-        ("invalid-argument-type", Rule(_C.FIT_CALL, _value, takes)),
-        # Which overload was meant is not told, unless none takes so many.
-        ("no-matching-overload", Rule(_C.FIT_TYPES, overload, overload)),
-        # A class below, or somebody outside, may set it.
-        ("missing-attribute", Rule(_C.FIT_ATTRIBUTE, lacks, is_missing)),
-        # A module may make its names when asked.
-        ("import-not-found", Rule(_C.FIT_IMPORT, not_found, not_found)),
-        ("missing-module-member", Rule(_C.FIT_IMPORT, lacks, _yes)),
-        # The code may know which of a union it has.
-        ("missing-union-attribute", Rule(_C.FIT_ATTRIBUTE, _no, _no)),
-        # What has no known class may have the method, or the operator.
-        (
-            "not-callable not-iterable not-subscriptable invalid-context-manager invalid-await",
-            Rule(_C.FIT_KIND, _is_known_kind, _kind),
-        ),
-        ("unsupported-operator", Rule(_C.FIT_KIND, _is_known_kind, _operands)),
-        # An override may be no coroutine.
-        ("unused-awaitable", Rule(_C.FIT_KIND, _await, _await)),
-        # Only a method or a coroutine is never meant.
-        ("redundant-condition truthiness-test-of-callable", Rule(_C.FIT_KIND, _truth, _truth)),
-        # Only a coroutine is surely not what is stated.
-        ("invalid-explicit-return", Rule(_C.FIT_KIND, _returned, _returned, only=COROUTINE)),
-        # Python refuses it.
-        ("abstract-class-instantiation", Rule(_C.FIT_KIND, _cannot_be_made, _yes)),
-        # Python only refuses to unpack and to set what is frozen.
-        ("invalid-assignment", Rule(_C.FIT_KIND, _assignment, _assignment)),
-        # The default of a parameter, or of getattr, says nothing of its length.
-        ("index-out-of-bounds", Rule(_C.FIT_KIND, _index, _index)),
-        # What has no known type may be a class.
-        (
-            "invalid-base unsupported-base invalid-raise invalid-exception-caught",
-            Rule(_C.FIT_KIND, _kind, _kind),
-        ),
-        # Who made a dictionary may know more of it than its type.
-        ("invalid-typed-dict-key", Rule(_C.FIT_STRING, _key, _no)),
-        # Python refuses the class, or the question.
-        (
-            (
-                "isinstance-against-protocol isinstance-against-typed-dict inconsistent-mro duplicate-base conflicting-metaclass cyclic-class-definition "
-                "instance-layout-conflict invalid-dataclass-field-order "
-                "invalid-frozen-dataclass-subclass"
-            ),
-            Rule(_C.FIT_KIND, _yes, _yes),
-        ),
-        # No path has set it.
-        ("unresolved-reference unresolved-global", Rule(_C.FIT_UNDEFINED_NAME, unset, _yes)),
-        # A branch may be the only one that is ever taken.
-        (
-            "possibly-unresolved-reference",
-            Rule(_C.FIT_UNDEFINED_NAME, sometimes_unset, sometimes_unset),
-        ),
-    )
-    for name in names.split()
+_NAMES_OF = {
+    # An override, or one of a union, may be what is called.
+    Rule(_C.FIT_CALL, argument, bound): (
+        "missing-argument too-many-positional-arguments unknown-argument parameter-already-assigned positional-only-parameter-as-kwarg"
+    ),
+    # Types that vLLM states are often too narrow.
+    Rule(_C.FIT_CALL, _value, takes): "invalid-argument-type",
+    # Which overload was meant is not told, unless none takes so many.
+    Rule(_C.FIT_TYPES, overload, overload): "no-matching-overload",
+    # A class below, or somebody outside, may set it.
+    Rule(_C.FIT_ATTRIBUTE, lacks, is_missing): "missing-attribute",
+    # A module may make its names when asked.
+    Rule(_C.FIT_IMPORT, not_found, not_found): "import-not-found",
+    Rule(_C.FIT_IMPORT, lacks, _yes): "missing-module-member",
+    # The code may know which of a union it has.
+    Rule(_C.FIT_ATTRIBUTE, _no, _no): "missing-union-attribute",
+    # What has no known class may have the method, or the operator.
+    Rule(_C.FIT_KIND, _is_known_kind, _kind): (
+        "not-callable not-iterable not-subscriptable invalid-context-manager invalid-await"
+    ),
+    Rule(_C.FIT_KIND, _is_known_kind, _operands): "unsupported-operator",
+    # An override may be no coroutine.
+    Rule(_C.FIT_KIND, _await, _await): "unused-awaitable",
+    # Only a method or a coroutine is never meant.
+    Rule(_C.FIT_KIND, _truth, _truth): "redundant-condition truthiness-test-of-callable",
+    # Only a coroutine is surely not what is stated.
+    Rule(_C.FIT_KIND, _returned, _returned, only=COROUTINE): "invalid-explicit-return",
+    # Python refuses it.
+    Rule(_C.FIT_KIND, _cannot_be_made, _yes): "abstract-class-instantiation",
+    # Python only refuses to unpack and to set what is frozen.
+    Rule(_C.FIT_KIND, _assignment, _assignment): "invalid-assignment",
+    # The default of a parameter, or of getattr, says nothing of its length.
+    Rule(_C.FIT_KIND, _index, _index): "index-out-of-bounds",
+    # What has no known type may be a class.
+    Rule(_C.FIT_KIND, _kind, _kind): (
+        "invalid-base unsupported-base invalid-raise invalid-exception-caught"
+    ),
+    # Who made a dictionary may know more of it than its type.
+    Rule(_C.FIT_STRING, _key, _no): "invalid-typed-dict-key",
+    # Python refuses the class, or the question.
+    Rule(_C.FIT_KIND, _yes, _yes): (
+        "isinstance-against-protocol isinstance-against-typed-dict inconsistent-mro duplicate-base conflicting-metaclass cyclic-class-definition "
+        "instance-layout-conflict invalid-dataclass-field-order invalid-frozen-dataclass-subclass"
+    ),
+    # No path has set it.
+    Rule(_C.FIT_UNDEFINED_NAME, unset, _yes): "unresolved-reference unresolved-global",
+    # A branch may be the only one that is ever taken.
+    Rule(_C.FIT_UNDEFINED_NAME, sometimes_unset, sometimes_unset): "possibly-unresolved-reference",
 }
+RULES: Mapping[str, Rule] = {n: rule for rule, names in _NAMES_OF.items() for n in names.split()}
 """The rules that are asked for; above each is what an error by it rests on."""
 
 

@@ -66,9 +66,9 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     if module.partition(".")[0] not in world.roots:
         try:
             return _installed(world, module, name)
-        except Unreachable:
-            raise
         except TreeError as error:  # what of a package beside vLLM cannot be told is not examined
+            if isinstance(error, Unreachable):
+                raise
             return None, error.message
     where = world.locate(module)
     if where.exists is not True:
