@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.lines import rows
-from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.problems import Problem, Problems
 from vllm_mods.fit.signatures import ScopeNode, decorator_name, every
 from vllm_mods.fit.walk import walk
 from vllm_mods.formats import syntax_tree
@@ -24,7 +24,7 @@ _TAKEN = "taken: "
 _NEAR = 12
 
 
-def duplicate_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Iterator[Problem]:
+def duplicate_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> Problems:
     """Compare each added statement with its siblings that were there before."""
     yield from _siblings(path, "", tree.body, lines)
     for node, scope in walk(tree, lines):
@@ -36,9 +36,7 @@ def duplicate_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> It
             yield from _entries(path, inside, node, lines)
 
 
-def _siblings(
-    path: str, scope: str, body: list[ast.stmt], lines: frozenset[int]
-) -> Iterator[Problem]:
+def _siblings(path: str, scope: str, body: list[ast.stmt], lines: frozenset[int]) -> Problems:
     # Of a definition the name is enough: beside an equal one, a diff gives the head of one and the body of the other.
     ends = {n: isinstance(n, ScopeNode) or rows(n)[-1] in lines for n in body if n.lineno in lines}
     added = [node for node, is_whole in ends.items() if is_whole]
@@ -62,7 +60,7 @@ def _siblings(
                 alike[key].append(node)
 
 
-def _entries(path: str, scope: str, table: ast.Dict, lines: frozenset[int]) -> Iterator[Problem]:
+def _entries(path: str, scope: str, table: ast.Dict, lines: frozenset[int]) -> Problems:
     """Find keys that a patch adds to a dictionary which has them: the later entry wins without a word."""
     known: dict[object, int] = {}
     for key in table.keys:

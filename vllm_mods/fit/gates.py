@@ -129,9 +129,7 @@ def _is_stated_to_hold(asked: Asked) -> bool:
     function = next((node for node in asked.around if isinstance(node, DefNode)), None)
     if loop is None or function is None or not isinstance(loop.target, ast.Tuple):
         return False
-    stated = {
-        one.arg for one in every(function.args) if isinstance(one, ast.arg) and one.annotation
-    }
+    stated = {n.arg for n in every(function.args) if isinstance(n, ast.arg) and n.annotation}
     named = {node.id for node in every(loop.iter) if isinstance(node, ast.Name)}
     return any(isinstance(one, ast.Tuple) for one in loop.target.elts) and bool(stated & named)
 
@@ -148,14 +146,9 @@ def _operands(asked: Asked) -> bool:
     """
     kinds = _kinds(asked.diagnostic.text)
     # what a field or a container is stated to hold, the code that fills it decides
-    place = next(
-        (node for node in asked.around if isinstance(node, ast.BinOp | ast.AugAssign)), None
-    )
-    held = [
-        one
-        for one in children(place or ast.Pass())
-        if isinstance(one, ast.Attribute | ast.Subscript)
-    ]
+    place = next((n for n in asked.around if isinstance(n, ast.BinOp | ast.AugAssign)), None)
+    parts = children(place or ast.Pass())
+    held = any(isinstance(one, ast.Attribute | ast.Subscript) for one in parts)
     if held and any(map(_CONTAINERS.fullmatch, kinds)):
         return False
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)

@@ -124,9 +124,8 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
     if not all(line.classes for line in lines):
         return None  # ``super()`` in a mixin
     if above or SELF.fullmatch(owner):  # a mixin has what those have that it is mixed into
-        return is_plain(asked, owner, name) and not any(
-            _is_mixin(asked.world, line) for line in lines
-        )
+        mixed = any(_is_mixin(asked.world, line) for line in lines)
+        return is_plain(asked, owner, name) and not mixed
     if _TYPE_VARIABLE.fullmatch(owner):  # any class may be meant
         return False
     if not any(line.torch for line in lines):
@@ -139,11 +138,8 @@ def _is_mixin(world: World, line: Lineage) -> bool:
     name = line.classes[0].cls.name.encode()
     alone = len(line.classes) == 1 and not line.outside and line.owner("__init__") is None
     named = re.compile(rb"(?<!class )(?<![\w.])%b\b|[\"'][\w.]+[.:]%b[\"']" % (name, name))
-    texts = [
-        match
-        for _, data in files_mentioning(world, (name.decode(),))
-        for match in named.findall(data)
-    ]
+    files = files_mentioning(world, (name.decode(),))
+    texts = [text for _, data in files for text in named.findall(data)]
     return alone and bool(texts) and all(text[:1] in b"\"'" for text in texts)
 
 

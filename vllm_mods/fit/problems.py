@@ -56,6 +56,10 @@ class Doubt(NamedTuple):
     why: str
 
 
+Problems = Iterator[Problem]
+Answers = Iterator[Problem | Doubt]
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Name what is there instead, for the end of a message: the same words, or a slip of the keys; ``""`` if nothing is near."""
     own = sorted(other for other in names if not other.startswith("__"))

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -10,7 +10,7 @@ from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.calls import calls_of, receiver_types
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.overrides import Override, Taker, broken, reaches
-from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.problems import Problem, Problems
 from vllm_mods.fit.run_time import Write
 from vllm_mods.fit.search import is_mentioned, meant_in, times_mentioned
 from vllm_mods.fit.shapes import Class, Function, Symbol
@@ -33,7 +33,7 @@ _OF_CLASS = re.compile(r"<class '|type\[")
 
 def replacement_problems(
     world: World, write: Write, replaced: Collection[tuple[str, str]]
-) -> Iterator[Problem]:
+) -> Problems:
     """Judge what one write puts in the place of a function, method or class.
 
     Functions that are ``replaced`` themselves, by owner and name, call nothing any more.

@@ -166,21 +166,16 @@ def abstract_misuses(world: World, path: str, site: CodeSite, at_origin: World |
     left = abstract_methods(world, symbol)
     above = lineage(world, symbol).classes[1:]
     asked = {m for one in above for m in one.cls.methods if _is_abstract(one, m)}
-    if (
-        not left
-        or symbol in left.values()
-        or not asked & symbol.cls.methods.keys()
-        or subclasses(world, symbol)
-    ):
+    at_end = asked & symbol.cls.methods.keys() and symbol not in left.values()
+    if not left or not at_end or subclasses(world, symbol):
         return
     call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
     is_news = at_origin is not None and _is_whole(at_origin, path, name)
     level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
     method, owner = min(left.items())
     asks = f"{owner.path}:{owner.cls.methods[method][0].line} asks for"
-    yield Misuse(
-        f"{node.name} cannot be instantiated: it has no {method}, which {asks}", node.name, level
-    )
+    text = f"{node.name} cannot be instantiated: it has no {method}, which {asks}"
+    yield Misuse(text, node.name, level)
 
 
 def _is_whole(world: World, path: str, name: str) -> bool:

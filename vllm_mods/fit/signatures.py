@@ -208,9 +208,8 @@ def refusal(parameters: Sequence[Parameter], call: ast.Call) -> str | None:
     """Say why a call does not bind, in Python's words; ``None`` if it does or if it can't be told."""
     plain = [argument for argument in call.args if not isinstance(argument, ast.Starred)]
     if len(plain) != len(call.args):  # what has a star may give any of these
-        parameters = [
-            p.replace(default=...) if p.kind <= p.POSITIONAL_OR_KEYWORD else p for p in parameters
-        ]
+        may = [p.replace(default=...) for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
+        parameters = [*may, *parameters[len(may) :]]
     # unchecked: a file that Python refuses may have two of one name
     signature = Signature(parameters, __validate_parameters__=False)
     words = dict.fromkeys(word.arg for word in call.keywords)
@@ -255,10 +254,5 @@ def implementations(functions: Sequence[Function]) -> tuple[Function, ...]:
 def unbound(function: Function) -> tuple[Parameter, ...]:
     """Return a method's parameters without the receiver."""
     first = function.parameters[:1]
-    if (
-        "staticmethod" in function.marks
-        or not first
-        or first[0].kind > Parameter.POSITIONAL_OR_KEYWORD
-    ):
-        return function.parameters
-    return function.parameters[1:]
+    taken = first and first[0].kind <= Parameter.POSITIONAL_OR_KEYWORD
+    return function.parameters[1 if taken and "staticmethod" not in function.marks else 0 :]

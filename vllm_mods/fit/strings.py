@@ -233,9 +233,8 @@ def _count(text: str, given: list[ast.expr], node: ast.AST) -> Misuses:
     starred = any(isinstance(one, ast.Starred) for one in given)
     if starred or any(match[1] or match[2] for match in matches):
         return
-    single = len(given) == 1 and isinstance(
-        given[0], ast.Dict | ast.Name | ast.Call | ast.Attribute
-    )
+    kinds = ast.Dict | ast.Name | ast.Call | ast.Attribute
+    single = len(given) == 1 and isinstance(given[0], kinds)
     if len(matches) != len(given) and not (single and isinstance(node, ast.Call) and not matches):
         why = f"takes {len(matches)} values but gets {len(given)}"
         yield Misuse(f"the format {text[:40]!r} {why}", text[:10])
@@ -288,10 +287,8 @@ def _registration(world: World, path: str, node: ast.Call) -> Misuses:
     both = map(dotted, (function, given.get("fake_impl")))
     match [world.resolve(path, name).symbols if name else () for name in both]:
         case [[Symbol(binding=Function(parameters=takes)) as real], fakes]:
-            known, changed = (
-                {one.name for one in takes},
-                every(given.get("mutates_args") or node.func),
-            )
+            known = {one.name for one in takes}
+            changed = every(given.get("mutates_args") or node.func)
             names = {str(one.value) for one in changed if isinstance(one, ast.Constant)}
             for name in sorted(names - known):
                 yield Misuse(f"{real.where} has no parameter {name} to change", name)

@@ -22,7 +22,7 @@ from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, judge
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.overlay import load_python
-from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.problems import Answers, Doubt, Problem
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -43,7 +43,7 @@ class Question(NamedTuple):
     names: frozenset[str]
 
 
-def type_problems(question: Question, at_origin: Question | None) -> Iterator[Problem | Doubt]:
+def type_problems(question: Question, at_origin: Question | None) -> Answers:
     """Yield what is new and counts, what is new and may, as notes, and what the checker could not read.
 
     ``at_origin`` is the same of the tree that the patch was written for. Raises as ``checker.check``.
@@ -85,9 +85,7 @@ def _news(question: Question) -> list[Diagnostic]:
         plain = {path: data and plain_getattr(data) for path, data in files.items()}
         folder = after.cache.laid_out.show(after.tree, replaced(), plain)
         said = check(folder, asked, RULES, after.python)
-        return tuple(
-            one for one in said if one.rule not in RULES or RULES[one.rule].only in one.text
-        )
+        return tuple(d for d in said if d.rule not in RULES or RULES[d.rule].only in d.text)
 
     now = tuple(_about(answers({c.path: c.after for c in changes}, asked), question))
     # Of what nothing is said now, nothing that was said before is asked.
@@ -167,9 +165,7 @@ def plain_getattr(data: bytes) -> bytes:
 # --- what this interpreter says of the syntax
 
 
-def syntax_problems(
-    path: str, data: bytes, lowest: tuple[int, int] | None
-) -> Iterator[Problem | Doubt]:
+def syntax_problems(path: str, data: bytes, lowest: tuple[int, int] | None) -> Answers:
     """Compile a file, never run it."""
     wrong = _error(path, data)
     older = lowest is not None and sys.version_info[:2] < lowest
@@ -198,6 +194,5 @@ def _error(path: str, data: bytes) -> Exception | None:
 def invalid(path: str, line: int, why: str, lowest: tuple[int, int] | None) -> Problem:
     """Return what is wrong with the syntax of a line; ``lowest`` is the oldest Python that has to take it."""
     which = f" {lowest[0]}.{lowest[1]}" if lowest else ""
-    return Problem(
-        FindingCode.FIT_SYNTAX, path, line, "", f"this is not valid Python{which}: {why}", (why,)
-    )
+    message = f"this is not valid Python{which}: {why}"
+    return Problem(FindingCode.FIT_SYNTAX, path, line, "", message, (why,))

@@ -69,9 +69,8 @@ class CodeSite(NamedTuple):
 def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
     """Yield the statements and expressions that touch some lines."""
     ordered = [*sorted(lines), sys.maxsize]
-    stack: list[tuple[ast.AST, CodeScope]] = [
-        (tree, CodeScope(tree, "", postponed=_postpones(tree)))
-    ]
+    whole = CodeScope(tree, "", postponed=_postpones(tree))
+    stack: list[tuple[ast.AST, CodeScope]] = [(tree, whole)]
     while stack:
         node, scope = stack.pop()
         if isinstance(node, ast.stmt | ast.expr):
