@@ -15,12 +15,14 @@ from __future__ import annotations
 import argparse
 import ast
 import gc
+import json
 import os
 import random
 import time
 import warnings
 from collections import Counter, defaultdict
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fit_kinds import Code, kinds
@@ -137,6 +139,7 @@ def asked_for() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", default="", help="only the kinds that have this in their name")
     parser.add_argument("--show", action="store_true", help="print what was found, too")
+    parser.add_argument("--output", help="a JSON file of each fault with all that was found of it")
     return parser.parse_args()
 
 
@@ -147,6 +150,7 @@ def main() -> int:
     made: Counter[str] = Counter()
     caught: Counter[str] = Counter()
     refused: Counter[str] = Counter()
+    answers: list[dict[str, object]] = []
     for one, other in pairwise(options.trees):
         start = time.perf_counter()
         old, new = open_tree(one), open_tree(other)
@@ -172,6 +176,9 @@ def main() -> int:
             faulty = FileChange(path=path, before=before, after=mutant.after)
             said = found(tree, faulty, cache, right)
             news = said.keys() - clean_of[key].keys()
+            told = {text: said[text].value for text in sorted(news)}
+            place = f"{path}:{mutant.line}"
+            answers.append({"kind": mutant.kind, "at": place, "what": mutant.what, "told": told})
             made[mutant.kind] += 1
             caught[mutant.kind] += bool(news)
             refused[mutant.kind] += any(said[text] is Level.ERROR for text in news)
@@ -183,6 +190,8 @@ def main() -> int:
         gc.collect()
         names = f"{os.path.basename(one)} -> {os.path.basename(other)}"
         print(f"{names}: {time.perf_counter() - start:.0f} s", flush=True)
+    if options.output:
+        Path(options.output).write_text(json.dumps(answers, indent=1))
     return table(made, refused, caught)
 
 

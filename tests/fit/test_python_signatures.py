@@ -18,7 +18,6 @@ from vllm_mods.fit.signatures import (
     opaque_decorator,
     receiver_of,
     refusal,
-    shape_of,
     statements,
     unbound,
 )
@@ -42,7 +41,7 @@ def _expression(text: str) -> ast.expr:
 def _why(parameters: str, arguments: str) -> str | None:
     call = _expression(f"f({arguments})")
     assert isinstance(call, ast.Call)
-    return refusal(_function(parameters).parameters, shape_of(call))
+    return refusal(_function(parameters).parameters, call)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,6 @@ FILES = {
         def scaled(x: torch.Tensor, by: int) -> torch.Tensor: ...
 
 
-        def tabled(x: torch.Tensor, by: dict[str, int]) -> None: ...
 
 
         direct_register_custom_op(op_name="scaled", op_func=scaled)
@@ -204,7 +203,7 @@ FILES = {
     USE: """
         from vllm.config import Backend, Config, ModelConfig, Request, Usage
         from vllm.parts import Flash, count, direct_register_custom_op, entered, fetch, find, pair
-        from vllm.parts import scaled, tabled, walk
+        from vllm.parts import scaled, walk
 
         import torch
 
@@ -273,12 +272,6 @@ NOES = [
     ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
     ("return 'vllm.prts.Flash'", "fit-string", "there is no module vllm.prts"),
     ("torch.ops.vllm.scaled(c)", "fit-string", "the call fails: missing a required argument: 'by'"),
-    ("direct_register_custom_op('pair', pair)", "fit-string", "its return type is not annotated"),
-    (
-        "direct_register_custom_op(op_name='t', op_func=tabled)",
-        "fit-string",
-        "its parameter by is of type dict[str, int], which operators do not accept",
-    ),
     (
         "c.late.collective_rpc('hok')",
         "fit-string",
@@ -307,7 +300,6 @@ NOES = [
         "required parameter `name` of constructor `Stated.__new__`",
     ),
     ("print('%s %s' % (c,))", "fit-string", "takes 2 values but gets 1"),
-    ("print('{} {}'.format(c))", "fit-string", "takes 2 values but gets 1"),
     ("if fetch():\n    pass", "fit-kind", "is always truthy (has type `CoroutineType"),
     ("count('a')", "fit-call", "to function `count` is incorrect: Expected `int`"),
     ("count(n=[None])", "fit-call", "found `list[None]`"),
@@ -352,7 +344,6 @@ NOTES = [
         "fit-string",
         "attention backend 'FLASH_x'",
     ),
-    ("print(c.late.quant_method in ('fp8', 'fp9'))", "fit-string", "quantization method 'fp9'"),
     ("from vllm.parts import Sizes\nd: Sizes = m\nprint(d['x'])", "fit-string", 'unknown key "x"'),
     (
         "from vllm.platforms import current_platform\ncurrent_platform.gone()",

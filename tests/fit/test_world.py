@@ -7,10 +7,10 @@ import re
 import pytest
 from fit_tree import tree_of, world_of
 
-from vllm_mods.fit.abstract import abstract_methods
 from vllm_mods.fit.bodies import arities, definition, is_generator, scope_at
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.overrides import changed_methods, overrides_of
+from vllm_mods.fit.results import abstract_methods
 from vllm_mods.fit.search import (
     classes_in,
     classes_named,

@@ -62,17 +62,11 @@ def fit(
     from vllm_mods.fit.judge import judge  # noqa: PLC0415  (ast and difflib: 20 ms)
     from vllm_mods.fit.world import SummaryCache as NewCache  # noqa: PLC0415
 
-    python = tuple(
-        change
-        for change in changes
-        if change.path.endswith(".py") and change.before != change.after
-    )
+    python = tuple(one for one in changes if one.path.endswith(".py") and one.before != one.after)
     if not python:
         return Fit()
     try:
-        findings, consulted = judge(
-            python, tree, cache if cache is not None else NewCache(), origin
-        )
+        findings, consulted = judge(python, tree, NewCache() if cache is None else cache, origin)
     except RecursionError as error:
         paths = ", ".join(change.path for change in python)
         raise TreeError(

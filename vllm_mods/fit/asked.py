@@ -90,9 +90,9 @@ class Asked:
         """Return the code that is wrong: the call of an argument, else all that starts there."""
         if of_call:
             return self.call()
-        inner = [node for node in self.around if isinstance(node, ast.expr)]
+        all_ = [node for node in self.around if isinstance(node, ast.expr)]
         starts = [
-            n for n in inner if (n.lineno, n.col_offset) == (inner[0].lineno, inner[0].col_offset)
+            n for n in all_ if (n.lineno, n.col_offset) == (all_[0].lineno, all_[0].col_offset)
         ]
         return starts[-1] if starts else None
 

@@ -70,9 +70,7 @@ def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[Metho
     by_file: dict[str, list[MethodCall]] = defaultdict(list)
     for call in calls[:_MOST]:
         by_file[call.path].append(call)
-    revealing = {
-        path: _revealing(world.glance(path) or b"", some) for path, some in by_file.items()
-    }
+    revealing = {one: _revealing(world.glance(one) or b"", some) for one, some in by_file.items()}
     folder = world.cache.laid_out.show(world.tree, replaced(), world.files, revealing)
     diagnostics = check(folder, by_file, (), world.python)
     types: dict[tuple[str, int], list[str]] = defaultdict(list)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.problems import Problem, Problems
 from vllm_mods.fit.world import World, absolute, remembered
 
 _IMPORT = re.compile(
@@ -42,9 +42,7 @@ class _Stuck(NamedTuple):
     cycle: tuple[str, ...]
 
 
-def cycle_problems(
-    before: World, after: World, path: str, lines: frozenset[int]
-) -> Iterator[Problem]:
+def cycle_problems(before: World, after: World, path: str, lines: frozenset[int]) -> Problems:
     """Judge the imports at the margin of some lines of a file."""
     data = after.read(path) or b""
     rows = {step.start: data.count(b"\n", 0, step.start) + 1 for step in _steps(data, path)}

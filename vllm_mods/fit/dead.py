@@ -9,7 +9,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
-from vllm_mods.fit.problems import Problem, nearest
+from vllm_mods.fit.problems import Problem, Problems, nearest
 from vllm_mods.fit.search import classes_in, files_mentioning, python_files, subclasses
 from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.world import World, module_stem
@@ -18,9 +18,7 @@ from vllm_mods.fit.world import World, module_stem
 _CALLED = re.compile(r"__\w+__|(?:visit|test|do|on|handle|validate|serialize|check)_\w+")
 
 
-def dead_problems(
-    before: World, after: World, path: str, origin: World | None
-) -> Iterator[Problem]:
+def dead_problems(before: World, after: World, path: str, origin: World | None) -> Problems:
     """Judge what is new in a file: notes, and errors for what was a hook where it was written.
 
     ``origin`` is the release that the patch was written for, where it can be had.
@@ -56,7 +54,7 @@ def _added(before: World, after: World, path: str) -> Iterator[_Added]:
                 yield _Added(f"{name}.{method}", functions[0], symbol, above, name not in old)
 
 
-def _unnamed(before: World, after: World, path: str) -> Iterator[Problem]:
+def _unnamed(before: World, after: World, path: str) -> Problems:
     """Yield the added methods that nothing names and no base defines."""
     for new in _added(before, after, path):
         line, method = lineage(after, new.symbol), new.function.name
@@ -75,7 +73,7 @@ def _unnamed(before: World, after: World, path: str) -> Iterator[Problem]:
         yield _problem(path, new, message, Level.NOTE)
 
 
-def gone_hooks(before: World, after: World, origin: World, path: str) -> Iterator[Problem]:
+def gone_hooks(before: World, after: World, origin: World, path: str) -> Problems:
     """Yield the added methods that overrode one where the patch was written, and override none here."""
     for new in _added(before, after, path):
         method = new.function.name
@@ -113,7 +111,7 @@ def _is_named(world: World, word: str, path: str) -> bool:
     return any(find.search(world.glance(other) or b"") for other in files if other != path)
 
 
-def _file(world: World, path: str) -> Iterator[Problem]:
+def _file(world: World, path: str) -> Problems:
     stem = module_stem(path)
     if not path.startswith("vllm/") or stem == "__main__":
         return

@@ -7,15 +7,14 @@ that nothing else can stand for.
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.abstract import abstract_methods
 from vllm_mods.fit.arguments import argument, bound, overload, takes
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, QUOTED, TYPE, Asked
-from vllm_mods.fit.bodies import arities, definition, scope_at
+from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.missing import (
     NUMBERS,
@@ -27,9 +26,10 @@ from vllm_mods.fit.missing import (
     unset,
 )
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.search import definers, is_mentioned
-from vllm_mods.fit.shapes import Function, words
-from vllm_mods.fit.signatures import DefNode, children, dotted, every
+from vllm_mods.fit.results import abstract_methods
+from vllm_mods.fit.search import is_mentioned
+from vllm_mods.fit.shapes import words
+from vllm_mods.fit.signatures import DefNode, children, every
 from vllm_mods.fit.world import World
 
 _OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
@@ -39,8 +39,6 @@ _AWAITS = re.compile(r"Await|Coroutine|Future|Task|Unknown|Any|object")
 # What functions of Python ask of an argument, ``next`` that it is no list.
 _ASKED_OF = {"Sized": "__len__", "SupportsNext": "__next__", "Generator": "__await__"}
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
-
-
 # What another compiler than Python makes of the code decides these: numbers of a kernel are tensors.
 _OF_VALUES = {FindingCode.FIT_ATTRIBUTE, FindingCode.FIT_KIND}
 
@@ -131,9 +129,7 @@ def _is_stated_to_hold(asked: Asked) -> bool:
     function = next((node for node in asked.around if isinstance(node, DefNode)), None)
     if loop is None or function is None or not isinstance(loop.target, ast.Tuple):
         return False
-    stated = {
-        one.arg for one in every(function.args) if isinstance(one, ast.arg) and one.annotation
-    }
+    stated = {n.arg for n in every(function.args) if isinstance(n, ast.arg) and n.annotation}
     named = {node.id for node in every(loop.iter) if isinstance(node, ast.Name)}
     return any(isinstance(one, ast.Tuple) for one in loop.target.elts) and bool(stated & named)
 
@@ -150,14 +146,9 @@ def _operands(asked: Asked) -> bool:
     """
     kinds = _kinds(asked.diagnostic.text)
     # what a field or a container is stated to hold, the code that fills it decides
-    place = next(
-        (node for node in asked.around if isinstance(node, ast.BinOp | ast.AugAssign)), None
-    )
-    held = [
-        one
-        for one in children(place or ast.Pass())
-        if isinstance(one, ast.Attribute | ast.Subscript)
-    ]
+    place = next((n for n in asked.around if isinstance(n, ast.BinOp | ast.AugAssign)), None)
+    parts = children(place or ast.Pass())
+    held = any(isinstance(one, ast.Attribute | ast.Subscript) for one in parts)
     if held and any(map(_CONTAINERS.fullmatch, kinds)):
         return False
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
@@ -173,39 +164,13 @@ def _operands(asked: Asked) -> bool:
 def _assignment(asked: Asked) -> bool | None:
     text = asked.diagnostic.text
     if "values to unpack" in text:
+        # a name may be one of several, and what a call gives its code says, not what it states: ``results``
         assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
-        # a name may be one of several, and ``tuple[int]`` is often stated for any length
-        if assigned is None or not isinstance(assigned.value, ast.Call | ast.Await | ast.Tuple):
-            return False
-        return _gives_other_length(asked, assigned)
+        value = getattr(assigned, "value", None)
+        return None if isinstance(value, ast.Call | ast.Await) else isinstance(value, ast.Tuple)
     if "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
-
-
-def _gives_other_length(asked: Asked, assigned: ast.Assign) -> bool | None:
-    """Ask what is called, not its annotation, how many values it returns; of a layer nobody knows which one it is."""
-    call = assigned.value.value if isinstance(assigned.value, ast.Await) else assigned.value
-    match assigned:
-        case ast.Assign(targets=[ast.Tuple(elts=targets)]) if isinstance(call, ast.Call):
-            several = [definition(asked.world, *one) for one in _called(asked, call)]
-            as_many = any(
-                len(targets) in arities(one) or (one and isinstance(one.returns, ast.BinOp))
-                for one in several
-            )
-            return None if as_many else bool(several)
-        case _:
-            return True
-
-
-def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:
-    """Yield the functions of the tree that a call may be of: those of its name at module level, or every method of that name."""
-    world, name = asked.world, dotted(call.func)
-    symbols = world.resolve(asked.diagnostic.path, name).symbols if name else ()
-    yield from ((one.path, one.binding) for one in symbols if isinstance(one.binding, Function))
-    if isinstance(call.func, ast.Attribute):
-        for owner in definers(world, call.func.attr):
-            yield from ((owner.path, one) for one in owner.cls.methods[call.func.attr])
 
 
 def _index(asked: Asked) -> bool | None:
@@ -253,72 +218,56 @@ class Rule(NamedTuple):
 
 
 _C = FindingCode
-RULES: Mapping[str, Rule] = {
-    name: rule
-    for names, rule in (
-        # An override, or one of a union, may be what is called.
-        (
-            (
-                "missing-argument too-many-positional-arguments unknown-argument "
-                "parameter-already-assigned positional-only-parameter-as-kwarg"
-            ),
-            Rule(_C.FIT_CALL, argument, bound),
-        ),
-        # Types that vLLM states are often too narrow.
-        ("invalid-argument-type", Rule(_C.FIT_CALL, _value, takes)),
-        # Which overload was meant is not told, unless none takes so many.
-        ("no-matching-overload", Rule(_C.FIT_TYPES, overload, overload)),
-        # A class below, or somebody outside, may set it.
-        ("missing-attribute", Rule(_C.FIT_ATTRIBUTE, lacks, is_missing)),
-        # A module may make its names when asked.
-        ("import-not-found", Rule(_C.FIT_IMPORT, not_found, not_found)),
-        ("missing-module-member", Rule(_C.FIT_IMPORT, lacks, _yes)),
-        # The code may know which of a union it has.
-        ("missing-union-attribute", Rule(_C.FIT_ATTRIBUTE, _no, _no)),
-        # What has no known class may have the method, or the operator.
-        (
-            "not-callable not-iterable not-subscriptable invalid-context-manager invalid-await",
-            Rule(_C.FIT_KIND, _is_known_kind, _kind),
-        ),
-        ("unsupported-operator", Rule(_C.FIT_KIND, _is_known_kind, _operands)),
-        # An override may be no coroutine.
-        ("unused-awaitable", Rule(_C.FIT_KIND, _await, _await)),
-        # Only a method or a coroutine is never meant.
-        ("redundant-condition truthiness-test-of-callable", Rule(_C.FIT_KIND, _truth, _truth)),
-        # Only a coroutine is surely not what is stated.
-        ("invalid-explicit-return", Rule(_C.FIT_KIND, _returned, _returned, only=COROUTINE)),
-        # Python refuses it.
-        ("abstract-class-instantiation", Rule(_C.FIT_KIND, _cannot_be_made, _yes)),
-        # Python only refuses to unpack and to set what is frozen.
-        ("invalid-assignment", Rule(_C.FIT_KIND, _assignment, _assignment)),
-        # The default of a parameter, or of getattr, says nothing of its length.
-        ("index-out-of-bounds", Rule(_C.FIT_KIND, _index, _index)),
-        # What has no known type may be a class.
-        (
-            "invalid-base unsupported-base invalid-raise invalid-exception-caught",
-            Rule(_C.FIT_KIND, _kind, _kind),
-        ),
-        # Who made a dictionary may know more of it than its type.
-        ("invalid-typed-dict-key", Rule(_C.FIT_STRING, _key, _no)),
-        # Python refuses the class, or the question.
-        (
-            (
-                "isinstance-against-protocol isinstance-against-typed-dict inconsistent-mro duplicate-base conflicting-metaclass cyclic-class-definition "
-                "instance-layout-conflict invalid-dataclass-field-order "
-                "invalid-frozen-dataclass-subclass"
-            ),
-            Rule(_C.FIT_KIND, _yes, _yes),
-        ),
-        # No path has set it.
-        ("unresolved-reference unresolved-global", Rule(_C.FIT_UNDEFINED_NAME, unset, _yes)),
-        # A branch may be the only one that is ever taken.
-        (
-            "possibly-unresolved-reference",
-            Rule(_C.FIT_UNDEFINED_NAME, sometimes_unset, sometimes_unset),
-        ),
-    )
-    for name in names.split()
+_NAMES_OF = {
+    # An override, or one of a union, may be what is called.
+    Rule(_C.FIT_CALL, argument, bound): (
+        "missing-argument too-many-positional-arguments unknown-argument parameter-already-assigned positional-only-parameter-as-kwarg"
+    ),
+    # Types that vLLM states are often too narrow.
+    Rule(_C.FIT_CALL, _value, takes): "invalid-argument-type",
+    # Which overload was meant is not told, unless none takes so many.
+    Rule(_C.FIT_TYPES, overload, overload): "no-matching-overload",
+    # A class below, or somebody outside, may set it.
+    Rule(_C.FIT_ATTRIBUTE, lacks, is_missing): "missing-attribute",
+    # A module may make its names when asked.
+    Rule(_C.FIT_IMPORT, not_found, not_found): "import-not-found",
+    Rule(_C.FIT_IMPORT, lacks, _yes): "missing-module-member",
+    # The code may know which of a union it has.
+    Rule(_C.FIT_ATTRIBUTE, _no, _no): "missing-union-attribute",
+    # What has no known class may have the method, or the operator.
+    Rule(_C.FIT_KIND, _is_known_kind, _kind): (
+        "not-callable not-iterable not-subscriptable invalid-context-manager invalid-await"
+    ),
+    Rule(_C.FIT_KIND, _is_known_kind, _operands): "unsupported-operator",
+    # An override may be no coroutine.
+    Rule(_C.FIT_KIND, _await, _await): "unused-awaitable",
+    # Only a method or a coroutine is never meant.
+    Rule(_C.FIT_KIND, _truth, _truth): "redundant-condition truthiness-test-of-callable",
+    # Only a coroutine is surely not what is stated.
+    Rule(_C.FIT_KIND, _returned, _returned, only=COROUTINE): "invalid-explicit-return",
+    # Python refuses it.
+    Rule(_C.FIT_KIND, _cannot_be_made, _yes): "abstract-class-instantiation",
+    # Python only refuses to unpack and to set what is frozen.
+    Rule(_C.FIT_KIND, _assignment, _assignment): "invalid-assignment",
+    # The default of a parameter, or of getattr, says nothing of its length.
+    Rule(_C.FIT_KIND, _index, _index): "index-out-of-bounds",
+    # What has no known type may be a class.
+    Rule(_C.FIT_KIND, _kind, _kind): (
+        "invalid-base unsupported-base invalid-raise invalid-exception-caught"
+    ),
+    # Who made a dictionary may know more of it than its type.
+    Rule(_C.FIT_STRING, _key, _no): "invalid-typed-dict-key",
+    # Python refuses the class, or the question.
+    Rule(_C.FIT_KIND, _yes, _yes): (
+        "isinstance-against-protocol isinstance-against-typed-dict inconsistent-mro duplicate-base conflicting-metaclass cyclic-class-definition "
+        "instance-layout-conflict invalid-dataclass-field-order invalid-frozen-dataclass-subclass"
+    ),
+    # No path has set it.
+    Rule(_C.FIT_UNDEFINED_NAME, unset, _yes): "unresolved-reference unresolved-global",
+    # A branch may be the only one that is ever taken.
+    Rule(_C.FIT_UNDEFINED_NAME, sometimes_unset, sometimes_unset): "possibly-unresolved-reference",
 }
+RULES: Mapping[str, Rule] = {n: rule for rule, names in _NAMES_OF.items() for n in names.split()}
 """The rules that are asked for; above each is what an error by it rests on."""
 
 

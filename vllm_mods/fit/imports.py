@@ -2,11 +2,11 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.problems import Answers, Doubt, Problem
 from vllm_mods.fit.search import defines_plainly, files_mentioning
 from vllm_mods.fit.shapes import Import, is_standard
 from vllm_mods.fit.signatures import imports_of
@@ -16,7 +16,7 @@ from vllm_mods.fit.world import World, absolute
 
 def import_problems(
     world: World, path: str, sites: Iterable[CodeSite], lines: frozenset[int]
-) -> Iterator[Problem | Doubt]:
+) -> Answers:
     """Judge every import of a file among some sites."""
     for site in sites:
         node = site.node
@@ -28,19 +28,10 @@ def import_problems(
             yield from _import(world, path, site, Import(0, name, None, node.lineno))
 
 
-def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
+def _import(world: World, path: str, site: CodeSite, alias: Import) -> Answers:
     scope = site.scope
     module, name = absolute(path, alias.level, alias.module), alias.name
     answer, why = _exists(world, module, name)
-    if answer is False and scope.instead_of:
-        first = {
-            _exists(world, absolute(path, wanted.level, wanted.module), wanted.name)[0]
-            for instead in scope.instead_of
-            for _, wanted in imports_of(instead)
-        }
-        if False not in first:
-            answer = None if None in first else True
-            why = "it is unknown whether the import before it fails"
     if answer is True:
         return
     if answer is None or scope.guarded or scope.typing_only:
@@ -60,7 +51,7 @@ def _moved_to(world: World, name: str | None) -> str:
     if name is None or name == "*":
         return ""
     places = [
-        path for path, _ in files_mentioning(world, (name,)) if defines_plainly(world, path, name)
+        one for one, _ in files_mentioning(world, (name,)) if defines_plainly(world, one, name)
     ]
     if len(places) != 1:
         return ""
@@ -75,9 +66,9 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     if module.partition(".")[0] not in world.roots:
         try:
             return _installed(world, module, name)
-        except Unreachable:
-            raise
         except TreeError as error:  # what of a package beside vLLM cannot be told is not examined
+            if isinstance(error, Unreachable):
+                raise
             return None, error.message
     where = world.locate(module)
     if where.exists is not True:
@@ -112,10 +103,8 @@ def _installed(  # noqa: PLR0911 - an answer per place
     data = world.read(path) or b""
     if name is None or name == "*" or re.search(rb"\b%b\b" % re.escape(name.encode()), data):
         return True, ""
-    folder = path.removesuffix("__init__.py")
-    if folder != path and any(
-        p.startswith((f"{folder}{name}/", f"{folder}{name}.")) for p in world.paths(root)
-    ):
+    below = (f"{stem}/{name}/", f"{stem}/{name}.")
+    if path.endswith("/__init__.py") and any(p.startswith(below) for p in world.paths(root)):
         return True, ""
     if re.search(rb"import \*|__getattr__|globals\(\)|sys\.modules|setattr\(", data):
         return None, f"{path} creates names at run time"

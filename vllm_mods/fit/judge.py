@@ -9,7 +9,6 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit import AtOrigin
-from vllm_mods.fit.abstract import abstract_misuses
 from vllm_mods.fit.asked import IGNORED
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
@@ -17,20 +16,18 @@ from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, lines_with, touched_lines
-from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
-from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
+from vllm_mods.fit.problems import Answers, Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.replacements import owner_name, replacement_problems
-from vllm_mods.fit.results import call_misuses, result_misuses
+from vllm_mods.fit.results import abstract_misuses, call_misuses, result_misuses
 from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class, Import, Value
 from vllm_mods.fit.signatures import every, imports_of
 from vllm_mods.fit.strings import string_misuses
-from vllm_mods.fit.syntax import syntax_problems
-from vllm_mods.fit.types import MOST_USERS, Question, type_problems
+from vllm_mods.fit.types import MOST_USERS, Question, syntax_problems, type_problems
 from vllm_mods.fit.users import Sought, changed_names, users
 from vllm_mods.fit.walk import local_names, walk
 from vllm_mods.fit.world import SummaryCache, World
@@ -117,7 +114,7 @@ def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> Non
     imports = (n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom))
     aliases = (pair for node in imports for pair in imports_of(node))
     symbols = [
-        s for name, a in aliases if name.encode() in named for s in after.imported(path, a).symbols
+        s for n, a in aliases if n.encode() in named for s in after.imported(path, a).symbols
     ]
     for _, symbol in classes_in(after, path):
         if not lines.isdisjoint(range(symbol.cls.line, symbol.cls.end + 1)):
@@ -177,7 +174,7 @@ def _honour(after: World, problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE, message=message)
 
 
-def _replacements(after: World, new: list[Write]) -> Iterator[Problem]:
+def _replacements(after: World, new: list[Write]) -> Answers:
     """Judge what the added lines put in the place of something else."""
     owned = ((w, one) for w in new for one in w.owners(after) if w.name)
     replaced = frozenset((owner_name(one), w.name or "") for w, one in owned)
@@ -193,7 +190,7 @@ def _file(
     *,
     changed: bool,
     at_origin: World | None,
-) -> Iterator[Problem | Doubt]:
+) -> Answers:
     """Judge one file; ``at_origin`` is the tree that the patch was written for, with it."""
     data = after.read(path) or b""
     tree = syntax_tree.module(data)
@@ -216,7 +213,7 @@ def _file(
 
 def _look(
     world: World, path: str, tree: ast.Module, lines: frozenset[int], at_origin: World | None = None
-) -> Iterator[Problem | Doubt]:
+) -> Answers:
     sites = tuple(walk(tree, lines))
     yield from import_problems(world, path, sites, lines)
     compared: set[int] = set()
@@ -227,18 +224,16 @@ def _look(
             compared.update(map(id, every(site.node)))  # a name that is compared is not looked up
         place = world, path, site
         if not (isinstance(site.node, ast.Constant) and id(site.node) in compared):
-            for misuse in (*string_misuses(*place), *operator_misuses(*place)):
+            for misuse in string_misuses(*place):
                 yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
         kinds = (*result_misuses(*place), *abstract_misuses(*place, at_origin))
-        for code, found in (
-            (FindingCode.FIT_KIND, kinds),
-            (FindingCode.FIT_CALL, call_misuses(*place)),
-        ):
+        calls = call_misuses(*place)
+        for code, found in ((FindingCode.FIT_KIND, kinds), (FindingCode.FIT_CALL, calls)):
             for misuse in found:
                 yield at_site(path, site, code, misuse, site.scope.name, lasting(misuse.text))
 
 
-def _names(world: World, path: str, tree: ast.Module) -> Iterator[Problem]:
+def _names(world: World, path: str, tree: ast.Module) -> Answers:
     """Judge the names of a module that are bound for type checkers only, where each scope reads them first."""
     module = world.module(path)
     typing = {
@@ -269,7 +264,7 @@ def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, t
     return frozenset((one.code, one.key) for one in answers if isinstance(one, Problem))
 
 
-def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Doubt]:
+def _overrides(before: World, after: World, path: str) -> Answers:
     for symbol, changed, narrowed in changed_methods(before, after, path):
         met = [(one, one.method.line) for one in overrides_of(after, symbol, changed)]
         for name in narrowed:

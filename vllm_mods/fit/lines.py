@@ -16,12 +16,8 @@ def added_lines(before: bytes | None, after: bytes) -> frozenset[int]:
 
 def touched_lines(before: bytes | None, after: bytes) -> frozenset[int]:
     """Return the added lines, and those beside where lines are gone."""
-    beside = (
-        line
-        for first, last in _changed(before, after)
-        if first == last
-        for line in (first, first + 1)
-    )
+    gone = [first for first, last in _changed(before, after) if first == last]
+    beside = (line for first in gone for line in (first, first + 1))
     return added_lines(before, after) | frozenset(beside)
 
 

@@ -5,7 +5,7 @@ import re
 
 from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
+from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses, times_mentioned
 from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
@@ -95,8 +95,7 @@ def is_missing(asked: Asked) -> bool:
     if any(lineage(world, one).torch for one in asked.classes(kind)):
         # Others set attributes of layers, or make their methods those of another class: what is read elsewhere may be such.
         read = re.compile(rb"\.%b\b" % name.encode())
-        files = files_mentioning(world, (name,))
-        return sum(len(read.findall(data)) for _, data in files) <= 1
+        return times_mentioned(world, name, read) <= 1
     return True
 
 
@@ -125,9 +124,8 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
     if not all(line.classes for line in lines):
         return None  # ``super()`` in a mixin
     if above or SELF.fullmatch(owner):  # a mixin has what those have that it is mixed into
-        return is_plain(asked, owner, name) and not any(
-            _is_mixin(asked.world, line) for line in lines
-        )
+        mixed = any(_is_mixin(asked.world, line) for line in lines)
+        return is_plain(asked, owner, name) and not mixed
     if _TYPE_VARIABLE.fullmatch(owner):  # any class may be meant
         return False
     if not any(line.torch for line in lines):
@@ -140,11 +138,8 @@ def _is_mixin(world: World, line: Lineage) -> bool:
     name = line.classes[0].cls.name.encode()
     alone = len(line.classes) == 1 and not line.outside and line.owner("__init__") is None
     named = re.compile(rb"(?<!class )(?<![\w.])%b\b|[\"'][\w.]+[.:]%b[\"']" % (name, name))
-    texts = [
-        match
-        for _, data in files_mentioning(world, (name.decode(),))
-        for match in named.findall(data)
-    ]
+    files = files_mentioning(world, (name.decode(),))
+    texts = [text for _, data in files for text in named.findall(data)]
     return alone and bool(texts) and all(text[:1] in b"\"'" for text in texts)
 
 
@@ -179,17 +174,14 @@ def unset(asked: Asked) -> bool | None:
         return None
     if asked.diagnostic.rule == "unresolved-global":
         # a plain assignment makes the global
-        more = [n.target for n in every(asked.tree) if isinstance(n, ast.AugAssign)]
-        stored = [n for n in every(asked.tree) if isinstance(n, ast.Name) and n.id == names[0]]
-        made = (n for n in stored if isinstance(n.ctx, ast.Store) and n not in more)
-        return None if any(made) else True
-    around = (scope.node for scope in asked.sites[0].scope.in_function())
-    inside = next((node for node in around if isinstance(node, DefNode)), None)
-    exists = asked.world.lookup(asked.diagnostic.path, names[0]).exists
-    if inside is None:  # a module runs from its first line to its last
-        return None if exists is None else True
-    bound = (name for statement in inside.body for name, _ in bindings(statement))
-    return names[0] in bound or exists is False or None
+        more = {n.target for n in every(asked.tree) if isinstance(n, ast.AugAssign)}
+        named = (n for n in every(asked.tree) if isinstance(n, ast.Name) and n.id == names[0])
+        return None if any(isinstance(n.ctx, ast.Store) and n not in more for n in named) else True
+    # a module runs from its first line to its last, as a function does
+    scopes = (scope.node for scope in asked.sites[0].scope.in_function())
+    body = next((node.body for node in scopes if isinstance(node, DefNode)), asked.tree.body)
+    is_bound = any(name == names[0] for one in body for name, _ in bindings(one))
+    return is_bound or asked.world.lookup(asked.diagnostic.path, names[0]).exists is False or None
 
 
 def sometimes_unset(asked: Asked) -> bool | None:

@@ -3,7 +3,6 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
@@ -20,13 +19,8 @@ from vllm_mods.formats import syntax_tree
 _ASKING = words("hasattr getattr find_spec")
 
 
-class _Mention(NamedTuple):
-    """Where the changed files name something: whether in a branch, and in one of code that asks what there is."""
-
-    path: str
-    line: int
-    chosen: bool
-    guarded: bool
+# Where the changed files name something, whether in a branch, and whether in one of code that asks what there is.
+_Mention = tuple[tuple[str, int], bool, bool]
 
 
 def lessen(world: World, problem: Problem) -> Problem:
@@ -47,7 +41,7 @@ def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
             continue
         own = {(problem.path, line) for line in rows(node)}
         used = _mentions(world).get(("use", node.name), ())
-        is_asked = {use.guarded for use in used if (use.path, use.line) not in own} == {True}
+        is_asked = {guarded for place, _, guarded in used if place not in own} == {True}
         paths = (path for path, _ in files_mentioning(world, (node.name,)))
         if is_asked and all(path in world.files for path in paths):
             return f"{node.name} is only used where the code asks what there is"
@@ -60,7 +54,7 @@ def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
     makes = any(b"sys.modules" in (data or b"") for data in world.files.values())
     if problem.code is FindingCode.FIT_IMPORT and makes and ("text", problem.key[0]) in mentions:
         return "the code names this module in a string, and makes some"
-    loaded = [text.chosen for text in mentions.get(("text of module", stem), ())]
+    loaded = [chosen for _, chosen, _ in mentions.get(("text of module", stem), ())]
     if not loaded or problem.path in world.texts or ("import of module", stem) in mentions:
         return ""
     imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in rows(n))
@@ -84,7 +78,7 @@ def _mentions(world: World) -> Mapping[tuple[str, str], list[_Mention]]:
         )
         for node in every(tree) if tree else ():
             line = getattr(node, "lineno", 0)
-            mention = _Mention(path, line, line in chosen, line in guarded)
+            mention = (path, line), line in chosen, line in guarded
             for how, name in _named(node):
                 mentions[how, name].append(mention)
                 if how != "use":

@@ -32,24 +32,18 @@ class Overlay:
             for path in tree.paths("vllm"):
                 if path.endswith(PYTHON):
                     _write(os.path.join(self._root, path), tree.read(path))
-        self._folder = ""
-        self._files: dict[str, bytes | None] | None = None  # None where nobody knows
+        self._folder = self._temporary("vllm-mods-", _in_memory())
 
     def show(self, files: dict[str, bytes | None]) -> str:
         """Return the folder with these files in place of the tree's, and no other ones."""
-        known, self._files = self._files, None  # should it end in between
-        back = known.keys() - files.keys() if known is not None else set()
-        if known is None or not all(map(self._is_beside_others, back)):
-            self._begin()
-            known, back = {}, set()
-        for path in back:
-            self._make_room(path)
-            self._link(path)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.mkdir(self._folder, 0o700)
+        self._link("vllm")
         for path, data in files.items():
-            if path not in known or known[path] != data:
-                self._make_room(path)
-                _write(os.path.join(self._folder, path), data)
-        self._files = files
+            for folder in reversed(Path(path).parents[:-1]):
+                self._open(str(folder))
+            Path(self._folder, path).unlink(missing_ok=True)
+            _write(os.path.join(self._folder, path), data)
         return self._folder
 
     def _temporary(self, prefix: str, place: str | None = None) -> str:
@@ -59,23 +53,6 @@ class Overlay:
         folder = tempfile.mkdtemp(prefix=prefix, dir=place)
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return folder
-
-    def _begin(self) -> None:
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = self._temporary("vllm-mods-", _in_memory())
-        self._link("vllm")
-
-    def _is_beside_others(self, path: str) -> bool:
-        """Tell whether a file's folder is shown without it, too."""
-        folder = os.path.dirname(path)
-        return f"{folder}/".startswith("vllm/") and os.path.isdir(os.path.join(self._root, folder))
-
-    def _make_room(self, path: str) -> None:
-        """Leave nothing where a file comes, below real folders."""
-        for folder in reversed(Path(path).parents[:-1]):
-            self._open(str(folder))
-        Path(self._folder, path).unlink(missing_ok=True)
 
     def _open(self, path: str) -> None:
         """Make a real folder of a link to one, or of nothing, with links to what is in the tree's."""

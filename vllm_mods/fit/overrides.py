@@ -10,7 +10,7 @@ from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import arities, definition, is_generator, only_raises
 from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
-from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.problems import Answers, Doubt, Problem, Problems
 from vllm_mods.fit.search import class_at, classes_in, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import (
@@ -22,7 +22,6 @@ from vllm_mods.fit.signatures import (
     is_property,
     opaque_decorator,
     refusal,
-    shape_of,
     unbound,
 )
 from vllm_mods.fit.walk import receiver
@@ -71,7 +70,7 @@ class Taker(NamedTuple):
         returned = [n.value for n in every(self.node or ast.Pass()) if isinstance(n, ast.Return)]
         plain = ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Set | ast.JoinedStr | None
         return isinstance(self.node, ast.FunctionDef) and all(
-            isinstance(value, plain) for value in returned
+            isinstance(one, plain) for one in returned
         )
 
 
@@ -92,9 +91,7 @@ def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator
                 break
 
 
-def override_problems(
-    world: World, override: Override, path: str, line: int
-) -> Iterator[Problem | Doubt]:
+def override_problems(world: World, override: Override, path: str, line: int) -> Answers:
     """Judge one override by the calls that the tree makes.
 
     ``path`` and ``line`` are the place in a changed file that the answer is about.
@@ -132,13 +129,12 @@ def override_problems(
 
 def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> str:
     """Say what of a call that suited what was there does not suit what is put in, ``""`` if it does."""
-    shape = shape_of(call.node)
     before, after = (
         unbound(one.function) if bound or "classmethod" in one.function.marks else one.function.parameters
         for one in (old, new)
     )  # fmt: skip
     where = f"the call in {call.path}:{call.node.lineno}"
-    if (why := refusal(after, shape)) and refusal(before, shape) is None:
+    if (why := refusal(after, call.node)) and refusal(before, call.node) is None:
         return f"{where} {why}"
     use, node = call.use, new.node
     if isinstance(use, ast.Await) and old.function.asynchronous and new.gives_no_coroutine:
@@ -155,7 +151,7 @@ def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> s
     return f"{where} unpacks {many} values where it gives {gives}"
 
 
-def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Iterator[Problem]:
+def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Problems:
     """Say that a property overrides a method, or a method a property, which somebody uses as what it was."""
     mine, theirs = override.method, override.overridden
     was = is_property(theirs)
@@ -180,11 +176,9 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     method = around.name.rpartition(".")[2] if around else ""
     callers = {f"{one.cls.name}.{method}" for one in below if one.path.startswith(root)}
     return any(
-        one.scope.name in callers or refusal(theirs, shape_of(one.node)) is not None
+        one.scope.name in callers or refusal(theirs, one.node) is not None
         for one in calls_of(world, override.method.name)
-        if one.path.startswith(root)
-        and not _is_above(one)
-        and refusal(mine, shape_of(one.node)) is None
+        if one.path.startswith(root) and not _is_above(one) and refusal(mine, one.node) is None
     )
 
 
@@ -238,9 +232,8 @@ def _is_shut_out(call: MethodCall, classes: Collection[str]) -> bool:
     receiver_text = ast.unparse(call.receiver)
     for scope in call.scope.in_function():
         body = scope.node.body if isinstance(scope.node, DefNode) else []
-        values = {
-            t: n.value for n in body if isinstance(n, ast.Assign) for t in map(dotted, n.targets)
-        }
+        stored = [node for node in body if isinstance(node, ast.Assign)]
+        values = {name: one.value for one in stored for name in map(dotted, one.targets)}
         for node in body:
             match node:
                 case ast.If(

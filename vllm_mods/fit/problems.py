@@ -56,18 +56,17 @@ class Doubt(NamedTuple):
     why: str
 
 
+Problems = Iterator[Problem]
+Answers = Iterator[Problem | Doubt]
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Name what is there instead, for the end of a message: the same words, or a slip of the keys; ``""`` if nothing is near."""
     own = sorted(other for other in names if not other.startswith("__"))
     words = _words(name)
-    shared = {other: len(words & _words(other)) / len(words | _words(other)) for other in own}
-    likest = max(shared, key=lambda other: shared[other], default="")
-    close = get_close_matches(name, own, n=1, cutoff=0.66)
-    if close and (shared[close[0]] or shared.get(likest, 0) < 0.5):
-        likest = close[0]
-    elif not likest or shared[likest] < 0.5:
-        return ""
-    return f"; the nearest is {likest}"
+    alike = (o for o in own if 2 * len(words & _words(o)) >= len(words | _words(o)) > 0)
+    near = next(iter(get_close_matches(name, own, n=1, cutoff=0.66) or alike), "")
+    return f"; the nearest is {near}" if near else ""
 
 
 def _words(name: str) -> set[str]:

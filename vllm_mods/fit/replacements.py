@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -10,9 +10,9 @@ from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.calls import calls_of, receiver_types
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.overrides import Override, Taker, broken, reaches
-from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.problems import Problem, Problems
 from vllm_mods.fit.run_time import Write
-from vllm_mods.fit.search import files_mentioning, is_mentioned, meant_in
+from vllm_mods.fit.search import is_mentioned, meant_in, times_mentioned
 from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import (
     DefNode,
@@ -33,7 +33,7 @@ _OF_CLASS = re.compile(r"<class '|type\[")
 
 def replacement_problems(
     world: World, write: Write, replaced: Collection[tuple[str, str]]
-) -> Iterator[Problem]:
+) -> Problems:
     """Judge what one write puts in the place of a function, method or class.
 
     Functions that are ``replaced`` themselves, by owner and name, call nothing any more.
@@ -188,9 +188,9 @@ def _misspelt(world: World, name: str, owner: Symbol) -> str:
     near = sorted(method for method in methods if _is_slip(name, method))
     used = re.compile(rb"\.%b\b(?!\s*=[^=])|import .*\b%b\b" % (name.encode(), name.encode()))
     quoted = re.compile(rb"[\"']%b[\"']" % name.encode())
-    texts = [data for _, data in files_mentioning(world, (name,))] if near else []
-    is_read = any(map(used.search, texts)) or sum(len(quoted.findall(data)) for data in texts) > 1
-    return f"and nothing reads it; the nearest is {near[0]}" if near and not is_read else ""
+    if not near or is_mentioned(world, name, used) or times_mentioned(world, name, quoted) > 1:
+        return ""
+    return f"and nothing reads it; the nearest is {near[0]}"
 
 
 def _is_slip(name: str, other: str) -> bool:

@@ -1,15 +1,24 @@
-"""What the type checker cannot see of functions, and of classes: of those that state no result, what they give; of cached ones, what they take."""
+"""What the type checker cannot see: what functions give that state no result, what cached ones take, which abstract methods a class leaves open."""
 
 import ast
 import re
 from collections.abc import Iterator
 
+from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Misuse, Misuses
-from vllm_mods.fit.search import class_at, classes_in, meant_in, python_files, subclasses
+from vllm_mods.fit.search import (
+    class_at,
+    class_named,
+    classes_in,
+    is_mentioned,
+    meant_in,
+    python_files,
+    subclasses,
+)
 from vllm_mods.fit.shapes import Function, Symbol
-from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator, refusal, shape_of, unbound
+from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator, refusal, unbound
 from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
 from vllm_mods.fit.world import World, remembered
 
@@ -57,7 +66,7 @@ def call_misuses(world: World, path: str, site: CodeSite) -> Misuses:
         for symbol, function in _function(world, path, call, site.scope):
             name = call_text(call)
             bound = name.startswith("self.") or "classmethod" in function.marks
-            why = refusal(unbound(function) if bound else function.parameters, shape_of(call))
+            why = refusal(unbound(function) if bound else function.parameters, call)
             sure = not opaque_decorator(function) and not _is_overridden(world, symbol, function)
             if why and sure:
                 yield Misuse(f"{name} is {symbol.where}, but the call {why}", function.name)
@@ -117,3 +126,59 @@ def _is_overridden(world: World, symbol: Symbol, function: Function) -> bool:
     owners = (c for _, c in classes_in(world, symbol.path))
     mine = (c for c in owners if function in c.cls.methods.get(function.name, ()))
     return any(function.name in one.cls.methods for c in mine for one in subclasses(world, c))
+
+
+# --- classes that nobody can make one of
+
+
+def abstract_methods(world: World, symbol: Symbol) -> dict[str, Symbol]:
+    """Return the abstract methods that a class leaves open, where Python holds it to them."""
+    line = lineage(world, symbol)
+    metas = {one.cls.metaclass for one in line.classes}
+    if line.outside or ("ABC" not in line.bases and metas.isdisjoint(("ABCMeta", "abc.ABCMeta"))):
+        return {}
+    open_: dict[str, Symbol] = {}
+    for owner in reversed(line.classes):
+        for name in owner.cls.attributes:
+            open_.pop(name, None)
+            if _is_abstract(owner, name):
+                open_[name] = owner
+    return open_
+
+
+def _is_abstract(symbol: Symbol, name: str) -> bool:
+    return any("abstractmethod" in f.marks for f in symbol.cls.methods.get(name, ()))
+
+
+def abstract_misuses(world: World, path: str, site: CodeSite, at_origin: World | None) -> Misuses:
+    """Say that a class at the end of its line leaves some of its base's abstract methods open.
+
+    A class may only hold static methods: where nobody calls it by its name, and it was not as open where the patch was
+    written (``at_origin`` has the patch in that tree), that is a note.
+    """
+    node = site.node
+    if not isinstance(node, ast.ClassDef):
+        return
+    name = f"{site.scope.name}.{node.name}".lstrip(".")
+    symbol = class_named(world, path, name, node.lineno)
+    if symbol is None:
+        return
+    left = abstract_methods(world, symbol)
+    above = lineage(world, symbol).classes[1:]
+    asked = {m for one in above for m in one.cls.methods if _is_abstract(one, m)}
+    at_end = asked & symbol.cls.methods.keys() and symbol not in left.values()
+    if not left or not at_end or subclasses(world, symbol):
+        return
+    call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
+    is_news = at_origin is not None and _is_whole(at_origin, path, name)
+    level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
+    method, owner = min(left.items())
+    asks = f"{owner.path}:{owner.cls.methods[method][0].line} asks for"
+    text = f"{node.name} cannot be instantiated: it has no {method}, which {asks}"
+    yield Misuse(text, node.name, level)
+
+
+def _is_whole(world: World, path: str, name: str) -> bool:
+    """Tell whether a class of a file, by its dotted name, leaves no abstract method open."""
+    classes = dict(classes_in(world, path))
+    return name in classes and not abstract_methods(world, classes[name])

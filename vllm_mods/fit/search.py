@@ -51,6 +51,11 @@ def is_mentioned(world: World, name: str, how: re.Pattern[bytes]) -> bool:
     return any(how.search(data) for _, data in files_mentioning(world, (name,)))
 
 
+def times_mentioned(world: World, name: str, how: re.Pattern[bytes]) -> int:
+    """Count how often a name is mentioned in some way."""
+    return sum(len(how.findall(data)) for _, data in files_mentioning(world, (name,)))
+
+
 def defines_plainly(world: World, path: str, name: str) -> bool:
     """Find a plain definition by its text: parsing a large module costs a hundred times more."""
     data = None if path.endswith("/") else world.read(path)

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm_mods.fit.shapes import Function, Import, words
 from vllm_mods.formats import syntax_tree
@@ -204,37 +204,18 @@ def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
 # --- calls
 
 
-class CallShape(NamedTuple):
-    """The arguments of a call. ``star`` and ``double_star`` hide how many there are more."""
-
-    positional: int
-    keywords: tuple[str, ...] = ()
-    star: bool = False
-    double_star: bool = False
-
-
-def shape_of(node: ast.Call) -> CallShape:
-    """Describe the arguments of a call."""
-    plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
-    return CallShape(
-        positional=len(plain),
-        keywords=tuple(keyword.arg for keyword in node.keywords if keyword.arg is not None),
-        star=len(plain) != len(node.args),
-        double_star=any(keyword.arg is None for keyword in node.keywords),
-    )
-
-
-def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
+def refusal(parameters: Sequence[Parameter], call: ast.Call) -> str | None:
     """Say why a call does not bind, in Python's words; ``None`` if it does or if it can't be told."""
-    if shape.star:  # it may give any of these
-        parameters = [
-            p.replace(default=...) if p.kind <= p.POSITIONAL_OR_KEYWORD else p for p in parameters
-        ]
+    plain = [argument for argument in call.args if not isinstance(argument, ast.Starred)]
+    if len(plain) != len(call.args):  # what has a star may give any of these
+        may = [p.replace(default=...) for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
+        parameters = [*may, *parameters[len(may) :]]
     # unchecked: a file that Python refuses may have two of one name
     signature = Signature(parameters, __validate_parameters__=False)
-    bind = signature.bind_partial if shape.double_star else signature.bind
+    words = dict.fromkeys(word.arg for word in call.keywords)
+    bind = signature.bind_partial if None in words else signature.bind
     try:
-        bind(*[None] * shape.positional, **dict.fromkeys(shape.keywords))
+        bind(*plain, **{word: None for word in words if word is not None})
     except TypeError as error:
         return f"fails: {error}"
     return None
@@ -273,10 +254,5 @@ def implementations(functions: Sequence[Function]) -> tuple[Function, ...]:
 def unbound(function: Function) -> tuple[Parameter, ...]:
     """Return a method's parameters without the receiver."""
     first = function.parameters[:1]
-    if (
-        "staticmethod" in function.marks
-        or not first
-        or first[0].kind > Parameter.POSITIONAL_OR_KEYWORD
-    ):
-        return function.parameters
-    return function.parameters[1:]
+    taken = first and first[0].kind <= Parameter.POSITIONAL_OR_KEYWORD
+    return function.parameters[1 if taken and "staticmethod" not in function.marks else 0 :]

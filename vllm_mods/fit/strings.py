@@ -1,19 +1,25 @@
-"""Names that code has in strings, held against the tables of the tree that they are looked up in."""
+"""Names that code has in strings, held against the tables of the tree that they are looked up in, and torch's operators by name."""
 
 import ast
 import re
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
-from vllm_mods.fit.search import definers, defines_plainly, files_mentioning, is_mentioned, meant_in
-from vllm_mods.fit.shapes import Class, Symbol, Value, words
-from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, shape_of, table_of, unbound
+from vllm_mods.fit.search import (
+    definers,
+    defines_plainly,
+    files_mentioning,
+    is_mentioned,
+    meant_in,
+    times_mentioned,
+)
+from vllm_mods.fit.shapes import Class, Function, Symbol, Value, words
+from vllm_mods.fit.signatures import dotted, every, opaque_decorator, refusal, table_of, unbound
 from vllm_mods.fit.walk import CodeSite
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, remembered
 from vllm_mods.formats import syntax_tree
 
 _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
@@ -26,30 +32,22 @@ _LOGGING = words("debug info warning error critical exception")
 _PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-zA-Z%])")
 
 
-class _NameTable(NamedTuple):
-    """What strings of one kind look like, and where the names that there are stand."""
-
-    what: str
-    shape: re.Pattern[str]
-    path: str
-    names: re.Pattern[bytes]
-
-
-_VARIABLE = _NameTable(
-    "environment variable", re.compile(r"VLLM_\w+"), _ENVS, re.compile(rb"\bVLLM_\w+")
-)
-_METHOD = _NameTable(
-    "quantization method", re.compile(r"[a-z][\w-]+"), _QUANTIZATION, re.compile(rb"\"([\w-]+)\"")
-)
-_BACKEND = _NameTable(
-    "attention backend",
-    re.compile(r"[A-Z]\w{3,}"),
-    "attention/backends/registry.py",
-    re.compile(rb"\b([A-Z][A-Z0-9_]{3,})\s*="),
-)
+# By what they name: what strings of one kind look like, where the names that there are stand, and how.
+_ALONE = {
+    "environment variable": (r"VLLM_\w+", _ENVS, rb"\bVLLM_\w+"),
+    "attention backend": (
+        r"[A-Z]\w{3,}",
+        "attention/backends/registry.py",
+        rb"\b([A-Z][A-Z0-9_]{3,})\s*=",
+    ),
+}
 # What adds keys to a table: what is no method that reads may.
 _CHANGED = rb"\b%b\b\s*(?:\[[^\]]*\]\s*=[^=]|\|=|\.(?!get\b|items\b|keys\b|values\b)\w+\()"
 _PLAIN = re.compile(r"(?<!%)%[sdr]\b")
+_OPERATORS = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
+_REGISTER = re.compile(
+    rb"direct_register_custom_op\(\s*(?:op_name\s*=\s*)?[\"'](\w+)[\"'],\s*(?:op_func\s*=\s*)?(\w+)\s*[,)]"
+)
 
 
 def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
@@ -58,13 +56,17 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
     """Say which string at a site names something of the tree that is not there."""
     match site.node:
         case ast.Subscript(value=ast.Attribute(attr="environ"), slice=slice_):
-            yield from _lonely(world, [slice_], _VARIABLE)
+            yield from _lonely(world, [slice_], "environment variable")
         case ast.Subscript(value=value, slice=ast.Constant(value=str(name))):
             kind = dotted(value)
             symbols = meant_in(world, path, site.scope, kind) if kind else ()
             yield from _member_of_enum(world, symbols, name)
             if isinstance(site.node.ctx, ast.Load):
                 yield from _key(world, symbols, name)
+        case ast.Attribute(attr=name, value=value) if dotted(value) == "torch.ops.vllm":
+            known = _operators(world)
+            if not _is_registered(world, name, known):
+                yield Misuse(f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name)
         case ast.Call() as node:
             yield from _formats(node)
             given = _literals((*node.args, *(keyword.value for keyword in node.keywords)))
@@ -72,6 +74,10 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
                 if _QUALNAME.fullmatch(module) and name[:1].isupper() and name.isidentifier():
                     yield from _model(world, module, name)
             called = (dotted(node.func) or "").rpartition(".")[2]
+            if dotted(node.func) == f"torch.ops.vllm.{called}":
+                yield from _operator(world, called, node)
+            if called == "direct_register_custom_op":
+                yield from _registration(world, path, node)
             if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])
             if dotted(node.func) == "envs.is_set":
@@ -82,23 +88,19 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
             if called == "collective_rpc":
                 yield from _of_worker(world, node)
             if called == "getenv" or (dotted(node.func) or "").startswith("os.environ."):
-                yield from _lonely(world, node.args[:1], _VARIABLE)
-            backends = [
-                k.value for k in node.keywords if (k.arg or "").endswith("attention_backend")
-            ]
-            yield from _lonely(world, backends, _BACKEND)
+                yield from _lonely(world, node.args[:1], "environment variable")
+            backends = [k.value for k in node.keywords if "attention_backend" in (k.arg or "")]
+            yield from _lonely(world, backends, "attention backend")
         case ast.BinOp(
             op=ast.Mod(), left=ast.Constant(value=str(text)), right=ast.Tuple(elts=given)
         ):
             yield from _count(text, given, site.node)
         case ast.Compare(left=ast.Attribute(attr="quantization"), comparators=others):
             yield from _quantization(world, others)
-        case ast.Compare(left=left, comparators=others) if _asks(left) == "quant_method":
-            yield from _lonely(world, others, _METHOD)
         case ast.Compare(
             left=ast.Call(func=ast.Attribute(attr="get_name", value=value)), comparators=others
         ) if "backend" in ast.unparse(value):
-            yield from _lonely(world, others, _BACKEND)
+            yield from _lonely(world, others, "attention backend")
         case ast.Return(value=ast.Constant() as value):
             if dotted(getattr(site.scope.node, "returns", None)) == "QuantizationMethods":
                 yield from _quantization(world, [value])
@@ -158,28 +160,14 @@ def _of_worker(world: World, node: ast.Call) -> Misuses:
         match given.get("args", ast.Tuple([])), given.get("kwargs", ast.Dict([], [])):
             case ast.Tuple(elts=plain), ast.Dict(keys=keys) if not opaque:
                 options = [ast.keyword(getattr(key, "value", None), node) for key in keys]
-                shape = shape_of(ast.Call(node, plain, options))
+                call = ast.Call(node, plain, options)
                 owners = definers(world, name)
                 methods = [(owner.path, m) for owner in owners for m in owner.cls.methods[name]]
-                why = [not opaque_decorator(m) and refusal(unbound(m), shape) for _, m in methods]
+                why = [not opaque_decorator(m) and refusal(unbound(m), call) for _, m in methods]
                 if why and all(why):
                     path, method = methods[-1]
                     text = f"{name} of workers is {path}:{method.line}, but the call {why[-1]}"
                     yield Misuse(text, name)
-
-
-def _asks(node: ast.expr) -> str:
-    """Return the name of what is compared: ``x.name``, ``x["name"]`` or ``x.get("name")``."""
-    match node:
-        case (
-            ast.Attribute(attr=name)
-            | ast.Name(id=name)
-            | ast.Subscript(slice=ast.Constant(value=str(name)))
-            | ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_])
-        ):
-            return name
-        case _:
-            return ""
 
 
 def _literals(nodes: Iterable[ast.expr]) -> list[str]:
@@ -191,22 +179,16 @@ def _literals(nodes: Iterable[ast.expr]) -> list[str]:
     ]
 
 
-def _lonely(world: World, nodes: Iterable[ast.expr], table: _NameTable) -> Misuses:
+def _lonely(world: World, nodes: Iterable[ast.expr], what: str) -> Misuses:
     """Say that nothing of the tree but this one place has a name: a note, since it may be the patch's own."""
+    shape, end, names = _ALONE[what]
     for name in _literals(nodes):
-        if not table.shape.fullmatch(name):
-            continue
         word = re.compile(rb"\b%b\b" % re.escape(name.encode()))
-        files = files_mentioning(world, (name,))
-        if sum(len(word.findall(data)) for _, data in files) == 1:
-            known = (
-                one.decode()
-                for path in world.paths("vllm")
-                if path.endswith(table.path)
-                for one in table.names.findall(world.read(path) or b"")
-            )
-            text = f"nothing else in the tree names the {table.what} {name!r}"
-            yield Misuse(text + nearest(name, known), name, Level.NOTE)
+        if re.fullmatch(shape, name) and times_mentioned(world, name, word) == 1:
+            tables = (world.read(p) or b"" for p in world.paths("vllm") if p.endswith(end))
+            known = (one.decode() for data in tables for one in re.findall(names, data))
+            text = f"nothing else in the tree names the {what} {name!r}{nearest(name, known)}"
+            yield Misuse(text, name, Level.NOTE)
 
 
 def _qualname(world: World, text: str) -> Misuses:
@@ -235,39 +217,88 @@ def _model(world: World, module: str, name: str) -> Misuses:
 
 
 def _formats(node: ast.Call) -> Misuses:
-    """Judge ``logger.info("%s", …)`` and ``"{}".format(…)``."""
-    if not isinstance(node.func, ast.Attribute) or any(
-        isinstance(a, ast.Starred) for a in node.args
-    ):
-        return
-    name = (dotted(node.func.value) or "").rpartition(".")[2]
+    """Judge ``logger.info("%s", …)``."""
     match node:
-        case ast.Call(args=[ast.Constant(value=str(text)), *given]) if name == "logger":
-            if node.func.attr.removesuffix("_once") in _LOGGING and (given or _PLAIN.search(text)):
+        case ast.Call(func=ast.Attribute() as func, args=[ast.Constant(value=str(text)), *given]):
+            is_logger = (dotted(func.value) or "").rpartition(".")[2] == "logger"
+            is_logging = is_logger and func.attr.removesuffix("_once") in _LOGGING
+            if is_logging and (given or _PLAIN.search(text)):
                 yield from _count(text, given, node)
-        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
-            from string import Formatter  # noqa: PLC0415  (rarely needed)
-
-            try:
-                fields = [field for _, field, _, _ in Formatter().parse(text) if field is not None]
-            except ValueError:
-                return
-            if set(fields) == {""} and len(fields) > len(node.args) and not node.keywords:
-                why = f"takes {len(fields)} values but gets {len(node.args)}"
-                yield Misuse(f"the format {text[:40]!r} {why}", text[:10])
         case _:
             pass
 
 
 def _count(text: str, given: list[ast.expr], node: ast.AST) -> Misuses:
     matches = [match for match in _PERCENT.finditer(text) if match[3] != "%"]
-    if any(match[1] or match[2] for match in matches) or any(
-        isinstance(a, ast.Starred) for a in given
-    ):
+    starred = any(isinstance(one, ast.Starred) for one in given)
+    if starred or any(match[1] or match[2] for match in matches):
         return
-    single = len(given) == 1 and isinstance(
-        given[0], ast.Dict | ast.Name | ast.Call | ast.Attribute
-    )
+    kinds = ast.Dict | ast.Name | ast.Call | ast.Attribute
+    single = len(given) == 1 and isinstance(given[0], kinds)
     if len(matches) != len(given) and not (single and isinstance(node, ast.Call) and not matches):
         why = f"takes {len(matches)} values but gets {len(given)}"
         yield Misuse(f"the format {text[:40]!r} {why}", text[:10])
+
+
+# --- operators that code registers with torch by name
+
+
+@remembered
+def _operators(world: World) -> frozenset[str]:
+    """Return the operators that the tree registers by name."""
+    names = set()
+    for _, data in files_mentioning(world, ("op_name", "vllm::")):
+        names |= {(one or other).decode() for one, other in _OPERATORS.findall(data)}
+    return frozenset(names)
+
+
+def _is_registered(world: World, name: str, known: frozenset[str]) -> bool:
+    """Tell whether an operator may be registered: any string or definition of its name counts."""
+    text = re.compile(rb"[\"':]%b[\"'(]|def %b\b" % (name.encode(), name.encode()))
+    return name in known or is_mentioned(world, name, text)
+
+
+@remembered
+def _registered(world: World, name: str) -> tuple[tuple[str, Function], ...]:
+    """Return the functions that are registered under a name, with their places, as far as their definitions are found."""
+    return tuple(
+        (symbol.where, symbol.binding)
+        for path, data in files_mentioning(world, ("direct_register_custom_op",))
+        for operator, function in _REGISTER.findall(data)
+        if operator == name.encode()
+        for symbol in world.lookup(path, function.decode()).symbols
+        if isinstance(symbol.binding, Function)
+    )
+
+
+def _operator(world: World, name: str, node: ast.Call) -> Misuses:
+    """Say that none of the functions of a name takes a call: which of several is registered, the platform decides."""
+    registered = _registered(world, name)
+    reasons = [refusal(one.parameters, node) for _, one in registered]
+    if reasons and None not in reasons:
+        where, _ = registered[0]
+        yield Misuse(f"torch.ops.vllm.{name} is {where}, but the call {reasons[0]}", name)
+
+
+def _registration(world: World, path: str, node: ast.Call) -> Misuses:
+    """Say that a function has no parameter that it is said to change, or that its fake does not take its calls."""
+    given = {word.arg: word.value for word in node.keywords}
+    function = given.get("op_func") or next(iter(node.args[1:2]), None)
+    both = map(dotted, (function, given.get("fake_impl")))
+    match [world.resolve(path, name).symbols if name else () for name in both]:
+        case [[Symbol(binding=Function(parameters=takes)) as real], fakes]:
+            known = {one.name for one in takes}
+            changed = every(given.get("mutates_args") or node.func)
+            names = {str(one.value) for one in changed if isinstance(one, ast.Constant)}
+            for name in sorted(names - known):
+                yield Misuse(f"{real.where} has no parameter {name} to change", name)
+            many = len([one for one in takes if one.default is one.empty]), len(takes)
+            calls = [ast.Call(node.func, [node.func] * number, []) for number in many]
+            for fake in fakes:
+                if isinstance(fake.binding, Function) and not opaque_decorator(fake.binding):
+                    whys = [refusal(fake.binding.parameters, call) for call in calls]
+                    if None not in whys:
+                        text = f"the fake of {real.where} is {fake.where}, but a call like the operator's {whys[-1]}"
+                        yield Misuse(text, fake.binding.name)
+        case _:
+            pass

@@ -20,6 +20,7 @@ from vllm_mods.fit.walk import walk
 from vllm_mods.formats import syntax_tree
 
 _MAKERS = words("globals? exec sys.modules")
+_LISTS = ast.List | ast.Tuple | ast.Set | ast.BinOp
 
 
 def summarize(data: bytes) -> Module | None:
@@ -98,14 +99,11 @@ class _ModuleReader:
                     | ast.AugAssign(target=ast.Name(id="__all__"), value=listed)
                     | ast.Expr(ast.Call(ast.Attribute(ast.Name(id="__all__")), args=[listed]))
                 ):
-                    for inner in every(listed):
-                        match inner:
-                            case ast.Constant(value=str(text)):
-                                texts.add(text)
-                            case ast.List() | ast.Tuple() | ast.Set() | ast.BinOp() | ast.Add():
-                                pass
-                            case _:
-                                return None
+                    parts = [part for part in every(listed) if not isinstance(part, _LISTS)]
+                    plain = [str(part.value) for part in parts if isinstance(part, ast.Constant)]
+                    if len(plain) != len(parts):
+                        return None
+                    texts.update(plain)
                 case _:
                     pass
         return frozenset(texts) or None
@@ -147,19 +145,16 @@ def _looks_up(tree: ast.Module) -> bool:
             case ast.FunctionDef(
                 name="__getattr__", args=ast.arguments(args=[ast.arg(arg=name), *_])
             ) if name != "self":
+                asked = [n for n in every(node) if isinstance(n, ast.Compare)]
                 reads = any(dotted(getattr(n, "func", None)) == "getattr" for n in every(node))
                 raises = any(isinstance(inner, ast.Raise) for inner in every(node))
-                return (
-                    raises
-                    and not reads
-                    and any(
-                        isinstance(inner, ast.Compare)
-                        and dotted(inner.left) == name
-                        and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
-                        and "globals" not in ast.dump(inner)
-                        for inner in every(node)
-                    )
+                compares = any(
+                    dotted(one.left) == name
+                    and isinstance(one.ops[0], ast.In | ast.Eq | ast.NotIn)
+                    and "globals" not in ast.dump(one)
+                    for one in asked
                 )
+                return raises and compares and not reads
             case _:
                 pass
     return False

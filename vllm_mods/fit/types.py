@@ -7,11 +7,14 @@ What it does not say of these lines where the patch was written is the doing of 
 
 import ast
 import re
+import sys
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange
 from vllm_mods.fit.asked import named_member
 from vllm_mods.fit.bodies import scope_at
@@ -19,17 +22,15 @@ from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, judge
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.overlay import load_python
-from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.problems import Answers, Doubt, Problem
 from vllm_mods.fit.signatures import every
-from vllm_mods.fit.syntax import invalid
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
 # Of more files that use what a patch changes, the first are asked: nothing of vLLM is used by as many and changed as a rule.
 MOST_USERS = 200
-
-
 _WORD = re.compile(r"\w+")
+_HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class Question(NamedTuple):
@@ -42,7 +43,7 @@ class Question(NamedTuple):
     names: frozenset[str]
 
 
-def type_problems(question: Question, at_origin: Question | None) -> Iterator[Problem | Doubt]:
+def type_problems(question: Question, at_origin: Question | None) -> Answers:
     """Yield what is new and counts, what is new and may, as notes, and what the checker could not read.
 
     ``at_origin`` is the same of the tree that the patch was written for. Raises as ``checker.check``.
@@ -84,9 +85,7 @@ def _news(question: Question) -> list[Diagnostic]:
         plain = {path: data and plain_getattr(data) for path, data in files.items()}
         folder = after.cache.laid_out.show(after.tree, replaced(), plain)
         said = check(folder, asked, RULES, after.python)
-        return tuple(
-            one for one in said if one.rule not in RULES or RULES[one.rule].only in one.text
-        )
+        return tuple(d for d in said if d.rule not in RULES or RULES[d.rule].only in d.text)
 
     now = tuple(_about(answers({c.path: c.after for c in changes}, asked), question))
     # Of what nothing is said now, nothing that was said before is asked.
@@ -161,3 +160,39 @@ def plain_getattr(data: bytes) -> bytes:
             inner = row[first:last] + read.ljust(end - 1 - last)
             rows[node.lineno - 1] = row[:start] + b"(".rjust(first - start) + inner + row[end - 1 :]
     return b"".join(rows)
+
+
+# --- what this interpreter says of the syntax
+
+
+def syntax_problems(path: str, data: bytes, lowest: tuple[int, int] | None) -> Answers:
+    """Compile a file, never run it."""
+    wrong = _error(path, data)
+    older = lowest is not None and sys.version_info[:2] < lowest
+    if isinstance(wrong, RecursionError | MemoryError):
+        yield invalid(path, 1, "it is nested too deeply", lowest)
+    elif wrong is not None and older:
+        yield Doubt(path, "syntax", f"it is not Python {_HERE}, which runs here, and need not be")
+    elif wrong is not None:
+        why = str(getattr(wrong, "msg", None) or wrong)
+        yield invalid(path, getattr(wrong, "lineno", None) or 1, why, lowest)
+    elif lowest is None:
+        yield Doubt(path, "syntax", "this tree has no metadata that says which Python it needs")
+
+
+def _error(path: str, data: bytes) -> Exception | None:
+    """Return what this interpreter says against a file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(data, path, "exec", dont_inherit=True)
+        except (RecursionError, MemoryError, SyntaxError, ValueError) as error:
+            return error
+    return None
+
+
+def invalid(path: str, line: int, why: str, lowest: tuple[int, int] | None) -> Problem:
+    """Return what is wrong with the syntax of a line; ``lowest`` is the oldest Python that has to take it."""
+    which = f" {lowest[0]}.{lowest[1]}" if lowest else ""
+    message = f"this is not valid Python{which}: {why}"
+    return Problem(FindingCode.FIT_SYNTAX, path, line, "", message, (why,))

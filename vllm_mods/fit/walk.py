@@ -44,8 +44,6 @@ class CodeScope:
     tolerant: bool = False
     postponed: bool = False  # nobody evaluates its annotations
     stating: bool = False  # an annotation
-    # In a handler of import errors: the imports that have to fail before it is entered.
-    instead_of: tuple[ast.Import | ast.ImportFrom, ...] = ()
 
     def around(self) -> Iterator[CodeScope]:
         """Yield the scope and those that it stands in, the nearest first."""
@@ -71,9 +69,8 @@ class CodeSite(NamedTuple):
 def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
     """Yield the statements and expressions that touch some lines."""
     ordered = [*sorted(lines), sys.maxsize]
-    stack: list[tuple[ast.AST, CodeScope]] = [
-        (tree, CodeScope(tree, "", postponed=_postpones(tree)))
-    ]
+    whole = CodeScope(tree, "", postponed=_postpones(tree))
+    stack: list[tuple[ast.AST, CodeScope]] = [(tree, whole)]
     while stack:
         node, scope = stack.pop()
         if isinstance(node, ast.stmt | ast.expr):
@@ -152,12 +149,11 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
         tolerant=scope.tolerant
         or not kinds.isdisjoint(("AttributeError", "TypeError"))
         or any(_lets_be(node, handler) for handler in node.handlers),
-        instead_of=(),
     )
     yield from ((child, inner) for child in node.body)
-    imports = tuple(n for n in node.body if isinstance(n, ast.Import | ast.ImportFrom))
-    fails = guarded and len(imports) == len(node.body)
-    fallback = replace(scope, instead_of=imports) if fails else scope
+    # only where these fail it is entered
+    is_fallback = guarded and all(isinstance(n, ast.Import | ast.ImportFrom) for n in node.body)
+    fallback = replace(scope, guarded=True) if is_fallback else scope
     yield from ((child, fallback) for child in node.handlers)
     yield from ((child, scope) for child in (*node.orelse, *node.finalbody))
 
@@ -188,7 +184,7 @@ def _set_in(body: list[ast.stmt]) -> set[str]:
 
 def _inside(node: ast.AST, scope: CodeScope, name: str) -> CodeScope:
     chain = f"{scope.name}.{name}" if scope.name and name else scope.name or name
-    return replace(scope, node=node, name=chain, parent=scope, instead_of=())
+    return replace(scope, node=node, name=chain, parent=scope)
 
 
 @lru_cache(maxsize=256)

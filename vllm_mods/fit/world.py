@@ -150,9 +150,8 @@ class World:
         """
         root = dotted.partition(".")[0]
         if root not in self.roots:
-            return Lookup(
-                exists=None, symbols=(Symbol(external=dotted),), why=f"{root} is not in the tree"
-            )
+            outside = (Symbol(external=dotted),)
+            return Lookup(exists=None, symbols=outside, why=f"{root} is not in the tree")
         stem = dotted.replace(".", "/")
         for path in (f"{stem}.py", f"{stem}/__init__.py"):
             if path in self.paths(root) or self.files.get(path) is not None:

@@ -8,7 +8,6 @@ from inspect import Parameter
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
-from vllm_mods.fit.abstract import abstract_misuses
 from vllm_mods.fit.calls import calls_of
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.dead import gone_hooks
@@ -21,12 +20,12 @@ from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.overrides import Override, override_problems, overrides_of
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
+from vllm_mods.fit.results import abstract_misuses
 from vllm_mods.fit.run_time import Write, all_writes, soften
 from vllm_mods.fit.search import classes_in, classes_named
 from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.fit.syntax import invalid
-from vllm_mods.fit.types import plain_getattr
+from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
