@@ -172,6 +172,7 @@ FILES = {
         def scaled(x: torch.Tensor, by: int) -> torch.Tensor: ...
 
 
+        def tabled(x: torch.Tensor, by: dict[str, int]) -> None: ...
 
 
         direct_register_custom_op(op_name="scaled", op_func=scaled)
@@ -203,7 +204,7 @@ FILES = {
     USE: """
         from vllm.config import Backend, Config, ModelConfig, Request, Usage
         from vllm.parts import Flash, count, direct_register_custom_op, entered, fetch, find, pair
-        from vllm.parts import scaled, walk
+        from vllm.parts import scaled, tabled, walk
 
         import torch
 
@@ -272,6 +273,12 @@ NOES = [
     ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
     ("return 'vllm.prts.Flash'", "fit-string", "there is no module vllm.prts"),
     ("torch.ops.vllm.scaled(c)", "fit-string", "the call fails: missing a required argument: 'by'"),
+    ("direct_register_custom_op('pair', pair)", "fit-string", "its return type is not annotated"),
+    (
+        "direct_register_custom_op(op_name='t', op_func=tabled)",
+        "fit-string",
+        "its parameter by is of type dict[str, int], which operators do not accept",
+    ),
     (
         "c.late.collective_rpc('hok')",
         "fit-string",

@@ -2,10 +2,11 @@
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from vllm_mods.base.model import Level
+from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import (
@@ -17,7 +18,15 @@ from vllm_mods.fit.search import (
     times_mentioned,
 )
 from vllm_mods.fit.shapes import Class, Function, Symbol, Value, words
-from vllm_mods.fit.signatures import dotted, every, opaque_decorator, refusal, table_of, unbound
+from vllm_mods.fit.signatures import (
+    DefNode,
+    dotted,
+    every,
+    opaque_decorator,
+    refusal,
+    table_of,
+    unbound,
+)
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, remembered
 from vllm_mods.formats import syntax_tree
@@ -44,6 +53,10 @@ _ALONE = {
 # What adds keys to a table: what is no method that reads may.
 _CHANGED = rb"\b%b\b\s*(?:\[[^\]]*\]\s*=[^=]|\|=|\.(?!get\b|items\b|keys\b|values\b)\w+\()"
 _PLAIN = re.compile(r"(?<!%)%[sdr]\b")
+# Builtin types that ``torch.library.infer_schema`` does not take; other names may stand for one that it takes.
+_UNFIT = re.compile(
+    r"\b(?:[Dd]ict|[Tt]uple|[Ss]et|Callable|Mapping|frozenset|bytes|object)\b(?:\[[^]]*\])?|\blist\b(?!\[)"
+)
 _OPERATORS = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
 _REGISTER = re.compile(
     rb"direct_register_custom_op\(\s*(?:op_name\s*=\s*)?[\"'](\w+)[\"'],\s*(?:op_func\s*=\s*)?(\w+)\s*[,)]"
@@ -281,12 +294,16 @@ def _operator(world: World, name: str, node: ast.Call) -> Misuses:
 
 
 def _registration(world: World, path: str, node: ast.Call) -> Misuses:
-    """Say that a function has no parameter that it is said to change, or that its fake does not take its calls."""
+    """Say that torch makes no operator of a function, that it has no parameter that it changes, or that its fake does not take its calls."""
     given = {word.arg: word.value for word in node.keywords}
     function = given.get("op_func") or next(iter(node.args[1:2]), None)
     both = map(dotted, (function, given.get("fake_impl")))
     match [world.resolve(path, name).symbols if name else () for name in both]:
-        case [[Symbol(binding=Function(parameters=takes)) as real], fakes]:
+        case [[Symbol(binding=Function(parameters=takes) as registered) as real], fakes]:
+            made_of = definition(world, real.path, registered)
+            if (why := next(_unfit_parameters(made_of), None) if made_of else None) is not None:
+                text = f"torch registers no operator of {real.where}: {why}"
+                yield Misuse(text, registered.name)
             known = {one.name for one in takes}
             changed = every(given.get("mutates_args") or node.func)
             names = {str(one.value) for one in changed if isinstance(one, ast.Constant)}
@@ -302,3 +319,20 @@ def _registration(world: World, path: str, node: ast.Call) -> Misuses:
                         yield Misuse(text, fake.binding.name)
         case _:
             pass
+
+
+def _unfit_parameters(function: DefNode) -> Iterator[str]:
+    """Yield what ``torch.library.infer_schema`` refuses of a signature; who decorates it may have changed that."""
+    arguments = function.args
+    every_one = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    if function.decorator_list:
+        return
+    if function.returns is None:
+        yield "its return type is not annotated"
+    if arguments.vararg or arguments.kwarg:
+        yield "it takes * or **"
+    for one in every_one:
+        if one.annotation is None:
+            yield f"its parameter {one.arg} has no annotation"
+        elif wrong := _UNFIT.search(ast.unparse(one.annotation)):
+            yield f"its parameter {one.arg} is of type {wrong[0]}, which operators do not accept"
