@@ -210,7 +210,7 @@ def test_a_flag_that_gathers_its_values_may_be_given_again(action: str) -> None:
         ("?", "--timeout --quiet", []),
         ("*", "--timeout --quiet", []),
         ("*", "--timeout a b", []),
-        ("?", "--timeout a b", ["b: is no flag and no value of one"]),
+        ("?", "--timeout a b", ["b: is neither a flag nor a value"]),
         ("?", "--no-timeout", ["--no-timeout: vLLM 0.19.1 has no such flag"]),
         ("*", "--no-timeout", ["--no-timeout: vLLM 0.19.1 has no such flag"]),
         ("+", "--timeout", ["--timeout: takes one value or more; none follows"]),

@@ -167,9 +167,8 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
 def bisect_command(good: str, bad: str, repo: str, **given: Any) -> Reply:
     """Find the commit at which a mod's verdict changes.
 
-    Nothing is checked out: the repository is read from its objects, along first parents. Only commits that
-    touch a file that the verdict depends on are checked. Exit code 0 if a change was found, 1 if the verdict is
-    the same at both revisions.
+    Nothing is checked out: the repository is read from its objects, along first parents. Each check halves what is
+    left. Exit code 0 if a change was found, 1 if the verdict is the same at both revisions.
     """
     result = bisect(good=good, bad=bad, repo=repo, **given)
     return report.bisect(result, good, bad, repository=repo, paint=answers.paint)

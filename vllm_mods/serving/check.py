@@ -227,7 +227,7 @@ class _Checker:
                 message = "is a separate word: a blank follows the backslash at the end of a line"
                 yield ServeFault(FindingCode.ARGUMENT_EXTRA, repr(word), message)
             elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
-                yield ServeFault(FindingCode.ARGUMENT_EXTRA, word, "is no flag and no value of one")
+                yield ServeFault(FindingCode.ARGUMENT_EXTRA, word, "is neither a flag nor a value")
             else:
                 message = f"it takes no value, but {word!r} follows"
                 yield ServeFault(FindingCode.VALUE_UNEXPECTED, behind.typed, message)
