@@ -94,7 +94,7 @@ CASES: list[tuple[str, str, str]] = [
     ("template check --target site", *PARSERS),
     ("template check --tool-call-parser x", *PARSERS),
     ("template check --reasoning-parser x", *PARSERS),
-    ("export fast", "a mod is exported as a folder", "--output mods/fast"),
+    ("export fast", "a mod is exported as a folder: name it", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",
         "only a compose file says how a container starts; recipes and mods do not",
