@@ -169,6 +169,7 @@ class Commands(RuleBasedStateMachine):
         self.mods: tuple[str, ...] = ()
         self.after: dict[str, bytes | None] = {}
         self.undone: set[str] = set()
+        self.by_hand: set[str] = set()
         self.unlisted: set[str] = set()
         self.saved: tuple[tuple[str, ...], dict[str, bytes | None]] | None = None
 
@@ -262,6 +263,7 @@ class Commands(RuleBasedStateMachine):
         self.base = mine | files
         self.files = left | self.base
         self.undone |= {path for path in self.after if path.startswith("vllm/")}
+        self.by_hand.clear()
         self.unlisted = self.base.keys() - files.keys()
 
     @rule(path=st.sampled_from(sorted({*A, "vllm/sub/new.py", "kernels/a.py", "vllm/mine.py"})))
@@ -289,6 +291,7 @@ class Commands(RuleBasedStateMachine):
         if theirs and self.files.get(path) == self.after[path] != self.base[path]:
             self.write(path, self.base[path])
             self.undone.add(path)
+            self.by_hand.add(path)
             self.agree()
 
     @precondition(lambda self: self.mods and not self.saved)
@@ -310,6 +313,7 @@ class Commands(RuleBasedStateMachine):
             path: data for path, data in self.base.items() if not path.startswith("kernels/")
         }
         self.undone = {path for path in self.after if path.startswith("vllm/")}
+        self.by_hand.clear()
         self.agree()
 
     @precondition(lambda self: self.mods)
@@ -349,7 +353,8 @@ class Commands(RuleBasedStateMachine):
 
     def is_new(self) -> bool:
         """Tell whether pip installed vLLM since the mods went in: then nothing of it is theirs."""
-        return all(one in self.undone for one in self.after if one.startswith("vllm/"))
+        theirs = self.undone - self.by_hand
+        return all(one in theirs for one in self.after if one.startswith("vllm/"))
 
     @property
     def edited(self) -> set[str]:
@@ -391,6 +396,7 @@ class Commands(RuleBasedStateMachine):
         outside = {path: data for path, data in self.files.items() if path not in self.after}
         self.files = {**outside, **{p: d for p, d in self.base.items() if p not in outside}}
         self.mods, self.after, self.undone = (), {}, set()
+        self.by_hand.clear()
         before = dict(self.files)
         for name in [*stay, *(name for name in more if name not in stay)]:
             self.files = MODS[name].put_in(self.files)
