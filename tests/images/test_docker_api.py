@@ -283,6 +283,12 @@ def test_what_is_looked_at_has_its_kind_and_a_link_where_it_ends(
     assert (owned.uid, owned.mode) == (7, 0o1777)
 
 
+def test_what_is_listed_may_be_looked_at_and_read_meanwhile(base: Base) -> None:
+    for entry in base.paths("srv/site"):
+        assert base.look(f"none-{entry.path.count('/')}{len(entry.path)}") is None
+        assert base.read(entry.path) is not None
+
+
 def test_no_file_is_read_past_the_limit(base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "UNPACKED_FILE", 2000)
     assert base.read("srv/site/largest.py") == bytes(2000)

@@ -124,7 +124,7 @@ class ContainerFiles(Base):
         if self._is_folder(under) and under not in self._listed:
             self._stream(under, math.inf)
         top = f"{under}/" if under else ""
-        for path, entry in self._entries.items():
+        for path, entry in [*self._entries.items()]:
             if entry is not None and path and path.startswith(top):
                 yield entry
 
