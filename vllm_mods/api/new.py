@@ -63,7 +63,8 @@ def new(
         effect = recording.record(
             record, name, files, opened, limits or recording.Limits(), container=container
         )
-    return of_effect(wanted, effect, opened).written(library)
+    made = of_effect(wanted, effect, opened)
+    return made._replace(partial=bool(limits and limits.partial)).written(library)
 
 
 def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
@@ -94,4 +95,5 @@ def of_effect(wanted: compose.Wanted, effect: compose.ModEffect, tree: Tree) -> 
     composed = compose.compose(wanted, effect, tree)
     files = {**composed.files, **lock_entries.first(composed.mod, [(composed.planned, tree)])}
     unknown = tuple(compose.unknown(wanted, tree.version))
-    return compose.NewMod(composed.mod, files, composed.planned, effect.notes, unknown)
+    made = compose.NewMod(composed.mod, files, composed.planned, effect.notes, unknown)
+    return made._replace(failed=effect.failed)

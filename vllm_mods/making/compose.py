@@ -54,6 +54,8 @@ class ModEffect(NamedTuple):
     fetched: tuple[DownloadedFile, ...] = ()
     notes: tuple[str, ...] = ()
     optional: tuple[tuple[str, Mapping[str, bytes | None]], ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+    """Entries of a registry that failed, and why."""
 
 
 class Parts(NamedTuple):
@@ -91,7 +93,8 @@ class NewMod(NamedTuple):
 
     ``planned`` is None where no tree was named. ``notes`` are what one should know, ``unknown`` what only a person
     can state in ``mod.toml``, ``releases`` what became of each release of a range, ``folder`` where the mod was
-    written, None for nowhere.
+    written, None for nowhere. ``failed`` are the entries of a registry that it lacks and why, and only one that is
+    wanted as ``partial`` is written without them.
     """
 
     mod: Mod
@@ -101,9 +104,13 @@ class NewMod(NamedTuple):
     unknown: tuple[str, ...] = ()
     releases: tuple[ReleaseRow, ...] = ()
     folder: str | None = None
+    failed: tuple[tuple[str, str], ...] = ()
+    partial: bool = False
 
     def written(self, library: Folder) -> Self:
         """Write it into a library. Raises ``Refused`` where there is a mod of this name."""
+        if self.failed and not self.partial:
+            return self
         folder = os.path.join(os.fspath(library), "patches", self.mod.name)
         writing.folder(folder, self.files)
         return self._replace(folder=folder)
@@ -249,7 +256,7 @@ def _parts(
         made_on=f"# Made on vLLM {tree.version or tree.spec}.",
         lists={
             "patches": [*patches],
-            "optional": optional,
+            "optional": [one for one in optional if one in patches],
             "overlay": overlay,
             "binary": binary,
             "templates": [{"name": name, "file": file} for file, name in names.items()],

@@ -13,7 +13,7 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import image_paths
 from vllm_mods.images import engine_command
-from vllm_mods.making import compose, reasons, sandbox, watching
+from vllm_mods.making import compose, entries, reasons, sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
@@ -27,6 +27,7 @@ _LINES = 15
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _CHECKS = 9  # so many may fail and be left out: each is one more run
+_WATCHED = rb"\1@__import__('vllm_mods_entries').each\n\1"
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 
 
@@ -39,6 +40,10 @@ class Limits(NamedTuple):
     """Variables of the container, each ``NAME=value``."""
     ignore_checks: bool = False
     """Whether a step that fails and changes nothing is left out, and said."""
+    each: str | None = None
+    """The program or Python function by which a registry puts in each of its entries."""
+    partial: bool = False
+    """Whether a mod without the entries that failed is wanted."""
 
 
 def record(
@@ -93,6 +98,8 @@ class _RecordedRun(NamedTuple):
     fetched: tuple[DownloadedFile, ...]
     left_out: tuple[WatchedCommand, ...] = ()
     """Checks that failed, whose lines the script is run without."""
+    goes_on: bool = False
+    """Whether the script is not told of entries that fail: it ended at one."""
 
     @property
     def site(self) -> str:
@@ -111,8 +118,12 @@ class _RecordedRun(NamedTuple):
         effect, steps, output = self.run_once()
         if not (effect.changes or effect.templates):
             why = f"the command succeeded but changed nothing in vLLM{last_lines(output)}"
+            if effect.failed:
+                why = "every entry failed" + "".join(
+                    f"\n  {one}: {why}" for one, why in effect.failed
+                )
             raise Refused(why, hint=reasons.OF_TREE)
-        if not 0 < len(steps) <= _OPTIONAL_STEPS:
+        if self.limits.each or not 0 < len(steps) <= _OPTIONAL_STEPS:
             return effect
         with contextlib.suppress(Refused):  # it does not do without: nothing is optional
             stages = [self.run_once(most)[0].changes for most in range(len(steps))]
@@ -150,10 +161,34 @@ class _RecordedRun(NamedTuple):
         )
         ran = sandbox.run(job, self.container)
         seen = watching.read(ran.written, self.files, ran.environ)
+        if self.limits.each:
+            return self.by_entry(ran, seen), (), ran.output
         if self.limits.ignore_checks and (check := self.failed_check(ran, seen)) is not None:
             return self.without(check, ran, seen, most)
         self._check(ran, seen)
         return self._effect(ran, seen), seen.free, ran.output
+
+    def by_entry(self, ran: sandbox.Ran, seen: Watched) -> ModEffect:
+        """Return what a registry did by its entries; one that ended at an entry that failed is run again, without being told."""
+        tried = entries.read(ran.written)
+        end = f"the script itself ended with exit code {ran.code}, after {len(tried)} calls of {self.limits.each}"
+        if not tried:
+            raise Refused(
+                f"{end}; nothing was written{last_lines(ran.output)}",
+                hint="--each names a Python function of the script's files, or a program, that is called for each entry",
+            )
+        if ran.code and tried[-1].failed and not self.goes_on:
+            return self._replace(goes_on=True).run_once()[0]
+        if ran.code and not any(one.failed for one in tried):  # it says that some are not in
+            tried = tuple(one._replace(failed=not one.changed) for one in tried)
+        notes = []
+        if places := {("python", one.place) for one in tried if one.failed}:
+            notes = [f"{end}{last_lines(ran.output)}"] if ran.code else []
+            others = tuple(one for one in seen.failed if (one.argv[0][:6], one.place) not in places)
+            ran, seen = ran._replace(code=0), seen._replace(failed=others)
+        self._check(ran, seen)
+        effect = entries.split(self._effect(ran, seen), tried)
+        return effect._replace(notes=(*effect.notes, *notes))
 
     def failed_check(self, ran: sandbox.Ran, seen: Watched) -> WatchedCommand | None:
         """Return the step that ended the run, if it may have been a check, and nothing that it asked for was refused."""
@@ -200,6 +235,13 @@ class _RecordedRun(NamedTuple):
             files[f"{SITE}/vllm-{version}.dist-info/METADATA"] = metadata.encode()
         files |= {f"{self.home}/{path}": data for path, data in self.files.items()}
         files |= watching.programs()
+        if name := self.limits.each:
+            files[f"{watching.BIN}/{name}"] = sandbox.program("stand_in.sh")
+            function = re.compile(
+                rb"^([ \t]*)(?=def %s\()" % re.escape(name.encode()), re.MULTILINE
+            )
+            for path, data in self.files.items():
+                files[f"{self.home}/{path}"] = function.sub(_WATCHED, data)
         if self.fetched:
             folder = f"{LAUNCHER}/{served.FOLDER}"
             index = {one.url: str(number) for number, one in enumerate(self.fetched)}
@@ -219,6 +261,9 @@ class _RecordedRun(NamedTuple):
             **watching.ENVIRON,
             "VLLM_MODS_VERSION": self.tree.version or "0",
             "VLLM_MODS_MAY_FAIL": f" {' '.join(watching.lines_that_may_fail(self.files))} ",
+            "VLLM_MODS_EACH": self.limits.each or "",
+            "VLLM_MODS_ROOTS": ":".join(("vllm", *self.limits.also)),
+            "VLLM_MODS_GOES_ON": "1" * self.goes_on,
             "VLLM_MODS_LEFT_OUT": f" {' '.join(left_out)} ",
             "HOME": HOME,
             "LANG": "C.UTF-8",

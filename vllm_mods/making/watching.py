@@ -114,7 +114,13 @@ def programs() -> dict[str, bytes]:
     """Return the files that watch a command, by their absolute paths."""
     stand_in = sandbox.program("stand_in.sh")
     names = (*_FETCH, *_GPU, *_PIP, *_PYTHON, *_STEPS)
-    others = ("sitecustomize.py", "pip_stand_in.py", "served.py", "lines.sh")
+    others = (
+        "sitecustomize.py",
+        "pip_stand_in.py",
+        "served.py",
+        "lines.sh",
+        "vllm_mods_entries.py",
+    )
     return {
         **{f"{BIN}/{name}": stand_in for name in names},
         **{f"{LAUNCHER}/{name}": sandbox.program(name) for name in others},
@@ -128,7 +134,7 @@ def read(
 
     ``files`` are the mod's own, ``given`` the variables that the command was started with.
     """
-    noted = tuple(_asked(written.get(f"{LAUNCHER}/asked", b"")[: limits.STDERR]))
+    noted = tuple(commands(written.get(f"{LAUNCHER}/asked", b"")[: limits.STDERR]))
     may_fail = lines_that_may_fail(files)
     free = [one for one in noted if one.place in may_fail and one.argv[0] in {"git", "patch"}]
     asked = tuple(one for one in noted if one not in free)
@@ -172,7 +178,8 @@ def _check(asked: Sequence[WatchedCommand], files: Mapping[str, bytes]) -> Watch
     return cause if cause.place and cause.argv[0] in _PYTHON and not writes else None
 
 
-def _asked(log: bytes) -> Iterator[WatchedCommand]:
+def commands(log: bytes) -> Iterator[WatchedCommand]:
+    """Read a log of the stand-ins."""
     for entry in log.split(b"\0\n"):
         code, place, *argv = [*entry.decode("utf-8", "replace").split("\0"), ""]
         if argv[:-1] and code.isdigit():
