@@ -62,7 +62,6 @@ def import_mod(
     """
     fetcher = Fetcher(access.note) if terms.fetch else None
     new_mod = _ModImport(path, terms, access, progress, fetcher).make()
-    new_mod = new_mod._replace(partial=terms.limits.partial)
     if terms.others:
         other_packages(terms.others, (new_mod.mod,))
     return new_mod if library is None else new_mod.written(library)

@@ -63,8 +63,7 @@ def new(
         effect = recording.record(
             record, name, files, opened, limits or recording.Limits(), container=container
         )
-    made = of_effect(wanted, effect, opened)
-    return made._replace(partial=bool(limits and limits.partial)).written(library)
+    return of_effect(wanted, effect, opened).written(library)
 
 
 def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import EXIT_NO, Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import image_paths
@@ -26,8 +26,8 @@ _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
+_EACH = "--each NAME: a Python function in the script's files, or a program, that is called for each entry"
 _CHECKS = 9  # so many may fail and be left out: each is one more run
-_WATCHED = rb"\1@__import__('vllm_mods_entries').each\n\1"
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 
 
@@ -41,9 +41,8 @@ class Limits(NamedTuple):
     ignore_checks: bool = False
     """Whether a step that fails and changes nothing is left out, and said."""
     each: str | None = None
-    """The program or Python function by which a registry puts in each of its entries."""
     partial: bool = False
-    """Whether a mod without the entries that failed is wanted."""
+    """The program or Python function that puts in each entry of a registry, and whether some may fail."""
 
 
 def record(
@@ -99,7 +98,7 @@ class _RecordedRun(NamedTuple):
     left_out: tuple[WatchedCommand, ...] = ()
     """Checks that failed, whose lines the script is run without."""
     goes_on: bool = False
-    """Whether the script is not told of entries that fail: it ended at one."""
+    """Whether the script is not told of entries that fail."""
 
     @property
     def site(self) -> str:
@@ -118,22 +117,16 @@ class _RecordedRun(NamedTuple):
         effect, steps, output = self.run_once()
         if not (effect.changes or effect.templates):
             why = f"the command succeeded but changed nothing in vLLM{last_lines(output)}"
-            if effect.failed:
-                why = "every entry failed" + "".join(
-                    f"\n  {one}: {why}" for one, why in effect.failed
-                )
             raise Refused(why, hint=reasons.OF_TREE)
         if self.limits.each or not 0 < len(steps) <= _OPTIONAL_STEPS:
             return effect
         with contextlib.suppress(Refused):  # it does not do without: nothing is optional
             stages = [self.run_once(most)[0].changes for most in range(len(steps))]
-            between = zip(steps, itertools.pairwise((*stages, effect.changes)), strict=True)
+            names = ((_PATCH.findall(" ".join(one.argv)) or ["optional"])[-1] for one in steps)
+            between = zip(names, itertools.pairwise((*stages, effect.changes)), strict=True)
             optional = tuple(
-                (
-                    (_PATCH.findall(" ".join(step.argv)) or ["optional"])[-1],
-                    {one.path: one.after for one in before},
-                )
-                for step, (before, after) in between
+                (name, {one.path: one.after for one in before})
+                for name, (before, after) in between
                 if before != after
             )
             if stages[0] or len(optional) > 1:  # one alone is all of the mod
@@ -169,26 +162,28 @@ class _RecordedRun(NamedTuple):
         return self._effect(ran, seen), seen.free, ran.output
 
     def by_entry(self, ran: sandbox.Ran, seen: Watched) -> ModEffect:
-        """Return what a registry did by its entries; one that ended at an entry that failed is run again, without being told."""
+        """Return what a registry did by its entries. Raises ``Refused`` where it has none, and for some that fail, unless that is wanted."""
         tried = entries.read(ran.written)
-        end = f"the script itself ended with exit code {ran.code}, after {len(tried)} calls of {self.limits.each}"
+        end = f"the script ended with exit code {ran.code} after {len(tried)} calls of {self.limits.each}"
         if not tried:
-            raise Refused(
-                f"{end}; nothing was written{last_lines(ran.output)}",
-                hint="--each names a Python function of the script's files, or a program, that is called for each entry",
-            )
-        if ran.code and tried[-1].failed and not self.goes_on:
+            raise Refused(f"{end}; nothing was written{last_lines(ran.output)}", hint=_EACH)
+        if ran.code and tried[-1].failed and not self.goes_on:  # it may have ended there
             return self._replace(goes_on=True).run_once()[0]
         if ran.code and not any(one.failed for one in tried):  # it says that some are not in
             tried = tuple(one._replace(failed=not one.changed) for one in tried)
-        notes = []
+        notes = [f"{end}{last_lines(ran.output)}"] * bool(ran.code)
         if places := {("python", one.place) for one in tried if one.failed}:
-            notes = [f"{end}{last_lines(ran.output)}"] if ran.code else []
-            others = tuple(one for one in seen.failed if (one.argv[0][:6], one.place) not in places)
-            ran, seen = ran._replace(code=0), seen._replace(failed=others)
+            others = (one for one in seen.failed if (one.argv[0][:6], one.place) not in places)
+            ran, seen = ran._replace(code=0), seen._replace(failed=tuple(others))
         self._check(ran, seen)
-        effect = entries.split(self._effect(ran, seen), tried)
-        return effect._replace(notes=(*effect.notes, *notes))
+        effect = entries.split(self._effect(ran, seen), tried, notes)
+        if effect.failed and not (self.limits.partial and effect.optional):
+            lines = "".join(f"\n  {one}" for one in (*effect.failed, *notes))
+            why = f"{len(effect.failed)} of {len(tried)} entries failed; nothing was written{lines}"
+            error = Refused(why, hint="--partial makes the mod without them")
+            error.exit_code = EXIT_NO
+            raise error
+        return effect
 
     def failed_check(self, ran: sandbox.Ran, seen: Watched) -> WatchedCommand | None:
         """Return the step that ended the run, if it may have been a check, and nothing that it asked for was refused."""
@@ -212,14 +207,10 @@ class _RecordedRun(NamedTuple):
         other |= {*failed.python} ^ {*effect.python}
         if other:
             raise Refused(
-                f"{check} failed and cannot be ignored: the script without it"
-                f" makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
+                f"{check} failed and cannot be ignored: the script without it makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
                 hint="--ignore-checks is for a check after all changes: move it there, as a separate step",
             )
-        note = (
-            f"{check} failed with exit code {ran.code} and was ignored: the script changes the same"
-            f" without it{last_lines(ran.output)}"
-        )
+        note = f"{check} failed with exit code {ran.code} and was ignored: the script changes the same without it{last_lines(ran.output)}"
         return effect._replace(notes=(note, *effect.notes)), free, output
 
     def _found(self, path: str) -> bytes | None:
@@ -233,15 +224,9 @@ class _RecordedRun(NamedTuple):
             version = self.tree.version or "0"
             metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
             files[f"{SITE}/vllm-{version}.dist-info/METADATA"] = metadata.encode()
-        files |= {f"{self.home}/{path}": data for path, data in self.files.items()}
+        own = entries.watched(self.files, self.limits.each) if self.limits.each else self.files
+        files |= {posixpath.join(self.home, path): data for path, data in own.items()}
         files |= watching.programs()
-        if name := self.limits.each:
-            files[f"{watching.BIN}/{name}"] = sandbox.program("stand_in.sh")
-            function = re.compile(
-                rb"^([ \t]*)(?=def %s\()" % re.escape(name.encode()), re.MULTILINE
-            )
-            for path, data in self.files.items():
-                files[f"{self.home}/{path}"] = function.sub(_WATCHED, data)
         if self.fetched:
             folder = f"{LAUNCHER}/{served.FOLDER}"
             index = {one.url: str(number) for number, one in enumerate(self.fetched)}
@@ -287,12 +272,8 @@ class _RecordedRun(NamedTuple):
             if self.limits.ignore_checks:
                 last += "\n  --ignore-checks does not help: no step of a bash script failed that can only be a check"
             last += "\n  the sandbox has no network and no GPU; it refused:" * bool(seen.lacked)
-            error = self._lacking(
-                f"the command failed with exit code {ran.code}; nothing was written{last}"
-                f"{_listed(seen.lacked)}{output}",
-                output,
-                seen,
-            )
+            why = f"the command failed with exit code {ran.code}; nothing was written{last}{_listed(seen.lacked)}{output}"
+            error = self._lacking(why, output, seen)
             check = None if self.limits.ignore_checks else self.failed_check(ran, seen)
             if check is not None and any(path.startswith(f"{self.site}/") for path in ran.written):
                 error.hint = f"{error.hint}; or --ignore-checks, if {check} only checks"
@@ -303,11 +284,8 @@ class _RecordedRun(NamedTuple):
             raise Refused(why, hint=reasons.OF_TREE)
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
-            raise self._lacking(
-                f"the sandbox has no network and no GPU; it refused these requests, so what the command does is unknown; nothing was written{lines}",
-                "",
-                seen,
-            )
+            why = f"the sandbox has no network and no GPU; it refused these requests, so what the command does is unknown; nothing was written{lines}"
+            raise self._lacking(why, "", seen)
         if seen.failed:
             why = f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}"
             raise Refused(why, hint=reasons.OF_TREE)
