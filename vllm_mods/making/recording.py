@@ -26,7 +26,7 @@ _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
-_EACH = "--each NAME: a Python function in the script's files, or a program, that is called for each entry"
+_EACH = "--each NAME: a Python function in the script's files, or a program, that it calls for each entry"
 _CHECKS = 9  # so many may fail and be left out: each is one more run
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 
