@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_tree import MemoryTree
+from mod_making import diff_of
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.making import compose, recording
@@ -130,11 +131,32 @@ def test_a_loop_over_programs(start: str, end: str, last: str) -> None:
     effect = recorded({"run.sh": own + start + loop + last, **steps}, "bash")
     assert [one.partition(":")[0] for one in effect.failed] == ["2-b", "4-d"]
     assert "Can't open patch file x" in effect.failed[0]
-    assert effect.failed[1].endswith(" returned non-zero exit status 3.\nno")
+    assert effect.failed[1].endswith(" returned non-zero exit status 3.\n  | no")
     assert changed(effect) == {"vllm/b.py": b"B = 5\n", "vllm/new.py": b"N=1\n"}
     made = composed(effect)
     assert [one.source for one in made.mod.variants[0].patches] == ["0.19/3-c.patch"]
     assert {one.path: one.after for one in made.planned.changes} == changed(effect)
+
+
+@pytest.mark.parametrize("how", ['-d "$PYTHON_ROOT" < $one', '-d "$PYTHON_ROOT" -i $PWD/$one'])
+def test_patches_are_called_as_their_files(how: str) -> None:
+    loop = f"for one in *.patch; do patch -p1 {how} || failed+=($one); done\nexit ${{#failed[@]}}\n"
+    texts = {
+        "x.patch": ("B = 1", "B = 2"),
+        "y.patch": ("B = 1", "B = 3"),
+        "z.patch": ("B = 2", "B = 4"),
+    }
+    files = {
+        name: diff_of("vllm/b.py", f"{old}\n", f"{new}\n").decode()
+        for name, (old, new) in texts.items()
+    }
+    effect = recorded({"run.sh": loop, **files}, "patch")
+    assert ([name for name, _ in effect.optional], changed(effect)) == (
+        ["x", "z"],
+        {"vllm/b.py": b"B = 4\n"},
+    )
+    assert [one.partition(":")[0] for one in effect.failed] == ["y"]
+    assert "1 out of 1 hunk FAILED" in effect.failed[0]
 
 
 def test_a_registry_that_returns_how_an_entry_went() -> None:

@@ -30,14 +30,13 @@ def watched(files: Mapping[str, bytes], each: str) -> dict[str, bytes]:
 def read(written: Mapping[str, bytes]) -> tuple[Entry, ...]:
     """Read the entries that were noted, among the files that were written, each with a name of its own."""
     found: dict[str, Entry] = {}
-    log = written.get(f"{watching.LAUNCHER}/entries", b"")
-    whole = (one for one in watching.commands(log) if len(one.argv) > 2)  # a script may write there
-    for number, one in enumerate(whole, 1):
-        called, reason, folder, *paths = one.argv
+    log = watching.commands(written.get(f"{watching.LAUNCHER}/entries", b""))
+    for number, one in enumerate((one for one in log if len(one.argv) > 2), 1):  # it may be forged
+        called, why, folder, *paths = one.argv
         called = re.sub(r"\.(?:py|sh|patch|diff)\Z|[^A-Za-z0-9._]", "-", called).strip("-._")[:80]
         name = f"{called or 'entry'}-{number}" if called in {"", *found} else called
         changed = {path: written.get(f"{folder}/{path}") for path in paths}
-        found[name] = Entry(name, bool(one.code), one.place, reason, changed)
+        found[name] = Entry(name, bool(one.code), one.place, why.replace("\n", "\n  | "), changed)
     return tuple(found.values())
 
 

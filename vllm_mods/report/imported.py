@@ -62,7 +62,7 @@ def _remarks(result: NewMod) -> Iterator[str]:
         span = f"{first.version} to {others[-1].version}" if others else first.version
         answer = f"variant `{first.variant}`" if first.variant else f"no variant: {first.why}"
         yield f"note: {span}: {answer}"
-    yield from (f"failed: {line}".replace("\n", "\n  | ") for line in result.failed)
+    yield from (f"failed: {line}" for line in result.failed)
     yield from (f"to add in mod.toml: {line}" for line in result.unknown)
 
 

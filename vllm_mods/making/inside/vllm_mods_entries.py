@@ -89,7 +89,9 @@ def start(_name: str) -> None:
 
 
 if __name__ == "__main__":
+    last, stdin = sys.argv[-1], os.readlink("/proc/self/fd/0")
+    is_read = (last.startswith("-") or os.path.isdir(last)) and os.path.isfile(stdin)
     try:
-        each(start)(sys.argv[-1])
+        each(start)(stdin if is_read else last)
     except subprocess.CalledProcessError as failure:
         sys.exit(failure.returncode)
