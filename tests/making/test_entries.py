@@ -192,7 +192,7 @@ def named(): pass
 for one in ({"id": "by key"}, ("in row", 2), "x/place.patch", named, 7, 8, {"id": "by key"}):
     Registry().put(one)
 """
-    effect = recorded({"run.sh": f"python3 - <<'X'\n{calls}X\n"}, "put")
+    effect = recorded({"run.sh": f"PYTHONPATH= python3 -I - <<'X'\n{calls}X\n"}, "put")
     names = ["by-key", "in-row", "place", "named", "main", "main-6", "by-key-7"]
     assert [name for name, _ in effect.optional] == names
     assert changed(effect) == {"vllm/b.py": b"B = 1\n" + b"1\n0\n" * 7}

@@ -21,8 +21,8 @@ class Entry(NamedTuple):
 def watched(files: Mapping[str, bytes], each: str) -> dict[str, bytes]:
     """Return scripts with the functions ``each`` watched, and what watches a program of this name, by absolute paths."""
     function = re.compile(rb"^([ \t]*)(?=def %s\()" % re.escape(each.encode()), re.MULTILINE)
-    wrapped = rb"\1@__import__('vllm_mods_entries').each\n\1"
-    scripts = {path: function.sub(wrapped, data) for path, data in files.items()}
+    by = rb"\1@eval('each', __import__('runpy').run_path('/launcher/vllm_mods_entries.py'))\n\1"
+    scripts = {path: function.sub(by, data) for path, data in files.items()}
     scripts[f"{watching.LAUNCHER}/vllm_mods_entries.py"] = sandbox.program("vllm_mods_entries.py")
     return scripts | {f"{watching.BIN}/{each}": sandbox.program("stand_in.sh")}
 
