@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from lowering import lower
-from mod_folders import FIX, KINDS, TOP
+from mod_folders import FIX, KINDS, LOADER, TOP
 from small_site import snapshot
 
 from vllm_mods.library import mod_folder as libraries
@@ -23,6 +23,22 @@ if TYPE_CHECKING:
 
     Call = Callable[..., Answer]
 
+REGISTRY = """\
+#!/bin/bash
+python3 - <<'PY'
+import os
+
+def put(name):
+    if name == "bad":
+        raise KeyError("no anchor")
+    with open(os.environ["VLLM_PACKAGE_DIR"] + "/loader.py", "a") as file:
+        file.write(f"# {name}\\n")
+    return name != "worse"
+
+for name in ("one", "bad", "two", "worse"):
+    put(name)
+PY
+"""
 COMPLETE = [name for name, kind in KINDS.items() if kind.changed is not None]
 
 
@@ -100,6 +116,42 @@ def test_installs_templates_and_exports_are_stated(call: Call, tmp_path: Path, s
             said.count("is set only while the script runs; to keep it, state it under [env] of")
             == 1
         )
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sandboxed")
+def test_entries_that_fail_are_named_and_left_out_only_if_that_is_wanted(
+    call: Call, tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(tmp_path, {"run.sh": REGISTRY})
+    mine = tmp_path / "own"
+    given = (folder, "--tree", site, "--each", "put", "--library", mine)
+    answer = call("import", *given)
+    assert (answer.code, answer.out, mine.exists()) == (1, "", False)
+    assert (
+        "2 of 4 entries failed; nothing was written\n  bad: KeyError: 'no anchor'\n  worse: "
+        in answer.err
+    )
+    assert "hint: --partial makes the mod without them" in answer.err
+    assert call("import", *given[:-2]).out == ""
+    answer = call("import", *given, "--partial", "--json")
+    assert (answer.code, answer.json["ok"]) == (1, False)
+    assert answer.json["failed"] == ["bad: KeyError: 'no anchor'", "worse: it returned False"]
+    assert [one for one in answer.json["files"] if one.endswith(".patch")] == [
+        "0.19/one.patch",
+        "0.19/two.patch",
+    ]
+    assert made(mine / "patches/mine", site) == {"vllm/loader.py": f"{LOADER}# one\n# two\n"}
+    monkeypatch.chdir(folder)
+    recorded = ("--record", "--tree", site, "--each", "put", "--library", tmp_path / "new")
+    assert call("new", "mine", *recorded, "--", "bash", "run.sh").code == 1
+    answer = call("new", "mine", *recorded, "--partial", "--", "bash", "run.sh")
+    assert (answer.code, answer.out.splitlines()[0]) == (
+        1,
+        f"wrote {tmp_path}/new/patches/mine: applies",
+    )
+    assert "\nfailed: bad: KeyError: 'no anchor'\nfailed: worse: it returned False\n" in answer.out
+    assert made(tmp_path / "new/patches/mine", site) == made(mine / "patches/mine", site)
 
 
 # --- what needs no running

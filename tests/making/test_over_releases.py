@@ -188,13 +188,14 @@ def test_what_else_a_script_does_makes_a_variant_of_its_own() -> None:
     def run(tree: Tree) -> ModEffect:
         effect = effect_of(tree, asks_version=False)
         if tree.version == "0.20.0":
-            return effect._replace(python=("einops",))
+            return effect._replace(python=("einops",), failed=("x: no anchor",))
         return (
             effect._replace(templates={"c.j2": b"{{ x }}"}) if tree.version == "0.21.0" else effect
         )
 
     outcome = over_releases.make(Wanted("mine"), trees, run, lambda _: None)
     assert [row.variant for row in outcome.releases] == ["0.20", "0.21", "0.22"]
+    assert outcome.failed == ("0.20.0: x: no anchor",)
     mod = mod_folder.load_files("mine", outcome.files)
     assert [(one.python, len(one.templates)) for one in mod.variants] == [
         (("einops",), 0),

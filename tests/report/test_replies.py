@@ -491,6 +491,7 @@ MADE_DATA = {
     "findings": (NOTE,),
     "notes": ("look",),
     "unknown": ("summary",),
+    "failed": (),
 }
 
 
@@ -498,6 +499,9 @@ def test_a_new_mod_is_told_with_what_one_should_know_of_it() -> None:
     reply = imported.new(MADE)
     assert lines(reply) == [*WRITTEN, *REMARKS]
     assert reply.data == {"mod": "fast", "variant": "one", **MADE_DATA}
+    partial = imported.new(MADE._replace(failed=("x: ValueError: no\n  | anchor",)))
+    assert lines(partial)[-3:] == ["failed: x: ValueError: no", "  | anchor", REMARKS[-1]]
+    assert (partial.ok, partial.data["failed"]) == (False, ("x: ValueError: no\n  | anchor",))
     bare = imported.new(NewMod(FAST, FILES, folder="/f"))
     assert lines(bare) == ["wrote /f", "  a.patch", "  mod.toml"]
     assert (bare.data["variant"], bare.data["verdict"], bare.data["findings"]) == (None, None, ())

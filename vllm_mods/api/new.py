@@ -94,4 +94,5 @@ def of_effect(wanted: compose.Wanted, effect: compose.ModEffect, tree: Tree) -> 
     composed = compose.compose(wanted, effect, tree)
     files = {**composed.files, **lock_entries.first(composed.mod, [(composed.planned, tree)])}
     unknown = tuple(compose.unknown(wanted, tree.version))
-    return compose.NewMod(composed.mod, files, composed.planned, effect.notes, unknown)
+    made = compose.NewMod(composed.mod, files, composed.planned, effect.notes, unknown)
+    return made._replace(failed=effect.failed)

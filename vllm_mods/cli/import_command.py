@@ -53,7 +53,7 @@ def command(
     PATH is a recipe, as spark-vllm-docker has them (YAML), or a mod, as it and other launchers have them: a folder or zip with a run.sh.
     Without --library, the pairing or the new mod.toml is printed. The run.sh is run in a sandbox: on a copy of --tree in
     bubblewrap, or in a container of --image. Its changes become the mod, which is checked on that vLLM. If `vllm-mods export` wrote the
-    folder, its run.sh is not run. Exit code 1 if the recipe has something that a pairing cannot do; 2 if it cannot be read; 3 if run.sh does not make a mod.
+    folder, its run.sh is not run. Exit code 1 if a recipe has what a pairing cannot do or an entry fails; 2 if it cannot be read; 3 if run.sh does not make a mod.
     """
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, which --offline forbids", hint="give one")

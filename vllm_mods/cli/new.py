@@ -28,6 +28,11 @@ recorded = options.grouped(
         "--ignore-checks",
         "Make the mod even if the command's last step, such as a self-test, fails, if that step changed no file; its output is printed.",
     ),
+    options.option("--partial", "With --each: make the mod without the entries that failed."),
+    options.option(
+        "--each NAME",
+        "For a registry of patches: NAME, a Python function or a program, puts in one entry with each call. Each entry becomes an optional patch; if some fail, they are listed, and the exit code is 1.",
+    ),
     options.option("--env NAME=VALUE", "A variable for the container.", "environ", multiple=True),
 )
 """The options of what runs a command on a copy of a tree."""

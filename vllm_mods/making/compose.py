@@ -44,7 +44,8 @@ class Wanted(NamedTuple):
 class ModEffect(NamedTuple):
     """What a mod is made of: changes to a tree, ``templates`` by file name, ``notes`` for the mod's reader.
 
-    ``optional`` are the names of the last steps, which a mod does without where they fail, each with the files as it found them.
+    ``optional`` are the names of the last steps, which a mod does without where they fail, each with the files as it found them;
+    ``failed`` the entries of a registry that it lacks, each with the reason.
     """
 
     changes: tuple[FileChange, ...]
@@ -54,6 +55,7 @@ class ModEffect(NamedTuple):
     fetched: tuple[DownloadedFile, ...] = ()
     notes: tuple[str, ...] = ()
     optional: tuple[tuple[str, Mapping[str, bytes | None]], ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 class Parts(NamedTuple):
@@ -91,7 +93,7 @@ class NewMod(NamedTuple):
 
     ``planned`` is None where no tree was named. ``notes`` are what one should know, ``unknown`` what only a person
     can state in ``mod.toml``, ``releases`` what became of each release of a range, ``folder`` where the mod was
-    written, None for nowhere.
+    written, None for nowhere. ``failed`` are the entries of a registry that it lacks, each with the reason.
     """
 
     mod: Mod
@@ -101,6 +103,7 @@ class NewMod(NamedTuple):
     unknown: tuple[str, ...] = ()
     releases: tuple[ReleaseRow, ...] = ()
     folder: str | None = None
+    failed: tuple[str, ...] = ()
 
     def written(self, library: Folder) -> Self:
         """Write it into a library. Raises ``Refused`` where there is a mod of this name."""
@@ -249,7 +252,7 @@ def _parts(
         made_on=f"# Made on vLLM {tree.version or tree.spec}.",
         lists={
             "patches": [*patches],
-            "optional": optional,
+            "optional": [one for one in optional if one in patches],
             "overlay": overlay,
             "binary": binary,
             "templates": [{"name": name, "file": file} for file, name in names.items()],

@@ -99,7 +99,9 @@ class _Maker:
         )
         notes = dict.fromkeys(line for effect in self.effects.values() for line in effect.notes)
         unknown = compose.unknown(self.wanted._replace(vllm=self.wanted.vllm or "stated"), None)
-        return NewMod(mod, files, None, tuple(notes), tuple(unknown), tuple(rows))
+        failed = (f"{on}: {one}" for on, effect in self.effects.items() for one in effect.failed)
+        more = tuple(notes), tuple(unknown), tuple(rows), None, tuple(failed)
+        return NewMod(mod, files, None, *more)
 
     def compose_variants(self) -> list[_MadeVariant]:
         """Compose a variant where none of those before makes the changes: first of what has more optional parts, then of the newest release."""

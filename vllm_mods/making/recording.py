@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import EXIT_NO, Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import image_paths
 from vllm_mods.images import engine_command
-from vllm_mods.making import compose, reasons, sandbox, watching
+from vllm_mods.making import compose, entries, reasons, sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
@@ -26,6 +26,7 @@ _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
+_EACH = "--each NAME: a Python function in the script's files, or a program, that it calls for each entry"
 _CHECKS = 9  # so many may fail and be left out: each is one more run
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 
@@ -39,6 +40,9 @@ class Limits(NamedTuple):
     """Variables of the container, each ``NAME=value``."""
     ignore_checks: bool = False
     """Whether a step that fails and changes nothing is left out, and said."""
+    each: str | None = None
+    partial: bool = False
+    """The program or Python function that puts in each entry of a registry, and whether some may fail."""
 
 
 def record(
@@ -93,6 +97,8 @@ class _RecordedRun(NamedTuple):
     fetched: tuple[DownloadedFile, ...]
     left_out: tuple[WatchedCommand, ...] = ()
     """Checks that failed, whose lines the script is run without."""
+    goes_on: bool = False
+    """Whether the script is not told of entries that fail."""
 
     @property
     def site(self) -> str:
@@ -112,17 +118,15 @@ class _RecordedRun(NamedTuple):
         if not (effect.changes or effect.templates):
             why = f"the command succeeded but changed nothing in vLLM{last_lines(output)}"
             raise Refused(why, hint=reasons.OF_TREE)
-        if not 0 < len(steps) <= _OPTIONAL_STEPS:
+        if self.limits.each or not 0 < len(steps) <= _OPTIONAL_STEPS:
             return effect
         with contextlib.suppress(Refused):  # it does not do without: nothing is optional
             stages = [self.run_once(most)[0].changes for most in range(len(steps))]
-            between = zip(steps, itertools.pairwise((*stages, effect.changes)), strict=True)
+            names = ((_PATCH.findall(" ".join(one.argv)) or ["optional"])[-1] for one in steps)
+            between = zip(names, itertools.pairwise((*stages, effect.changes)), strict=True)
             optional = tuple(
-                (
-                    (_PATCH.findall(" ".join(step.argv)) or ["optional"])[-1],
-                    {one.path: one.after for one in before},
-                )
-                for step, (before, after) in between
+                (name, {one.path: one.after for one in before})
+                for name, (before, after) in between
                 if before != after
             )
             if stages[0] or len(optional) > 1:  # one alone is all of the mod
@@ -150,10 +154,36 @@ class _RecordedRun(NamedTuple):
         )
         ran = sandbox.run(job, self.container)
         seen = watching.read(ran.written, self.files, ran.environ)
+        if self.limits.each:
+            return self.by_entry(ran, seen), (), ran.output
         if self.limits.ignore_checks and (check := self.failed_check(ran, seen)) is not None:
             return self.without(check, ran, seen, most)
         self._check(ran, seen)
         return self._effect(ran, seen), seen.free, ran.output
+
+    def by_entry(self, ran: sandbox.Ran, seen: Watched) -> ModEffect:
+        """Return what a registry did by its entries. Raises ``Refused`` where it has none, and for some that fail, unless that is wanted."""
+        tried = entries.read(ran.written)
+        end = f"the script ended with exit code {ran.code} after {len(tried)} calls of {self.limits.each}"
+        if not tried:
+            raise Refused(f"{end}; nothing was written{last_lines(ran.output)}", hint=_EACH)
+        if ran.code and tried[-1].failed and not self.goes_on:  # it may have ended there
+            return self._replace(goes_on=True).run_once()[0]
+        if ran.code and not any(one.failed for one in tried):  # it says that some are not in
+            tried = tuple(one._replace(failed=not one.changed) for one in tried)
+        notes = [f"{end}{last_lines(ran.output)}"] * bool(ran.code)
+        if places := {("python", one.place) for one in tried if one.failed}:
+            others = (one for one in seen.failed if (one.argv[0][:6], one.place) not in places)
+            ran, seen = ran._replace(code=0), seen._replace(failed=tuple(others))
+        self._check(ran, seen)
+        effect = entries.split(self._effect(ran, seen), tried, notes)
+        if effect.failed and not (self.limits.partial and effect.optional):
+            lines = "".join(f"\n  {one}" for one in (*effect.failed, *notes))
+            why = f"{len(effect.failed)} of {len(tried)} entries failed; nothing was written{lines}"
+            error = Refused(why, hint="--partial makes the mod without them")
+            error.exit_code = EXIT_NO
+            raise error
+        return effect
 
     def failed_check(self, ran: sandbox.Ran, seen: Watched) -> WatchedCommand | None:
         """Return the step that ended the run, if it may have been a check, and nothing that it asked for was refused."""
@@ -177,14 +207,10 @@ class _RecordedRun(NamedTuple):
         other |= {*failed.python} ^ {*effect.python}
         if other:
             raise Refused(
-                f"{check} failed and cannot be ignored: the script without it"
-                f" makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
+                f"{check} failed and cannot be ignored: the script without it makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
                 hint="--ignore-checks is for a check after all changes: move it there, as a separate step",
             )
-        note = (
-            f"{check} failed with exit code {ran.code} and was ignored: the script changes the same"
-            f" without it{last_lines(ran.output)}"
-        )
+        note = f"{check} failed with exit code {ran.code} and was ignored: the script changes the same without it{last_lines(ran.output)}"
         return effect._replace(notes=(note, *effect.notes)), free, output
 
     def _found(self, path: str) -> bytes | None:
@@ -198,7 +224,8 @@ class _RecordedRun(NamedTuple):
             version = self.tree.version or "0"
             metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
             files[f"{SITE}/vllm-{version}.dist-info/METADATA"] = metadata.encode()
-        files |= {f"{self.home}/{path}": data for path, data in self.files.items()}
+        own = entries.watched(self.files, self.limits.each) if self.limits.each else self.files
+        files |= {posixpath.join(self.home, path): data for path, data in own.items()}
         files |= watching.programs()
         if self.fetched:
             folder = f"{LAUNCHER}/{served.FOLDER}"
@@ -219,6 +246,9 @@ class _RecordedRun(NamedTuple):
             **watching.ENVIRON,
             "VLLM_MODS_VERSION": self.tree.version or "0",
             "VLLM_MODS_MAY_FAIL": f" {' '.join(watching.lines_that_may_fail(self.files))} ",
+            "VLLM_MODS_EACH": self.limits.each or "",
+            "VLLM_MODS_ROOTS": ":".join(("vllm", *self.limits.also)),
+            "VLLM_MODS_GOES_ON": "1" * self.goes_on,
             "VLLM_MODS_LEFT_OUT": f" {' '.join(left_out)} ",
             "HOME": HOME,
             "LANG": "C.UTF-8",
@@ -242,12 +272,8 @@ class _RecordedRun(NamedTuple):
             if self.limits.ignore_checks:
                 last += "\n  --ignore-checks does not help: no step of a bash script failed that can only be a check"
             last += "\n  the sandbox has no network and no GPU; it refused:" * bool(seen.lacked)
-            error = self._lacking(
-                f"the command failed with exit code {ran.code}; nothing was written{last}"
-                f"{_listed(seen.lacked)}{output}",
-                output,
-                seen,
-            )
+            why = f"the command failed with exit code {ran.code}; nothing was written{last}{_listed(seen.lacked)}{output}"
+            error = self._lacking(why, output, seen)
             check = None if self.limits.ignore_checks else self.failed_check(ran, seen)
             if check is not None and any(path.startswith(f"{self.site}/") for path in ran.written):
                 error.hint = f"{error.hint}; or --ignore-checks, if {check} only checks"
@@ -258,11 +284,8 @@ class _RecordedRun(NamedTuple):
             raise Refused(why, hint=reasons.OF_TREE)
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
-            raise self._lacking(
-                f"the sandbox has no network and no GPU; it refused these requests, so what the command does is unknown; nothing was written{lines}",
-                "",
-                seen,
-            )
+            why = f"the sandbox has no network and no GPU; it refused these requests, so what the command does is unknown; nothing was written{lines}"
+            raise self._lacking(why, "", seen)
         if seen.failed:
             why = f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}"
             raise Refused(why, hint=reasons.OF_TREE)

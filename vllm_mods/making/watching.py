@@ -128,7 +128,7 @@ def read(
 
     ``files`` are the mod's own, ``given`` the variables that the command was started with.
     """
-    noted = tuple(_asked(written.get(f"{LAUNCHER}/asked", b"")[: limits.STDERR]))
+    noted = tuple(commands(written.get(f"{LAUNCHER}/asked", b"")[: limits.STDERR]))
     may_fail = lines_that_may_fail(files)
     free = [one for one in noted if one.place in may_fail and one.argv[0] in {"git", "patch"}]
     asked = tuple(one for one in noted if one not in free)
@@ -172,7 +172,8 @@ def _check(asked: Sequence[WatchedCommand], files: Mapping[str, bytes]) -> Watch
     return cause if cause.place and cause.argv[0] in _PYTHON and not writes else None
 
 
-def _asked(log: bytes) -> Iterator[WatchedCommand]:
+def commands(log: bytes) -> Iterator[WatchedCommand]:
+    """Read a log of the stand-ins."""
     for entry in log.split(b"\0\n"):
         code, place, *argv = [*entry.decode("utf-8", "replace").split("\0"), ""]
         if argv[:-1] and code.isdigit():

@@ -18,22 +18,23 @@ def new(result: NewMod) -> Reply:
     variant = result.planned.variant if result.planned else None
     answer = {"mod": result.mod.name, "variant": variant and variant.id, **_mod_data(result)}
     del answer["releases"]
-    return Reply(answer, "\n".join((*_written(result), *_remarks(result))))
+    return Reply(answer, "\n".join((*_written(result), *_remarks(result))), not result.failed)
 
 
 def mod(result: NewMod, path: str) -> Reply:
     """Return a mod that was made of what lies at a path: written to a library, else its manifest."""
-    answer = {"kind": "mod", "path": path, "ok": True, "name": result.mod.name, **_mod_data(result)}
+    name, ok = result.mod.name, not result.failed
+    answer = {"kind": "mod", "path": path, "ok": ok, "name": name, **_mod_data(result)}
     notes = tuple(_remarks(result))
     if result.folder is None:
-        hint = f"vllm-mods import {path} --library DIR  # writes DIR/patches/{result.mod.name}"
+        hint = f"vllm-mods import {path} --library DIR  # writes DIR/patches/{name}"
         manifest = result.files[mod_folder.MANIFEST].decode()
-        return Reply(answer, manifest, next_step=hint, stderr=notes, is_file=True)
+        return Reply(answer, manifest, ok, hint, notes, is_file=True)
     library = os.path.dirname(os.path.dirname(result.folder))
-    hint = f"vllm-mods check {result.mod.name} --library {library} --target TREE"
+    hint = f"vllm-mods check {name} --library {library} --target TREE"
     proven = result.planned is not None or result.releases
     words = "\n".join(_written(result))
-    return Reply(answer, words, next_step=None if proven else hint, stderr=notes)
+    return Reply(answer, words, ok, None if proven else hint, notes)
 
 
 def _mod_data(result: NewMod) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def _mod_data(result: NewMod) -> dict[str, Any]:
         "files": sorted(result.files),
         "verdict": result.planned and result.planned.verdict,
         "findings": result.planned.findings if result.planned else (),
-        **fields(result, "notes", "unknown", "releases"),
+        **fields(result, "notes", "unknown", "releases", "failed"),
     }
 
 
@@ -61,6 +62,7 @@ def _remarks(result: NewMod) -> Iterator[str]:
         span = f"{first.version} to {others[-1].version}" if others else first.version
         answer = f"variant `{first.variant}`" if first.variant else f"no variant: {first.why}"
         yield f"note: {span}: {answer}"
+    yield from (f"failed: {line}" for line in result.failed)
     yield from (f"to add in mod.toml: {line}" for line in result.unknown)
 
 

@@ -1,0 +1,58 @@
+"""A registry of patches, recorded in one run: what each of its entries changed, as ``inside/vllm_mods_entries.py`` noted it."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from vllm_mods.making import sandbox, watching
+from vllm_mods.making.compose import ModEffect
+
+
+class Entry(NamedTuple):
+    """An entry: whether it failed, in which line of which script and why, or what it changed: None for a file that it removed."""
+
+    name: str
+    failed: bool
+    place: str
+    reason: str
+    changed: Mapping[str, bytes | None]
+
+
+def watched(files: Mapping[str, bytes], each: str) -> dict[str, bytes]:
+    """Return scripts with the functions ``each`` watched, and what watches a program of this name, by absolute paths."""
+    function = re.compile(rb"^([ \t]*)(?=def %s\()" % re.escape(each.encode()), re.MULTILINE)
+    by = rb"\1@eval('each', __import__('runpy').run_path('/launcher/vllm_mods_entries.py'))\n\1"
+    scripts = {path: function.sub(by, data) for path, data in files.items()}
+    scripts[f"{watching.LAUNCHER}/vllm_mods_entries.py"] = sandbox.program("vllm_mods_entries.py")
+    return scripts | {f"{watching.BIN}/{each}": sandbox.program("stand_in.sh")}
+
+
+def read(written: Mapping[str, bytes]) -> tuple[Entry, ...]:
+    """Read the entries that were noted, among the files that were written, each with a name of its own."""
+    found: dict[str, Entry] = {}
+    log = watching.commands(written.get(f"{watching.LAUNCHER}/entries", b""))
+    for number, one in enumerate((one for one in log if len(one.argv) > 2), 1):  # it may be forged
+        called, why, folder, *paths = one.argv
+        called = re.sub(r"\.(?:py|sh|patch|diff)\Z|[^A-Za-z0-9._]", "-", called).strip("-._")[:80]
+        name = f"{called or 'entry'}-{number}" if called in {"", *found} else called
+        changed = {path: written.get(f"{folder}/{path}") for path in paths}
+        found[name] = Entry(name, bool(one.code), one.place, why.replace("\n", "\n  | "), changed)
+    return tuple(found.values())
+
+
+def split(effect: ModEffect, entries: Sequence[Entry], notes: Iterable[str]) -> ModEffect:
+    """Make each entry that went in an optional step, in their order, and state what became of the others.
+
+    What the script itself did to a file goes with the next entry that changes it, or the last one; to other files, before all.
+    """
+    touched = {path for one in entries for path in one.changed}
+    files = {one.path: one.after for one in effect.changes if one.path not in touched}
+    optional: list[tuple[str, Mapping[str, bytes | None]]] = []
+    for one in filter(lambda one: one.changed, entries):
+        optional.append((one.name, dict(files)))
+        files |= one.changed
+    idle = (one for one in entries if not (one.failed or one.changed))
+    unchanged = (f"{one.name} changed no file{': ' * bool(one.reason)}{one.reason}" for one in idle)
+    failed = tuple(f"{one.name}: {one.reason}" for one in entries if one.failed)
+    notes = (*effect.notes, *unchanged, *notes)
+    return effect._replace(optional=tuple(optional), failed=failed, notes=notes)

@@ -1,0 +1,97 @@
+"""Notes what each entry of a registry changes, and how it fails: a Python function is wrapped, a program is started from here."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+
+def each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the function that puts in an entry: what it changes is noted, and undone where it fails."""
+    home, site = Path(os.environ["VLLM_MODS_HOME"]), Path(os.environ["PYTHON_ROOT"])
+    asked = home / "asked"
+
+    @functools.wraps(function)
+    def wrapped(*given: Any, **named: Any) -> Any:  # noqa: ANN401
+        if "VLLM_MODS_ENTRY" in os.environ:  # of the entry around it
+            return function(*given, **named)
+        own = function.__code__.co_varnames[:1] in (("self",), ("cls",))
+        name = name_of((*given[own:], *named.values())) or function.__module__
+        os.environ["VLLM_MODS_ENTRY"] = name
+        asked_before, before = asked.read_bytes() if asked.exists() else b"", state(site)
+        error, result = None, None
+        try:
+            result = function(*given, **named)
+            failed, reason = result is False, "" if result is None else f"it returned {result!r}"
+        except (Exception, SystemExit) as raised:  # noqa: BLE001  (it is raised again)
+            error, failed, printed = raised, True, [f"{type(raised).__name__}: {raised}"]
+            for text in (getattr(raised, "stdout", None), getattr(raised, "stderr", None)):
+                said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
+                printed += list(filter(str.strip, said.splitlines()))[-5:]
+            reason = "\n".join(printed)
+        del os.environ["VLLM_MODS_ENTRY"]
+        after, kept = state(site), home / str(time.time_ns())
+        changed = sorted({path for path, _ in before.items() ^ after.items()})
+        root, files = (site, before) if failed else (kept, after)
+        for path in changed:
+            if path in files:
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_bytes(files[path])
+            elif failed:
+                (root / path).unlink()
+        if failed:
+            asked.write_bytes(asked_before)
+        head = (str(int(failed)), os.environ.get("VLLM_MODS_LINE", ""), name, reason[:1000])
+        parts = "".join(f"{part.strip()}\0" for part in (*head, str(kept), *changed * (not failed)))
+        with (home / "entries").open("ab") as log:
+            log.write(parts.encode("utf-8", "replace") + b"\n")
+        goes_on = failed and bool(os.environ["VLLM_MODS_GOES_ON"])
+        if error is not None and not goes_on:
+            raise error
+        return goes_on or result
+
+    return wrapped
+
+
+def name_of(values: Iterable[Any]) -> str:
+    """Return what an entry is called: the first of its arguments that is a name or has one."""
+    for value in values:
+        one = value[0] if isinstance(value, (tuple, list)) and value else value
+        get = one.get if isinstance(one, dict) else functools.partial(getattr, one)
+        for name in (one, *(get(key, "") for key in ("name", "id", "title", "__name__"))):
+            if isinstance(name, (str, os.PathLike)) and os.path.basename(name):
+                return str(os.path.basename(name))
+    return ""
+
+
+def state(site: Path) -> dict[str, bytes]:
+    """Return the files of the packages that a recording has, by path, compiled code left out."""
+    found = {}
+    for root in os.environ["VLLM_MODS_ROOTS"].split(":"):
+        for place in (site / root).rglob("*"):
+            if place.is_file() and ".so" not in place.suffixes and place.suffix != ".pyc":
+                found[str(place.relative_to(site))] = place.read_bytes()
+    return found
+
+
+def start(_name: str) -> None:
+    """Start the program of an entry."""
+    done = subprocess.run(sys.argv[1:], capture_output=True, check=False)
+    sys.stdout.buffer.write(done.stdout)
+    sys.stderr.buffer.write(done.stderr)
+    done.check_returncode()
+
+
+if __name__ == "__main__":
+    last, stdin = sys.argv[-1], os.readlink("/proc/self/fd/0")
+    is_read = (last.startswith("-") or os.path.isdir(last)) and os.path.isfile(stdin)
+    try:
+        each(start)(stdin if is_read else last)
+    except subprocess.CalledProcessError as failure:
+        sys.exit(failure.returncode)
