@@ -8,7 +8,7 @@ import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of
 
-from vllm_mods.base.errors import Refused
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.making import compose, recording
 from vllm_mods.making.compose import Composed, ModEffect, Wanted
 from vllm_mods.making.recording import Limits
@@ -77,7 +77,9 @@ FAILED = ("no-anchor: AnchorError: no 'A99 = 0' in a.py", "raises: ValueError: h
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sandboxed")]
 
 
-def recorded(files: Mapping[str, str], each: str = "apply_patch", **limits: Any) -> ModEffect:
+def recorded(
+    files: Mapping[str, str], each: str | None = "apply_patch", **limits: Any
+) -> ModEffect:
     data = {name: text.encode() for name, text in files.items()}
     wanted = Limits(seconds=60, each=each, **{"partial": True, **limits})
     return recording.record(["bash", "run.sh"], "mine", data, TREE, wanted)
@@ -214,3 +216,8 @@ def test_a_registry_that_is_broken_itself(files: Mapping[str, str], said: list[s
         recorded(files)
     for text in said:
         assert text in caught.value.message
+
+
+def test_partial_is_for_entries() -> None:
+    with pytest.raises(UsageError, match="--partial is for the entries of --each"):
+        recorded({"run.sh": "true"}, None)

@@ -58,8 +58,10 @@ def record(
     """Run a command as launchers run a mod of these files, on a copy of a tree, until it has what ``fetcher`` can take.
 
     Raises ``Refused`` if it fails, changes nothing, goes past a limit, leaves a patch half applied or makes what
-    a mod cannot have, or where there is no sandbox; ``UsageError`` for a tree that cannot be copied.
+    a mod cannot have, or where there is no sandbox; ``UsageError`` for a tree that cannot be copied, and limits that do not go together.
     """
+    if limits.partial and limits.each is None:
+        raise UsageError("--partial is for the entries of --each", hint="--each NAME --partial")
     whole = _whole_of(tree)
     sources = _read_sources(whole, tree, limits.also) if container is None else {}
     while True:
