@@ -50,9 +50,10 @@ def _siblings(path: str, scope: str, body: list[ast.stmt], lines: frozenset[int]
             if level := _same(key, node, other, body):
                 text = ast.unparse(node).partition("\n")[0]
                 shown = text if len(text) <= 60 else f"{text[:57]}..."
-                holder = f"{scope or 'the module'} already has at line {other.lineno}"
+                where = f"{scope or 'the module'} already has at line {other.lineno}"
+                message, same = f"the patch adds `{shown}`, which {where}", (scope, text)
                 place = path, node.lineno, scope
-                yield _problem(place, f"`{shown}`, which {holder}", text, level)
+                yield Problem(FindingCode.FIT_DUPLICATE, *place, message, same, text[:20], level)
                 break
         # What the patch adds twice counts as well, where it is a definition.
         for key in keys:
@@ -65,11 +66,12 @@ def _entries(path: str, scope: str, table: ast.Dict, lines: frozenset[int]) -> P
     known: dict[object, int] = {}
     for key in table.keys:
         if isinstance(key, ast.Constant):
-            other = known.setdefault((type(key.value), key.value), key.lineno)
-            if other != key.lineno and not lines.isdisjoint({key.lineno, other}):
+            line = known.setdefault((type(key.value), key.value), key.lineno)
+            if line != key.lineno and not lines.isdisjoint({key.lineno, line}):
                 text = ast.unparse(key)
-                where = f"the key {text}, which the same table already has at line {other}"
-                yield _problem((path, key.lineno, scope), where, text, Level.ERROR)
+                message = f"the patch adds the key {text}, which the same table already has at line {line}"
+                place, same = (path, key.lineno, scope), (scope, text)
+                yield Problem(FindingCode.FIT_DUPLICATE, *place, message, same, text[:20])
 
 
 def _keys(node: ast.stmt) -> Iterator[str]:
@@ -111,8 +113,3 @@ def _same(key: str, node: ast.stmt, other: ast.stmt, body: list[ast.stmt]) -> Le
         return Level.ERROR
     is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
     return Level.NOTE if isinstance(node, _NOTED) or (near and is_call) else None
-
-
-def _problem(place: tuple[str, int, str], where: str, text: str, level: Level) -> Problem:
-    message, key = f"the patch adds {where}", (place[2], text)
-    return Problem(FindingCode.FIT_DUPLICATE, *place, message, key, text[:20], level)
