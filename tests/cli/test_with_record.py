@@ -13,7 +13,7 @@ import pytest
 from command_line import Answer
 from mod_making import diff_of
 
-from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.running import recording
 
 LOADER = "def load(x):\n    return x\n\n\nclass Loader:\n    def other(self):\n        return 1\n\n    def never(self):\n        return 1\n"
@@ -120,11 +120,12 @@ def test_a_record_is_not_written_over(vllm: Path, tmp_path: Path) -> None:
     [
         (b"", "not JSON"),
         (b"[]\n", "expected"),
+        (b'{"root": "/x", "mods": []}\n', "has nothing recorded"),
         (b'{"root": "/x", "mods": []}\n{"pid": 1}\n', "process: is required"),
     ],
 )
 def test_another_file_is_no_record(data: bytes, why: str) -> None:
-    with pytest.raises(ManifestError, match=why):
+    with pytest.raises((ManifestError, UsageError), match=why):
         recording.read_record(data, "run.jsonl")
 
 

@@ -94,15 +94,20 @@ def check_record(record: Folder, program: str) -> None:
 
 
 def read_record(data: bytes, name: str) -> Recorded:
-    r"""Return what a record has, which is called ``name``. Raises ``ManifestError`` for what is no record.
+    r"""Return what a record has, which is called ``name``. Raises ``ManifestError`` for what is no record, ``UsageError`` for an empty one.
 
-    >>> vm.read_record(b'{"root": "/copy", "mods": []}\n', "run.jsonl").mods
-    ()
+    >>> vm.read_record(b'{"root": "/copy", "mods": []}\n', "run.jsonl")
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.UsageError: run.jsonl has nothing recorded: no Python of 3.12 or newer ran in the command
     """
     hint = f"vllm-mods with MOD --record {name} -- COMMAND  # makes one"
     first, *lines = data.split(b"\n")[:-1] or [b""]  # behind the last: what a killed process began
     recorded = decode(Recorded, json_in(first, name, hint), name, hint=hint)
     rows = [decode(_Noted, json_in(line, name, hint), name, hint=hint) for line in lines]
+    if not rows:
+        why = f"{name} has nothing recorded: no Python of 3.12 or newer ran in the command"
+        raise UsageError(why, hint=hint)
     processes = {row.pid: f"{row.process} ({row.pid})" for row in rows}  # by its last name
 
     def seen(path: str, line: int = 0) -> tuple[str, ...]:
