@@ -60,10 +60,13 @@ def command(
     if pairing is not None:
         trust.demand_pairing(library, pairing)
     with shadow(chosen.mods, target, planned=lambda plan: announce(plan, chosen)) as copy:
-        environ = copy.environ if record is None else begin_record(record, copy)
+        environ = copy.environ
         unsure = check_import(words, copy.root, copy.of, environ)
-        if record is not None and not unsure:
-            check_record(record, words[0])
+        if record is not None:
+            environ = begin_record(record, copy)
+            if not unsure:
+                check_import(words, copy.root, copy.of, environ)
+                check_record(record, words[0])
         for note in (*copy.notes, *unsure):
             answers.note(note)
         if "RAY_ADDRESS" in environ:
