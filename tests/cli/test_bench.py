@@ -105,6 +105,12 @@ def test_the_sides_are_started_by_turns_and_asked_the_same_and_a_difference_is_f
         r"prefix cache hits, memory, start-up; the same outputs\.",
         sentence,
     ), sentence
+    page = Path("bench/bench.html").read_text()
+    assert (page.count('<circle class="A" cx="'), page.count('<circle class="B" cx="')) == (
+        1 + 3 * 9,
+        1 + 3 * 9,
+    )
+    assert sentence in page
     assert_nothing_runs(toy)
 
 

@@ -11,7 +11,7 @@ from vllm_mods.api import bench
 from vllm_mods.api.libraries import choose
 from vllm_mods.applying.shadow import shadow
 from vllm_mods.base.errors import UsageError, system_errors
-from vllm_mods.cli import answers, options
+from vllm_mods.cli import answers, named_files, options
 from vllm_mods.cli.apply import announce
 from vllm_mods.cli.options import option
 from vllm_mods.library import trust
@@ -109,7 +109,8 @@ def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -
 
     A and B are `plain`, or mods joined by commas. COMMAND starts by turns (ABBA), with mods over a copy as by `with`.
     Each time `vllm bench serve` without mods asks the same, and its first pass is dropped. An interval that leaves out 1
-    is a difference; all of them hold together with 95 %. The same call continues one that was stopped.
+    is a difference; all of them hold together with 95 %. The same call continues one that was stopped. DIR/bench.html
+    shows each start.
     """
     words: list[str] = click.get_current_context().meta["command"]
     if not words:
@@ -121,4 +122,7 @@ def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -
         () if side == bench.PLAIN else choose(library, side.split(","), None).mods
         for side in (a, b)
     )
-    return report.compared(bench.bench(first, second, words, target, note=answers.note, **given))
+    result = bench.bench(first, second, words, target, note=answers.note, **given)
+    reply = report.compared(result)
+    named_files.write(f"{given['output']}/bench.html", report.page(result, reply).encode())
+    return reply

@@ -1,6 +1,10 @@
-"""The answer of ``bench``: one table, and one sentence."""
+"""The answer of ``bench``: one table, and one sentence; and a page with each start."""
+
+import json
+from importlib.resources import files
 
 from vllm_mods.api.bench import BenchResult
+from vllm_mods.formats.schema import encode
 from vllm_mods.report import text
 from vllm_mods.report.reply import Reply
 
@@ -30,3 +34,22 @@ def compared(result: BenchResult) -> Reply:
     logprobs = f"log probabilities differ by {apart:.2g}{own}"
     words = "\n".join((*text.columns(rows), logprobs, "", sentence))
     return Reply({**result._asdict(), "sentence": sentence}, words)
+
+
+def page(result: BenchResult, reply: Reply) -> str:
+    """Return an HTML page with a dot for each start, what was answered, and what it holds for."""
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415  (for this page alone)
+
+    rows = []
+    for name in result.numbers:
+        values = [(start.side, start.numbers.get(name, 0.0)) for start in result.starts]
+        most = (
+            max(value for _, value in values) or 1
+        )  # from 0 on: what hardly differs is to look so
+        dots = [(side, value, f"{10 + 400 * value / most:.1f}") for side, value in values]
+        rows.append((name, f"{most:.4g}", dots))
+    facts = json.dumps(encode({"asked": result.asked, "machine": result.machine}), indent=1)
+    template = (files(__package__) / "page" / "bench.html").read_text("utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    told = {"sentence": reply.data["sentence"], "table": reply.words, "facts": facts}
+    return environment.from_string(template).render(result=result, rows=rows, **told)
