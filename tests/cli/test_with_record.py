@@ -55,7 +55,10 @@ def vllm(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(site: Path, *command: str) -> subprocess.CompletedProcess[str]:
     options = ["--record", "run.jsonl", "--target", str(site)]
     words = [sys.executable, "-m", "vllm_mods", "with", "./fix.patch", *options, "--", *command]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((os.environ["PYTHONPATH"], "own"))}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((*filter(None, [os.environ.get("PYTHONPATH")]), "own")),
+    }
     return subprocess.run(words, capture_output=True, text=True, check=False, env=environ)
 
 
