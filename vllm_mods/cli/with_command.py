@@ -53,9 +53,7 @@ def command(
     """
     words: list[str] = click.get_current_context().meta["command"]
     if not words:
-        raise UsageError(
-            "there is no command to run", hint="vllm-mods with MOD -- vllm serve MODEL"
-        )
+        raise UsageError("there is no command to run", hint="vllm-mods with MOD -- COMMAND")
     chosen = choose(library, mods, pairing)
     if pairing is not None:
         trust.demand_pairing(library, pairing)
