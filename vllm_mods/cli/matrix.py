@@ -15,7 +15,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.planning.next_step import update_lock
-from vllm_mods.report import against as effects, bisect as report, checked, matrix_forms, text
+from vllm_mods.report import against as against_forms, bisect as report, checked, matrix_forms, text
 from vllm_mods.report.reply import Reply
 
 
@@ -88,8 +88,8 @@ def matrix_command(
     given |= {"others": other_packages(others), "kept": not no_cache, "progress": _show_progress}
     if span is not None:
         compared = against(chosen, span, access=access, **given)
-        words = effects.text(compared, answers.paint)
-        return _print(form, effects.FORMS[form](compared), words, output, ok=compared.ok)
+        words = against_forms.text(compared, answers.paint)
+        return _print(form, against_forms.FORMS[form](compared), words, output, ok=compared.ok)
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
     result = matrix(chosen, trees, relock=relock, explain=form == "html", access=access, **given)
     words = matrix_forms.text(result, paint=answers.paint)
@@ -131,7 +131,7 @@ def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> i
 
 def _refuse_beside_against(form: str, **given: Any) -> None:
     beside = [f"--{name}" for name, value in given.items() if value]
-    beside += [] if form in effects.FORMS else [f"--format {form}"]
+    beside += [] if form in against_forms.FORMS else [f"--format {form}"]
     if beside:
         raise UsageError(
             f"{beside[0]} cannot be used with --against, which only says what changes",
