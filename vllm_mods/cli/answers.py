@@ -59,7 +59,7 @@ def show_transfer(what: str, done: int, total: int | None) -> None:
     show_line(f"{what}: {amount}", last=total is not None and done >= total)
 
 
-def show_line(text: str, *, last: bool) -> None:
+def show_line(text: str, *, last: bool = False) -> None:
     """Put a line of progress in place of the one before, on a terminal that can take it back; the last one goes at once."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return

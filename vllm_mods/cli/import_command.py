@@ -1,6 +1,5 @@
 """``vllm-mods import PATH``."""
 
-import functools
 import os
 
 import click
@@ -68,8 +67,7 @@ def command(
     if mods:
         why = f"--mod is for recipes, and {path} is a mod"
         raise UsageError(why, hint="--library DIR writes a mod to DIR/patches/NAME")
-    progress = functools.partial(answers.show_line, last=False)
-    mod = import_mod(path, terms, library=folder, progress=progress, access=access)
+    mod = import_mod(path, terms, library=folder, progress=answers.show_line, access=access)
     return report.mod(mod, path)
 
 

@@ -1,6 +1,5 @@
 """``vllm-mods matrix`` and ``bisect``: mods on many releases, and the commit at which a verdict changed."""
 
-import functools
 import os
 from typing import Any
 
@@ -123,8 +122,7 @@ def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> i
         raise UsageError(why, hint="vllm-mods matrix --plugin DIST --vllm SPEC")
     from vllm_mods.api.plugin_check import plugin_matrix  # noqa: PLC0415  (where one is named)
 
-    show = functools.partial(answers.show_line, last=False)
-    result = plugin_matrix(plugin, vllm, access=access, progress=show)
+    result = plugin_matrix(plugin, vllm, access=access, progress=answers.show_line)
     answers.show_line("", last=True)
     return answers.print_reply(checked.plugin_matrix(result), as_json=form == "json")
 

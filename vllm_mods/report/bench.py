@@ -40,14 +40,10 @@ def page(result: BenchResult, reply: Reply) -> str:
     """Return an HTML page with a dot for each start, what was answered, and what it holds for."""
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415  (for this page alone)
 
-    rows = []
-    for name in result.numbers:
-        values = [(start.side, start.numbers.get(name, 0.0)) for start in result.starts]
-        most = (
-            max(value for _, value in values) or 1
-        )  # from 0 on: what hardly differs is to look so
-        dots = [(side, value, f"{10 + 400 * value / most:.1f}") for side, value in values]
-        rows.append((name, f"{most:.4g}", dots))
+    rows = [
+        (name, [(start.side, start.numbers.get(name, 0.0)) for start in result.starts])
+        for name in result.numbers
+    ]
     facts = json.dumps(encode({"asked": result.asked, "machine": result.machine}), indent=1)
     template = (files(__package__) / "page" / "bench.html").read_text("utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
