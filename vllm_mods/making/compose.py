@@ -215,7 +215,10 @@ def _parts(
     binary: list[dict[str, object]] = []
     steps = [wanted.name]
     for name, _ in effect.optional:
-        steps.append(f"{name}-{len(steps)}" if name in steps else name)
+        step = name
+        while step in steps:
+            step += f"-{len(steps)}"
+        steps.append(step)
     needed, *optional = patches = {f"{variant}/{name}.patch": b"" for name in steps}
     whole: list[FileChange] = []
     for change in sorted(effect.changes, key=lambda change: change.path):

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from vllm_mods.making import sandbox, watching
 from vllm_mods.making.compose import ModEffect
+from vllm_mods.placing.scopes import long_strings
+
+_BY = b"@eval('each', __import__('runpy').run_path('/launcher/vllm_mods_entries.py'))\n"
 
 
 class Entry(NamedTuple):
@@ -21,10 +24,21 @@ class Entry(NamedTuple):
 def watched(files: Mapping[str, bytes], each: str) -> dict[str, bytes]:
     """Return scripts with the functions ``each`` watched, and what watches a program of this name, by absolute paths."""
     function = re.compile(rb"^([ \t]*)(?=def %s\()" % re.escape(each.encode()), re.MULTILINE)
-    by = rb"\1@eval('each', __import__('runpy').run_path('/launcher/vllm_mods_entries.py'))\n\1"
+
+    def by(found: re.Match[bytes]) -> bytes:
+        line = found.string.count(b"\n", 0, found.start()) + 1
+        in_text = any(first < line <= last for first, last in long_strings(found.string))
+        return found[0] if in_text else found[0] + _BY + found[0]
+
     scripts = {path: function.sub(by, data) for path, data in files.items()}
     scripts[f"{watching.LAUNCHER}/vllm_mods_entries.py"] = sandbox.program("vllm_mods_entries.py")
     return scripts | {f"{watching.BIN}/{each}": sandbox.program("stand_in.sh")}
+
+
+def unwatched(written: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return files without what watches the functions of scripts that were copied."""
+    by = re.compile(re.escape(_BY) + rb"[ \t]*")
+    return {path: by.sub(b"", data) for path, data in written.items()}
 
 
 def read(written: Mapping[str, bytes]) -> tuple[Entry, ...]:
@@ -34,7 +48,9 @@ def read(written: Mapping[str, bytes]) -> tuple[Entry, ...]:
     for number, one in enumerate((one for one in log if len(one.argv) > 2), 1):  # it may be forged
         called, why, folder, *paths = one.argv
         called = re.sub(r"\.(?:py|sh|patch|diff)\Z|[^A-Za-z0-9._]", "-", called).strip("-._")[:80]
-        name = f"{called or 'entry'}-{number}" if called in {"", *found} else called
+        name = called or f"entry-{number}"
+        while name in found:
+            name += f"-{number}"
         changed = {path: written.get(f"{folder}/{path}") for path in paths}
         found[name] = Entry(name, bool(one.code), one.place, why.replace("\n", "\n  | "), changed)
     return tuple(found.values())
