@@ -121,8 +121,8 @@ def _plain(version: str) -> str:
 
 def _unpack(version: str, place: str) -> None:
     """Have pip unpack a release, without what it depends on: the command brings that."""
-    words = ("--no-compile", "--ignore-requires-python", "--target", place, f"vllm=={version}")
-    pip.run("install", *words, what=f"vllm {version}")
+    words = ("--no-compile", "--no-user", "--ignore-requires-python", "--target", place)
+    pip.run("install", *words, f"vllm=={version}", what=f"vllm {version}")
 
 
 def _copied(tree: FolderTree, transition: Transition | None) -> list[str]:
