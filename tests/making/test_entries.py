@@ -258,7 +258,7 @@ def test_what_watches_a_function_stays_out_of_the_mod() -> None:
 
 def test_entries_of_one_name_are_all_told() -> None:
     effect = put('tried("b-3", "", "no")\ntried("b")\ntried("b")\n')
-    assert [name for name, _ in effect.optional] == ["b", "b-3-3"]
+    assert [name for name, _ in effect.optional] == ["b", "b-3"]
     assert effect.failed == ("b-3: ValueError: no",)
     named = composed(put('tried("mine-2", "N = 1\\n")\ntried("mine", "M = 1\\n")\n'))
     steps = [one.source for one in named.mod.variants[0].patches]

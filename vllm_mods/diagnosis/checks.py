@@ -151,11 +151,9 @@ def _plugins(tree: Tree) -> Iterator[Trouble]:
         if group:
             package = re.split(r"[.:\s]", entry.partition("=")[2].strip())[0]
             place = shlex.quote(f"{tree.root or tree.spec}/{package}")
-            why = f"which may change vLLM while it runs ({group}: {entry})"
+            told = f"{name} {version}: a plugin, which may change vLLM while it runs ({group}: {entry})"
             hint = f"vllm-mods check --plugin {place} --target {shlex.quote(tree.spec)}"
-            yield Trouble(
-                FindingCode.PLUGIN, f"{name} {version}: a plugin, {why}", hint, Level.NOTE
-            )
+            yield Trouble(FindingCode.PLUGIN, told, hint, Level.NOTE)
 
 
 def _files(

@@ -70,8 +70,7 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
     ...     "PYTHONPATH" in vm.begin_record("run.jsonl", copy)
     True
     """
-    plan = copy.plan
-    mods = [RecordedMod(each.mod.title, tuple(_files(each, plan))) for each in plan.mods]
+    mods = [RecordedMod(one.mod.title, (*_files(one, copy.plan),)) for one in copy.plan.mods]
     try:
         with open(record, "xb") as file:
             file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
