@@ -228,6 +228,9 @@ ROOT = os.environ["VLLM_PACKAGE_DIR"]
 def put(name, text="N = 1\\n", end=None):
     with open(ROOT + "/b.py", "a") as file:
         file.write(text)
+    if end == "beside":
+        with open(ROOT + "/../beside.py", "a") as file:
+            file.write(text)
     if end == "gone":
         os._exit(9)
     if end == "in the way":
@@ -274,6 +277,14 @@ def test_an_entry_that_ends_python_without_a_failure_is_in() -> None:
 def test_what_no_entry_ends_or_undoes_is_refused(end: str) -> None:
     with pytest.raises(Refused, match="`patch b did not end`"):
         put(f'tried("a", "", "no")\ntried("c")\ntried("b", "half", {end!r})\n')
+
+
+def test_what_a_failed_entry_writes_beside_vllm_is_undone() -> None:
+    effect = put('tried("a", "N = 1\\n", "beside")\ntried("b")\n')
+    assert (effect.failed, changed(effect)) == (
+        ("a: ValueError: beside",),
+        {"vllm/b.py": b"B = 1\nN = 1\n"},
+    )
 
 
 def test_what_an_entry_does_later_is_no_entry() -> None:

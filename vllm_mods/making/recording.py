@@ -250,7 +250,7 @@ class _RecordedRun(NamedTuple):
             "VLLM_MODS_VERSION": self.tree.version or "0",
             "VLLM_MODS_MAY_FAIL": f" {' '.join(watching.lines_that_may_fail(self.files))} ",
             "VLLM_MODS_EACH": self.limits.each or "",
-            "VLLM_MODS_ROOTS": ":".join(("vllm", *self.limits.also)),
+            "VLLM_MODS_ROOTS": ":".join(("vllm", *self.limits.also)) if self.container else "",
             "VLLM_MODS_GOES_ON": "1" * self.goes_on,
             "VLLM_MODS_LEFT_OUT": f" {' '.join(left_out)} ",
             "HOME": HOME,
