@@ -140,6 +140,14 @@ def test_what_a_killed_process_began_to_write_is_left_out() -> None:
     assert (mod.ran, mod.files[0].imported) == (True, ("Worker (7)",))
 
 
+def test_a_record_of_mods_without_python_is_no_yes(tmp_path: Path, call: Call) -> None:
+    row = {"pid": 7, "process": "Worker", "path": "/x", "line": 0}
+    head = {"root": "/x", "mods": [{"title": "m", "files": []}]}
+    (tmp_path / "r.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(row)}\n")
+    answer = call("evidence", "--record", tmp_path / "r.jsonl")
+    assert (answer.code, answer.out.splitlines()[0]) == (1, "m: it changes no Python here")
+
+
 class Monitoring:
     """What ``sys.monitoring`` has from Python 3.12 on, of this module by hand."""
 
