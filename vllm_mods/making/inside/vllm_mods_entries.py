@@ -49,8 +49,7 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
                 (root / path).write_bytes(files[path])
             elif failed:
                 (root / path).unlink()
-        more = b"" if failed else asked.read_bytes()[len(begun) :]
-        asked.write_bytes(asked_before + more)
+        asked.write_bytes(asked_before + asked.read_bytes()[len(begun) :] * (not failed))
         head = (str(int(failed)), os.environ.get("VLLM_MODS_LINE", ""), name, reason[:1000])
         parts = "".join(f"{part.strip()}\0" for part in (*head, str(kept), *changed * (not failed)))
         with (home / "entries").open("ab") as log:
