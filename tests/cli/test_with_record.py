@@ -227,3 +227,8 @@ def test_functions_are_where_the_last_mod_has_left_them(vllm: Path, tmp_path: Pa
 
 def test_the_cache_has_the_path_that_python_gives_to_its_modules() -> None:
     assert cache_folder({"XDG_CACHE_HOME": "/a//b/../c//"}) == "/a/c/vllm-mods"
+
+
+def test_a_record_is_read_without_names(call: Call) -> None:
+    answer = call("evidence", "fast", "--record", "run.jsonl")
+    assert (answer.code, "or, without names, --record" in answer.err) == (2, True)
