@@ -118,6 +118,13 @@ def test_a_record_is_not_written_over(vllm: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run.jsonl").read_text() == "mine"
 
 
+@pytest.mark.slow
+def test_a_command_that_is_refused_leaves_no_record(vllm: Path, tmp_path: Path) -> None:
+    for command, code in ((["none-such"], 2), ([sys.executable, "-E", "-c", ""], 3)):
+        assert run(vllm, *command).returncode == code
+    assert not (tmp_path / "run.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [

@@ -53,24 +53,24 @@ def command(
     """
     words: list[str] = click.get_current_context().meta["command"]
     if not words:
-        raise UsageError(
-            "there is no command to run", hint="vllm-mods with MOD -- vllm serve MODEL"
-        )
+        why = "there is no command to run"
+        raise UsageError(why, hint="vllm-mods with MOD -- vllm serve MODEL")
     chosen = choose(library, mods, pairing)
     if pairing is not None:
         trust.demand_pairing(library, pairing)
     with shadow(chosen.mods, target, planned=lambda plan: announce(plan, chosen)) as copy:
-        environ = copy.environ if record is None else begin_record(record, copy)
+        environ = copy.environ
         unsure = check_import(words, copy.root, copy.of, environ)
-        if record is not None and not unsure:
-            check_record(record, words[0])
+        if record is not None:
+            environ = begin_record(record, copy)
+            if not check_import(words, copy.root, copy.of, environ):
+                check_record(record, words[0])
         for note in (*copy.notes, *unsure):
             answers.note(note)
         if "RAY_ADDRESS" in environ:
             where = f"PYTHONPATH={environ['PYTHONPATH']}"
             answers.note(f"workers on a Ray cluster that runs already need {where} in runtime_env")
-        titles = ", ".join(mod_plan.mod.title for mod_plan in copy.plan.mods)
-        answers.note(f"{titles} in {copy.root}")
+        answers.note(f"{', '.join(one.mod.title for one in copy.plan.mods)} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
         with system_errors(UsageError, words[0]):
