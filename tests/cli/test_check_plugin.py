@@ -9,6 +9,8 @@ import pytest
 from installing import wheel
 from toy_plugin import NEW, OLD, WHEEL, tree_of, wheel_of
 
+from vllm_mods.api.plugin_check import PluginMatrix
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -139,6 +141,27 @@ def test_the_matrix_of_a_plugin_has_its_releases_by_those_of_vllm(index: Path, c
     (index / "fast_plugin-1.4-py3-none-any.whl").write_bytes(b"no zip")
     broken = call("matrix", "--plugin", "pypi:fast-plugin", "--vllm", "==0.18.0")
     assert (broken.code, "not checked: fast_plugin-1.4-py3-none-any.whl" in broken.out) == (1, True)
+    torn = wheel_of({"fast_plugin/__init__.py": "", "pyproject.toml": "= x\n"})
+    (index / "fast_plugin-1.4-py3-none-any.whl").write_bytes(torn)
+    torn_one = call("matrix", "--plugin", "pypi:fast-plugin", "--vllm", "==0.18.0")
+    assert (torn_one.code, "fast-plugin 1.3  0.19.0    ok" in torn_one.out) == (1, True)
+    assert "not checked: pypi:fast-plugin==1.4: pyproject.toml: 1 problem" in torn_one.out
+
+
+@pytest.mark.slow
+def test_the_matrix_of_a_plugin_without_a_final_release_has_the_others(
+    index: Path, call: Call
+) -> None:
+    for file in index.glob("fast_plugin*"):
+        file.unlink()
+    files = {name.replace("1.2", "1.4rc1"): text for name, text in WHEEL.items()}
+    (index / "fast_plugin-1.4rc1-py3-none-any.whl").write_bytes(wheel_of(files))
+    answer = call("matrix", "--plugin", "pypi:fast-plugin", "--vllm", "==0.19.0", "--json")
+    assert (answer.code, len(answer.json["cells"])) == (1, 1)
+
+
+def test_a_matrix_without_cells_is_no_yes() -> None:
+    assert not PluginMatrix((), ()).ok
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def test_plugins_beside_vllm_are_named(call: Call, site: Path) -> None:
         (info / "RECORD").write_text(f"{name.partition('-')[0]}/__init__.py,,\n")
     (site / "fast_plugin").mkdir()
     (site / "fast_plugin/__init__.py").write_text("import vllm\n")
+    (site / "linked-1.0.dist-info").symlink_to("other-1.0.dist-info")
     found = look(call, site)
     (told,) = found["troubles"]
     assert (found["ok"], told["code"], told["level"]) == (True, "plugin", "note")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Call = Callable[..., Answer]
 
 WHOSE_LOG = (
-    "no log was named: give --container, --log or --record",
+    "no log was named: give --container, --log or, without names, --record",
     "docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
 )
 NO_TREE = (

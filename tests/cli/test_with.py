@@ -280,6 +280,7 @@ def test_a_release_is_unpacked_once_by_pip(
     made = wheel(cache.parent.parent / "wheels", files)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(made.parent))
+    monkeypatch.setenv("PIP_USER", "1")
     with vm.shadow(vm.Library(str(library)).mods("fast"), "pypi:0.19.1") as copy:
         assert (copy.of, vm.status(copy.root).ok) == (f"{cache}/vllm-0.19.1", True)
         assert vm.status(copy.of).mods == ()
@@ -289,9 +290,15 @@ def test_a_release_is_unpacked_once_by_pip(
     for spec, why in {
         "pypi:0.19.2": "pip finds no wheel of vllm 0.19.2",
         "pypi:new": "named by",
+        f"pypi:{'9' * 5000}": "named by",
     }.items():
         answer = call("with", "fast", "--library", library, "--target", spec, "--", "true")
         assert (answer.code in {1, 2}, why in answer.err) == (True, True)
+    monkeypatch.setenv("PIP_ROOT", str(site.parent / "root"))
+    made = wheel(cache.parent.parent / "wheels", files, "0.19.3")
+    answer = call("with", "fast", "--library", library, "--target", "pypi:0.19.3", "--", "true")
+    assert (answer.code, "pip unpacked vllm 0.19.3 elsewhere" in answer.err) == (1, True)
+    assert not (cache / "vllm-0.19.3").exists()
     answer = call("bench", "plain", "plain", "--target", "pypi:0.19.1", "--", "vllm", "serve", "m")
     assert (answer.code, "pypi:0.19.1: no such file or folder" in answer.err) == (2, True)
 

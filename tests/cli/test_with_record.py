@@ -13,7 +13,10 @@ import pytest
 from command_line import Answer
 from mod_making import diff_of
 
+import vllm_mods as vm
+from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.library import mod_path
 from vllm_mods.running import recording
 
 LOADER = "def load(x):\n    return x\n\n\nclass Loader:\n    def other(self):\n        return 1\n\n    def never(self):\n        return 1\n"
@@ -125,6 +128,13 @@ def test_a_record_is_not_written_over(vllm: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run.jsonl").read_text() == "mine"
 
 
+@pytest.mark.slow
+def test_a_command_that_is_refused_leaves_no_record(vllm: Path, tmp_path: Path) -> None:
+    for command, code in ((["none-such"], 2), ([sys.executable, "-E", "-c", ""], 3)):
+        assert run(vllm, *command).returncode == code
+    assert not (tmp_path / "run.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -145,6 +155,14 @@ def test_what_a_killed_process_began_to_write_is_left_out() -> None:
     lines = f"{head}\n{json.dumps(row)}\n{json.dumps(row)[:20]}"
     (mod,) = recording.read_record(lines.encode(), "run.jsonl").mods
     assert (mod.ran, mod.files[0].imported) == (True, ("Worker (7)",))
+
+
+def test_a_record_of_mods_without_python_is_no_yes(tmp_path: Path, call: Call) -> None:
+    row = {"pid": 7, "process": "Worker", "path": "/x", "line": 0}
+    head = {"root": "/x", "mods": [{"title": "m", "files": []}]}
+    (tmp_path / "r.jsonl").write_text(f"{json.dumps(head)}\n{json.dumps(row)}\n")
+    answer = call("evidence", "--record", tmp_path / "r.jsonl")
+    assert (answer.code, answer.out.splitlines()[0]) == (1, "m: it changes no Python here")
 
 
 class Monitoring:
@@ -192,10 +210,42 @@ def test_a_function_that_starts_is_recorded_once_asked(
     header = {"root": "/x", "mods": [{"title": "m", "files": [file]}]}
     record.write_text(json.dumps(header) + "\n")
     recorder.Recorder(header)
-    code = compile("\n@wraps\ndef f(): ...\n\n\ndef g(): ...\ndef h(): ...", "/x/vllm/a.py", "exec")
-    module, (f, g, h) = code, [one for one in code.co_consts if hasattr(one, "co_code")]
+    code = compile(
+        "\n@wraps(lambda: 0)\ndef f(): ...\n\n\ndef g(): ...\ndef h(): ...", "/x/vllm/a.py", "exec"
+    )
+    module, (at, f, g, h) = code, [one for one in code.co_consts if hasattr(one, "co_code")]
+    assert monitoring.told(at, 0) is monitoring.DISABLE
+    assert "a.py" not in record.read_text().splitlines()[-1]
     for started in (module, f, h, compile("1", "/x/vllm/other.py", "exec")):
         assert monitoring.told(started, 0) is monitoring.DISABLE
     (mod,) = recording.read_record(record.read_bytes(), "run.jsonl").mods
     assert [bool(each.entered) for each in mod.files[0].functions] == [True, False]
     assert (g.co_firstlineno, len(mod.files[0].imported), mod.ran) == (6, 1, True)
+
+
+@pytest.mark.slow
+def test_functions_are_where_the_last_mod_has_left_them(vllm: Path, tmp_path: Path) -> None:
+    before = LOADER.replace("return x", "return x + 1")
+    texts = (LOADER, before, f"import os\nimport sys\n\n\n{before}".replace("return 1", "return 3"))
+    for name, old, new in zip("ab", texts, texts[1:], strict=False):
+        (tmp_path / f"{name}.patch").write_bytes(diff_of("vllm/loader.py", old, new))
+    mods = [mod for name in "ab" for mod in mod_path.load(f"./{name}.patch", vm.Library())]
+    with vm.shadow(mods, str(vllm)) as copy:
+        vm.begin_record("run.jsonl", copy)
+        lines = Path(copy.root, "vllm/loader.py").read_text().splitlines()
+    first, second = json.loads((tmp_path / "run.jsonl").read_text())["mods"]
+    told = [one for mod in (first, second) for one in mod["files"][0]["functions"]]
+    assert [(one["name"], lines[one["line"] - 1].strip()) for one in told] == [
+        ("load", "def load(x):"),
+        ("Loader.other", "def other(self):"),
+        ("Loader.never", "def never(self):"),
+    ]
+
+
+def test_the_cache_has_the_path_that_python_gives_to_its_modules() -> None:
+    assert cache_folder({"XDG_CACHE_HOME": "/a//b/../c//"}) == "/a/c/vllm-mods"
+
+
+def test_a_record_is_read_without_names(call: Call) -> None:
+    answer = call("evidence", "fast", "--record", "run.jsonl")
+    assert (answer.code, "or, without names, --record" in answer.err) == (2, True)

@@ -66,7 +66,13 @@ FOLDERS = ("vllm-0.19.1.dist-info", "Flash_Attn-2.dist-info", "flash.attn-3.dist
 
 def test_a_distribution_is_told_by_its_folder() -> None:
     assert tree_names.dist_info("vllm-0.19.1+cu1.dist-info") == ("vllm", "0.19.1+cu1")
-    for folder in ("vllm", "vllm-x.dist-info", "vllm-1.dist-info/x", "vllm-1-2.dist-info"):
+    for folder in (
+        "vllm",
+        "vllm-x.dist-info",
+        "vllm-1.dist-info/x",
+        "vllm-1-2.dist-info",
+        "x-1\ny.dist-info",
+    ):
         assert tree_names.dist_info(folder) is None
     assert tree_names.dist_infos(FOLDERS) == {
         "vllm-0.19.1.dist-info": ("vllm", "0.19.1"),

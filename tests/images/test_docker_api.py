@@ -597,6 +597,7 @@ AGAIN = "try again; `docker version` tells whether the engine is well"
         ("GET", (500, b"{}"), "/void: the engine answered 500: Internal Server Error"),
         ("GET", (500, b"{"), "/void: the engine answered 500: Internal Server Error"),
         ("GET", (200, layer({})), "the engine sent nothing for /void"),
+        ("GET", (200, layer({"other/x": b""})[512:]), "the engine sent nothing for /void"),
         (
             "GET",
             (200, layer({"void": b"xy"})[:513]),
@@ -614,7 +615,14 @@ def test_an_engine_that_does_not_give_a_file(
     assert (caught.value.message, caught.value.hint) == (f"{NAME}: {message}", AGAIN)
 
 
-@pytest.mark.parametrize("stat", [b"", b"{", b"{}", b"7", b'{"mode": "x"}', b'{"mode": null}'])
+@pytest.mark.parametrize(
+    "stat",
+    [
+        *(b"", b"{", b"{}", b"7", b"[" * 30000),
+        *(b'{"mode": "x"}', b'{"mode": null}', b'{"mode": 1e999}'),
+    ],
+    ids=range(8),
+)
 def test_an_engine_that_does_not_say_what_is_there(
     base: Base, engine: Engine, monkeypatch: pytest.MonkeyPatch, stat: bytes
 ) -> None:

@@ -9,7 +9,7 @@ from memory_tree import MemoryTree
 from mod_making import diff_of
 
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.making import compose, recording
+from vllm_mods.making import compose, entries, recording
 from vllm_mods.making.compose import Composed, ModEffect, Wanted
 from vllm_mods.making.recording import Limits
 
@@ -221,3 +221,74 @@ def test_a_registry_that_is_broken_itself(files: Mapping[str, str], said: list[s
 def test_partial_is_for_entries() -> None:
     with pytest.raises(UsageError, match="--partial is for the entries of --each"):
         recorded({"run.sh": "true"}, None)
+
+
+PUT = """import os, sys
+ROOT = os.environ["VLLM_PACKAGE_DIR"]
+def put(name, text="N = 1\\n", end=None):
+    with open(ROOT + "/b.py", "a") as file:
+        file.write(text)
+    if end == "beside":
+        with open(ROOT + "/../beside.py", "a") as file:
+            file.write(text)
+    if end == "gone":
+        os._exit(9)
+    if end == "in the way":
+        os.remove(ROOT + "/a.py")
+        os.mkdir(ROOT + "/a.py")
+    if end is not None:
+        raise end if isinstance(end, BaseException) else ValueError(end)
+def tried(*given):
+    try:
+        put(*given)
+    except (Exception, SystemExit):
+        pass
+"""
+
+
+def put(calls: str, **more: str) -> ModEffect:
+    return recorded({"run.sh": "python3 x.py || true\n", "x.py": PUT + calls, **more}, "put")
+
+
+def test_what_watches_a_function_stays_out_of_the_mod() -> None:
+    text = "class Q:\n    def put(self):\n        return 1\n"
+    copied = "import shutil\nshutil.copy('q.py', ROOT + '/q.py')\n"
+    effect = put(f'{copied}put("a", """{text}""")\n', **{"q.py": text})
+    assert changed(effect) == {"vllm/b.py": f"B = 1\n{text}".encode(), "vllm/q.py": text.encode()}
+    written = entries.watched({"x.py": f'X = """\n{text}"""\ndef put(): ...\n'.encode()}, "put")
+    assert written["x.py"].count(b"@eval") == 1
+
+
+def test_entries_of_one_name_are_all_told() -> None:
+    effect = put('tried("b-3", "", "no")\ntried("b")\ntried("b")\n')
+    assert [name for name, _ in effect.optional] == ["b", "b-3"]
+    assert effect.failed == ("b-3: ValueError: no",)
+    named = composed(put('tried("mine-2", "N = 1\\n")\ntried("mine", "M = 1\\n")\n'))
+    steps = [one.source for one in named.mod.variants[0].patches]
+    assert steps == ["0.19/mine-2.patch", "0.19/mine-2-2.patch"]
+
+
+def test_an_entry_that_ends_python_without_a_failure_is_in() -> None:
+    effect = put('tried("a", "N = 1\\n", SystemExit(0))\n')
+    assert (effect.failed, [name for name, _ in effect.optional]) == ((), ["a"])
+
+
+@pytest.mark.parametrize("end", ["gone", "in the way"])
+def test_what_no_entry_ends_or_undoes_is_refused(end: str) -> None:
+    with pytest.raises(Refused, match="`patch b did not end`"):
+        put(f'tried("a", "", "no")\ntried("c")\ntried("b", "half", {end!r})\n')
+
+
+def test_what_a_failed_entry_writes_beside_vllm_is_undone() -> None:
+    effect = put('tried("a", "N = 1\\n", "beside")\ntried("b")\n')
+    assert (effect.failed, changed(effect)) == (
+        ("a: ValueError: beside",),
+        {"vllm/b.py": b"B = 1\nN = 1\n"},
+    )
+
+
+def test_what_an_entry_does_later_is_no_entry() -> None:
+    later = PUT.replace("    if end is", "    yield\n    if end is")
+    files = {"run.sh": "python3 x.py\n", "x.py": f'{later}list(put("a"))\n'}
+    with pytest.raises(Refused, match="a: it returned <generator object put"):
+        recorded(files, "put")

@@ -233,3 +233,7 @@ def test_a_script_of_one_endless_line_is_read_in_time() -> None:
     for words in ("git ||", "git || ", "|| \\\n", "git   ||  \\\n  ", "patch ||{"):
         assert not watching.lines_that_may_fail({"run.sh": (words * 20_000).encode()})
     assert time.monotonic() - started < 5
+
+
+def test_a_code_that_is_no_number_is_nobodys() -> None:
+    assert not read(f"{'9' * 5000} patch x", "² patch x", "x patch x").failed

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import ManifestError, TreeError, UsageError
 from vllm_mods.base.model import Finding, all_well
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.base.versions import is_final, sort_key
@@ -68,8 +68,8 @@ class PluginMatrix(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is broken anywhere, and everything was read."""
-        return not self.unread and all(cell.ok for cell in self.cells)
+        """Whether nothing is broken anywhere, and everything was read, and there was something."""
+        return bool(self.cells) and not self.unread and all(cell.ok for cell in self.cells)
 
 
 def plugin_matrix(
@@ -98,18 +98,18 @@ def plugin_matrix(
             for name in asked or (after[:4] if version else after[-3:]):
                 progress(f"{spec} on {name}")
                 cells.append(_judge(opened, access.open(name)))
-        except (UsageError, TreeError) as error:
+        except (UsageError, ManifestError, TreeError) as error:
             unread.append(error.message)
     return PluginMatrix(tuple(cells), tuple(unread))
 
 
 def _releases(plugin: str, access: Access) -> Iterator[str]:
-    """Yield what a name stands for: the final releases of one in the index, or itself."""
+    """Yield what a name stands for: the final releases of one in the index, all if there is none, or itself."""
     if not (named := re.fullmatch(r"pypi:([\w.-]+)", plugin)):
         yield plugin
         return
     versions = sorted(access.releases.of(tree_names.canonical(named[1])).versions(), key=sort_key)
-    yield from (f"{plugin}=={version}" for version in versions if is_final(version))
+    yield from (f"{plugin}=={one}" for one in [*filter(is_final, versions)] or versions)
 
 
 class _Opened(NamedTuple):

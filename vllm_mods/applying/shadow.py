@@ -20,7 +20,7 @@ from vllm_mods.applying.ground import Terms, check_mods
 from vllm_mods.applying.opening import check_finished, open_tree
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused, UsageError, refusing, refusing_to_write
+from vllm_mods.base.errors import Refused, TreeError, UsageError, refusing, refusing_to_write
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder
 from vllm_mods.base.versions import parse
@@ -121,8 +121,11 @@ def _plain(version: str) -> str:
 
 def _unpack(version: str, place: str) -> None:
     """Have pip unpack a release, without what it depends on: the command brings that."""
-    words = ("--no-compile", "--ignore-requires-python", "--target", place, f"vllm=={version}")
-    pip.run("install", *words, what=f"vllm {version}")
+    words = ("--no-compile", "--no-user", "--ignore-requires-python", "--target", place)
+    pip.run("install", *words, f"vllm=={version}", what=f"vllm {version}")
+    if not os.path.isfile(f"{place}/{MARKER}"):
+        why = f"pip unpacked vllm {version} elsewhere: an option of yours says so"
+        raise TreeError(why, hint="pip config list; env | grep PIP_")
 
 
 def _copied(tree: FolderTree, transition: Transition | None) -> list[str]:

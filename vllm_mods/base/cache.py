@@ -25,7 +25,7 @@ def cache_folder(environ: Mapping[str, str]) -> str:
     base = environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # The XDG specification says to ignore a relative one.
         base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "vllm-mods")
+    return os.path.abspath(os.path.join(base, "vllm-mods"))
 
 
 class Cache:

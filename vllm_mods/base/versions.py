@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 # As text: `re` compiles them where they are first used.
 _DESCRIBED = r"(?a)v?(?P<tag>\d.*)-(?P<distance>\d+)-(?P<node>g[0-9a-f]+)\Z"
@@ -141,5 +141,5 @@ def parse(version: str | None) -> Version | None:
         return None
     try:
         return Version(version)
-    except InvalidVersion:
+    except ValueError:  # an InvalidVersion, or a number of thousands of digits
         return None

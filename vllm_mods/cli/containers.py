@@ -186,10 +186,10 @@ def evidence_command(
     """
     if container is not None and log is record is None:
         return report.evidence(run.of_container(running=engine.container(container), **given))
-    if record is not None and log is container is None:
+    if record is not None and log is container is None and not given["names"]:
         return report.recorded(read_record(named_files.read(record, limits.LOG), record))
     if log is None or container is not None or record is not None:
-        why = "no log was named: give --container, --log or --record"
+        why = "no log was named: give --container, --log or, without names, --record"
         raise UsageError(why, hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -")
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)

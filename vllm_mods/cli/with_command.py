@@ -62,16 +62,14 @@ def command(
         unsure = check_import(words, copy.root, copy.of, environ)
         if record is not None:
             environ = begin_record(record, copy)
-            if not unsure:
-                check_import(words, copy.root, copy.of, environ)
+            if not check_import(words, copy.root, copy.of, environ):
                 check_record(record, words[0])
         for note in (*copy.notes, *unsure):
             answers.note(note)
         if "RAY_ADDRESS" in environ:
             where = f"PYTHONPATH={environ['PYTHONPATH']}"
             answers.note(f"workers on a Ray cluster that runs already need {where} in runtime_env")
-        titles = ", ".join(mod_plan.mod.title for mod_plan in copy.plan.mods)
-        answers.note(f"{titles} in {copy.root}")
+        answers.note(f"{', '.join(one.mod.title for one in copy.plan.mods)} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
         with system_errors(UsageError, words[0]):

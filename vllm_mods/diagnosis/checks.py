@@ -8,10 +8,10 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from vllm_mods.applying import advice
-from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
@@ -143,17 +143,17 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
 
 def _plugins(tree: Tree) -> Iterator[Trouble]:
     for folder, (name, version) in tree_names.dist_infos(sorted(tree.folders())).items():
-        built = f"{folder}/entry_points.txt"
-        entries = entry_points({built: tree.read(built) or b""}, {}) if name != "vllm" else ()
+        built, data = f"{folder}/entry_points.txt", None
+        with suppress(TreeError):  # a link of another package's is nothing wrong
+            data = tree.read(built) if name != "vllm" else None
+        entries = entry_points({built: data or b""}, {})
         group, entry = next((one for one in entries if one[0].startswith("vllm.")), ("", ""))
         if group:
             package = re.split(r"[.:\s]", entry.partition("=")[2].strip())[0]
             place = shlex.quote(f"{tree.root or tree.spec}/{package}")
-            why = f"which may change vLLM while it runs ({group}: {entry})"
+            told = f"{name} {version}: a plugin, which may change vLLM while it runs ({group}: {entry})"
             hint = f"vllm-mods check --plugin {place} --target {shlex.quote(tree.spec)}"
-            yield Trouble(
-                FindingCode.PLUGIN, f"{name} {version}: a plugin, {why}", hint, Level.NOTE
-            )
+            yield Trouble(FindingCode.PLUGIN, told, hint, Level.NOTE)
 
 
 def _files(

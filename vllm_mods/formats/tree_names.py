@@ -10,7 +10,7 @@ from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.formats import record
 from vllm_mods.formats.receipt import STATE
 
-_DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9][\w.]*)-(?P<version>\d[^-/]*)\.dist-info\Z")
+_DIST_INFO = re.compile(r"(?P<name>[A-Za-z0-9][\w.]*)-(?P<version>\d[^-/\s]*)\.dist-info\Z")
 # The tool's folders in a site root, and a file that it stages beside its target.
 _RESERVED = rf"{re.escape(STATE)}|\..*{re.escape(STATE)}\d+\Z"
 # What setuptools-scm writes: `__version__ = version = '0.19.1'`.

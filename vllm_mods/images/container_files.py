@@ -173,7 +173,7 @@ class ContainerFiles(Base):
                 self._contents[path] = streams.content(archive, member)
         else:
             self._listed |= {path for path, one in entries.items() if one.kind == DIR}
-        if not entries:
+        if not entries or (under and under not in entries):
             raise TreeError(f"{self.reference}: the engine sent nothing for /{under}", hint=AGAIN)
         self._entries |= entries
 
@@ -184,9 +184,9 @@ class ContainerFiles(Base):
                 return None
         stat = response.headers.get("X-Docker-Container-Path-Stat", "")
         try:
-            said = json.loads(base64.b64decode(stat))
+            said = json_of(base64.b64decode(stat))
             mode, target = int(said["mode"]), str(said.get("linkTarget") or "")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise TreeError(
                 f"{self.reference}: /{path}: the engine answered {response.status_code} without describing the file",
                 hint=AGAIN,

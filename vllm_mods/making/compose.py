@@ -215,7 +215,9 @@ def _parts(
     binary: list[dict[str, object]] = []
     steps = [wanted.name]
     for name, _ in effect.optional:
-        steps.append(f"{name}-{len(steps)}" if name in steps else name)
+        while name in steps:
+            name += f"-{len(steps)}"  # noqa: PLW2901  (none is left out)
+        steps.append(name)
     needed, *optional = patches = {f"{variant}/{name}.patch": b"" for name in steps}
     whole: list[FileChange] = []
     for change in sorted(effect.changes, key=lambda change: change.path):

@@ -6,6 +6,10 @@ from typing import NamedTuple
 
 from vllm_mods.making import sandbox, watching
 from vllm_mods.making.compose import ModEffect
+from vllm_mods.placing.scopes import long_strings
+
+_BY = b"@eval('each', __import__('runpy').run_path('/launcher/vllm_mods_entries.py'))\n"
+WATCHING = re.compile(re.escape(_BY) + rb"[ \t]*")  # copies of scripts have it, too
 
 
 class Entry(NamedTuple):
@@ -21,23 +25,29 @@ class Entry(NamedTuple):
 def watched(files: Mapping[str, bytes], each: str) -> dict[str, bytes]:
     """Return scripts with the functions ``each`` watched, and what watches a program of this name, by absolute paths."""
     function = re.compile(rb"^([ \t]*)(?=def %s\()" % re.escape(each.encode()), re.MULTILINE)
-    by = rb"\1@eval('each', __import__('runpy').run_path('/launcher/vllm_mods_entries.py'))\n\1"
+
+    def by(found: re.Match[bytes]) -> bytes:
+        above = found.string.count(b"\n", 0, found.start())
+        in_text = any(first <= above < last for first, last in long_strings(found.string))
+        return found[0] + (not in_text) * (_BY + found[0])
+
     scripts = {path: function.sub(by, data) for path, data in files.items()}
     scripts[f"{watching.LAUNCHER}/vllm_mods_entries.py"] = sandbox.program("vllm_mods_entries.py")
     return scripts | {f"{watching.BIN}/{each}": sandbox.program("stand_in.sh")}
 
 
 def read(written: Mapping[str, bytes]) -> tuple[Entry, ...]:
-    """Read the entries that were noted, among the files that were written, each with a name of its own."""
-    found: dict[str, Entry] = {}
+    """Read the entries that were noted, among the files that were written."""
+    found: list[Entry] = []
     log = watching.commands(written.get(f"{watching.LAUNCHER}/entries", b""))
     for number, one in enumerate((one for one in log if len(one.argv) > 2), 1):  # it may be forged
         called, why, folder, *paths = one.argv
         called = re.sub(r"\.(?:py|sh|patch|diff)\Z|[^A-Za-z0-9._]", "-", called).strip("-._")[:80]
-        name = f"{called or 'entry'}-{number}" if called in {"", *found} else called
+        is_new = called and all(called != other.name for other in found)
+        name = called if is_new else f"{called or 'entry'}-{number}"
         changed = {path: written.get(f"{folder}/{path}") for path in paths}
-        found[name] = Entry(name, bool(one.code), one.place, why.replace("\n", "\n  | "), changed)
-    return tuple(found.values())
+        found.append(Entry(name, bool(one.code), one.place, why.replace("\n", "\n  | "), changed))
+    return tuple(found)
 
 
 def split(effect: ModEffect, entries: Sequence[Entry], notes: Iterable[str]) -> ModEffect:

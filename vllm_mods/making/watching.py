@@ -176,7 +176,7 @@ def commands(log: bytes) -> Iterator[WatchedCommand]:
     """Read a log of the stand-ins."""
     for entry in log.split(b"\0\n"):
         code, place, *argv = [*entry.decode("utf-8", "replace").split("\0"), ""]
-        if argv[:-1] and code.isdigit():
+        if argv[:-1] and re.fullmatch(r"[0-9]{1,9}", code):
             path, _, line = place.rpartition(":")
             shown = f"{path.rpartition('/')[2] or NO_SCRIPT}:{line}" if line else ""
             yield WatchedCommand(int(code), shown, tuple(argv[:-1]))

@@ -96,15 +96,16 @@ def recorded(seen: Recorded) -> Reply:
     """Return of each mod whether its code ran, and which processes imported its files and entered its functions."""
     lines = []
     for mod in seen.mods:
-        lines.append(f"{mod.title}: {'its code ran' if mod.ran else 'its code did not run'}")
+        said = "its code ran" if mod.ran else "its code did not run"
+        lines.append(f"{mod.title}: {said if mod.files else 'it changes no Python here'}")
         for file in mod.files:
             lines.append(f"  {file.path}: {_processes('imported', file.imported)}")
-            functions = file.functions if file.imported else ()
             lines += [
-                f"    {each.name}: {_processes('entered', each.entered)}" for each in functions
+                f"    {each.name}: {_processes('entered', each.entered)}"
+                for each in (file.functions if file.imported else ())
             ]
     lines.append("a function that torch.compile inlines is never entered")
-    ok = all(mod.ran for mod in seen.mods if mod.files)
+    ok = any(mod.files for mod in seen.mods) and all(mod.ran for mod in seen.mods if mod.files)
     objects = [{"ran": mod.ran, **mod._asdict()} for mod in seen.mods]
     return Reply({"ok": ok, "root": seen.root, "mods": objects}, "\n".join(lines), ok)
 

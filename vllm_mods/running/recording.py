@@ -2,12 +2,12 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.applying.shadow import Shadow
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange
+from vllm_mods.base.model import ModPlan, Plan
 from vllm_mods.base.tree import Folder
 from vllm_mods.base.untrusted import json_in
 from vllm_mods.fit.lines import touched_lines
@@ -70,7 +70,7 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
     ...     "PYTHONPATH" in vm.begin_record("run.jsonl", copy)
     True
     """
-    mods = [RecordedMod(each.mod.title, tuple(_files(each.changes))) for each in copy.plan.mods]
+    mods = [RecordedMod(one.mod.title, (*_files(one, copy.plan),)) for one in copy.plan.mods]
     try:
         with open(record, "xb") as file:
             file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
@@ -123,20 +123,23 @@ def read_record(data: bytes, name: str) -> Recorded:
     return recorded._replace(mods=tuple(mods))
 
 
-def _files(changes: Iterable[FileChange]) -> Iterator[RecordedFile]:
-    for change in changes:
+def _files(mod: ModPlan, plan: Plan) -> Iterator[RecordedFile]:
+    last = {change.path: change.after for change in plan.changes}
+    for change in mod.changes:
         if change.after is not None and change.path.endswith(".py"):
-            functions = _functions(change.before, change.after)
-            named = (RecordedFunction(scope.name, scope.start) for scope in functions)
+            changed = change.before, change.after, last.get(change.path) or change.after
+            named = (RecordedFunction(one.name, one.start) for one in _functions(*changed))
             yield RecordedFile(change.path, tuple(named))
 
 
-def _functions(before: bytes | None, after: bytes) -> list[Scope]:
-    """Return the functions that a change touches, each the innermost around its lines."""
+def _functions(before: bytes | None, after: bytes, last: bytes) -> list[Scope]:
+    """Return the functions that a change touches, each the innermost around its lines, where they ``last`` are: other mods may move them."""
     try:
-        scopes = read_scopes(after).definitions
+        scopes, moved = read_scopes(after).definitions, read_scopes(last).definitions
     except UnparsableError:
         return []
     around = ([s for s in scopes if s.start <= at <= s.end] for at in touched_lines(before, after))
     found = {some[-1] for some in around if some and some[-1].kind != "class"}
+    if last != after:
+        found = {scope for scope in moved if scope.name in {one.name for one in found}}
     return sorted(found, key=lambda scope: scope.start)

@@ -25,12 +25,16 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
         name = name_of((*given[own:], *named.values())) or function.__module__
         os.environ["VLLM_MODS_ENTRY"] = name
         asked_before, before = asked.read_bytes() if asked.exists() else b"", state(site)
+        begun = asked_before + f"1\0\0patch\0{name} did not end\0\n".encode("utf-8", "replace")
+        asked.write_bytes(begun)  # a step that failed, until the entry is in or undone
         error, result = None, None
         try:
             result = function(*given, **named)
-            failed, reason = result is False, "" if result is None else f"it returned {result!r}"
+            failed = result is False or hasattr(result, "send")  # what would go on later
+            reason = "" if result is None else f"it returned {result!r}"
         except (Exception, SystemExit) as raised:  # noqa: BLE001  (it is raised again)
-            error, failed, printed = raised, True, [f"{type(raised).__name__}: {raised}"]
+            failed = not isinstance(raised, SystemExit) or raised.code not in (None, 0)
+            error, printed = raised, [f"{type(raised).__name__}: {raised}"]
             for text in (getattr(raised, "stdout", None), getattr(raised, "stderr", None)):
                 said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
                 printed += list(filter(str.strip, said.splitlines()))[-5:]
@@ -45,8 +49,7 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
                 (root / path).write_bytes(files[path])
             elif failed:
                 (root / path).unlink()
-        if failed:
-            asked.write_bytes(asked_before)
+        asked.write_bytes(asked_before + asked.read_bytes()[len(begun) :] * (not failed))
         head = (str(int(failed)), os.environ.get("VLLM_MODS_LINE", ""), name, reason[:1000])
         parts = "".join(f"{part.strip()}\0" for part in (*head, str(kept), *changed * (not failed)))
         with (home / "entries").open("ab") as log:

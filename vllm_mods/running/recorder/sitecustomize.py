@@ -23,10 +23,10 @@ class Recorder:
 
     def __init__(self, header: dict[str, Any]) -> None:
         self.root = header["root"]
-        self.lines: dict[str, set[int]] = {}
+        self.names: dict[str, dict[int, str]] = {}
         for file in (file for mod in header["mods"] for file in mod["files"]):
-            wanted = self.lines.setdefault(f"{self.root}/{file['path']}", set())
-            wanted.update((_MODULE, *(function["line"] for function in file["functions"])))
+            names = self.names.setdefault(f"{self.root}/{file['path']}", {_MODULE: "<module>"})
+            names |= {one["line"]: one["name"].rpartition(".")[2] for one in file["functions"]}
         self.imported = [self.root]  # so that a reader knows that this process is looked at
         self.forked("")
         tool = next(tool for tool in (4, 3, 1) if _MONITORING.get_tool(tool) is None)
@@ -39,9 +39,9 @@ class Recorder:
 
     def started(self, code: CodeType, _offset: int) -> object:
         """Note code that starts to run, and be told of it no more."""
-        path, line = code.co_filename, code.co_firstlineno
-        line = _MODULE if code.co_name == "<module>" else line
-        if line in self.lines.get(path, ()):
+        path, name = code.co_filename, code.co_name
+        line = _MODULE if name == "<module>" else code.co_firstlineno
+        if self.names.get(path, {}).get(line) == name:  # a lambda in its head is on the same line
             self.imported += [path] if line == _MODULE else []
             self.note(path, line)
         return _MONITORING.DISABLE
