@@ -109,6 +109,29 @@ def test_a_registry_in_python(end: str, start: str) -> None:
     assert {one.path: one.after for one in made.planned.changes} == AFTER
 
 
+def test_entries_of_several_threads_are_told_apart() -> None:
+    script = """\
+import os, time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(os.environ["VLLM_PACKAGE_DIR"])
+
+def apply_patch(name, seconds):
+    file = ROOT / f"{name}.py"
+    file.write_text(file.read_text() + "NEW = 1\\n")
+    time.sleep(seconds)
+    if name == "a":
+        raise ValueError("half of it")
+
+with ThreadPoolExecutor() as pool:
+    runs = [pool.submit(apply_patch, name, seconds) for name, seconds in (("b", 1), ("a", 0))]
+"""
+    effect = recorded({"run.sh": "python3 registry.py\n", "registry.py": script})
+    assert effect.failed == ("a: ValueError: half of it",)
+    assert changed(effect) == {"vllm/b.py": b"B = 1\nNEW = 1\n"}
+
+
 def test_a_script_that_says_that_entries_failed_is_noted() -> None:
     effect = recorded({"run.sh": "python3 registry.py\n", "registry.py": REGISTRY + NOTES})
     assert effect.notes[1].splitlines() == [

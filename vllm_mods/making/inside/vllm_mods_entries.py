@@ -6,6 +6,7 @@ import functools
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,10 +16,14 @@ from typing import Any
 def each(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function that puts in an entry: what it changes is noted, and undone where it fails."""
     home, site = Path(os.environ["VLLM_MODS_HOME"]), Path(os.environ["PYTHON_ROOT"])
-    asked = home / "asked"
+    asked, lock = home / "asked", threading.RLock()
 
     @functools.wraps(function)
     def wrapped(*given: Any, **named: Any) -> Any:  # noqa: ANN401
+        with lock:  # those of several threads come one after the other
+            return put_in(given, named)
+
+    def put_in(given: tuple[Any, ...], named: dict[str, Any]) -> Any:  # noqa: ANN401
         if "VLLM_MODS_ENTRY" in os.environ:  # of the entry around it
             return function(*given, **named)
         own = function.__code__.co_varnames[:1] in (("self",), ("cls",))
