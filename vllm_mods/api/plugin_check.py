@@ -94,8 +94,8 @@ def plugin_matrix(
         try:
             opened = _opened(spec, None, access)
             version = opened.known.version if opened.known else None
-            after = releases_in(access, f">={version or 0}", plain=True)
-            for name in asked or (after[:4] if version else after[-3:]):
+            nearest = slice(4) if version else slice(-3, None)
+            for name in asked or releases_in(access, f">={version or 0}", plain=True)[nearest]:
                 progress(f"{spec} on {name}")
                 cells.append(_judge(opened, access.open(name)))
         except (UsageError, ManifestError, TreeError) as error:

@@ -324,15 +324,14 @@ def _registration(world: World, path: str, node: ast.Call) -> Misuses:
 def _unfit_parameters(function: DefNode) -> Iterator[str]:
     """Yield what ``torch.library.infer_schema`` refuses of a signature; who decorates it may have changed that."""
     arguments = function.args
-    every_one = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     if function.decorator_list:
         return
     if function.returns is None:
         yield "its return type is not annotated"
     if arguments.vararg or arguments.kwarg:
         yield "it takes * or **"
-    for one in every_one:
-        if one.annotation is None:
-            yield f"its parameter {one.arg} has no annotation"
-        elif wrong := _UNFIT.search(ast.unparse(one.annotation)):
-            yield f"its parameter {one.arg} is of type {wrong[0]}, which operators do not accept"
+    for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if parameter.annotation is None:
+            yield f"its parameter {parameter.arg} has no annotation"
+        elif wrong := _UNFIT.search(ast.unparse(parameter.annotation)):
+            yield f"its parameter {parameter.arg} is of type {wrong[0]}, which operators do not accept"

@@ -40,13 +40,15 @@ def read(written: Mapping[str, bytes]) -> tuple[Entry, ...]:
     """Read the entries that were noted, among the files that were written."""
     found: list[Entry] = []
     log = watching.commands(written.get(f"{watching.LAUNCHER}/entries", b""))
-    for number, one in enumerate((one for one in log if len(one.argv) > 2), 1):  # it may be forged
-        called, why, folder, *paths = one.argv
+    for number, call in enumerate(
+        (call for call in log if len(call.argv) > 2), 1
+    ):  # it may be forged
+        called, why, folder, *paths = call.argv
         called = re.sub(r"\.(?:py|sh|patch|diff)\Z|[^A-Za-z0-9._]", "-", called).strip("-._")[:80]
         is_new = called and all(called != other.name for other in found)
         name = called if is_new else f"{called or 'entry'}-{number}"
         changed = {path: written.get(f"{folder}/{path}") for path in paths}
-        found.append(Entry(name, bool(one.code), one.place, why.replace("\n", "\n  | "), changed))
+        found.append(Entry(name, bool(call.code), call.place, why.replace("\n", "\n  | "), changed))
     return tuple(found)
 
 
@@ -55,14 +57,14 @@ def split(effect: ModEffect, entries: Sequence[Entry], notes: Iterable[str]) -> 
 
     What the script itself did to a file goes with the next entry that changes it, or the last one; to other files, before all.
     """
-    touched = {path for one in entries for path in one.changed}
-    files = {one.path: one.after for one in effect.changes if one.path not in touched}
+    touched = {path for entry in entries for path in entry.changed}
+    files = {file.path: file.after for file in effect.changes if file.path not in touched}
     optional: list[tuple[str, Mapping[str, bytes | None]]] = []
-    for one in filter(lambda one: one.changed, entries):
-        optional.append((one.name, dict(files)))
-        files |= one.changed
-    idle = (one for one in entries if not (one.failed or one.changed))
-    unchanged = (f"{one.name} changed no file{': ' * bool(one.reason)}{one.reason}" for one in idle)
-    failed = tuple(f"{one.name}: {one.reason}" for one in entries if one.failed)
+    for entry in filter(lambda entry: entry.changed, entries):
+        optional.append((entry.name, dict(files)))
+        files |= entry.changed
+    idle = ((e.name, e.reason) for e in entries if not (e.failed or e.changed))
+    unchanged = (f"{name} changed no file{': ' * bool(why)}{why}" for name, why in idle)
+    failed = tuple(f"{entry.name}: {entry.reason}" for entry in entries if entry.failed)
     notes = (*effect.notes, *unchanged, *notes)
     return effect._replace(optional=tuple(optional), failed=failed, notes=notes)

@@ -70,7 +70,7 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
     ...     "PYTHONPATH" in vm.begin_record("run.jsonl", copy)
     True
     """
-    mods = [RecordedMod(one.mod.title, (*_files(one, copy.plan),)) for one in copy.plan.mods]
+    mods = [RecordedMod(mod.mod.title, (*_files(mod, copy.plan),)) for mod in copy.plan.mods]
     try:
         with open(record, "xb") as file:
             file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
@@ -109,11 +109,12 @@ def read_record(data: bytes, name: str) -> Recorded:
         why = f"{name} has nothing recorded: no Python of 3.12 or newer ran in the command"
         raise UsageError(why, hint=hint)
     processes = {row.pid: f"{row.process} ({row.pid})" for row in rows}  # by its last name
+    ran: dict[tuple[str, int], dict[str, None]] = {}
+    for row in rows:
+        ran.setdefault((row.path, row.line), {})[processes[row.pid]] = None
 
     def seen(path: str, line: int = 0) -> tuple[str, ...]:
-        at = f"{recorded.root}/{path}", line
-        pids = dict.fromkeys(row.pid for row in rows if (row.path, row.line) == at)
-        return tuple(processes[pid] for pid in pids)
+        return tuple(ran.get((f"{recorded.root}/{path}", line), ()))
 
     def filled(file: RecordedFile) -> RecordedFile:
         functions = (each._replace(entered=seen(file.path, each.line)) for each in file.functions)
@@ -128,7 +129,7 @@ def _files(mod: ModPlan, plan: Plan) -> Iterator[RecordedFile]:
     for change in mod.changes:
         if change.after is not None and change.path.endswith(".py"):
             changed = change.before, change.after, last.get(change.path) or change.after
-            named = (RecordedFunction(one.name, one.start) for one in _functions(*changed))
+            named = (RecordedFunction(scope.name, scope.start) for scope in _functions(*changed))
             yield RecordedFile(change.path, tuple(named))
 
 
@@ -141,5 +142,5 @@ def _functions(before: bytes | None, after: bytes, last: bytes) -> list[Scope]:
     around = ([s for s in scopes if s.start <= at <= s.end] for at in touched_lines(before, after))
     found = {some[-1] for some in around if some and some[-1].kind != "class"}
     if last != after:
-        found = {scope for scope in moved if scope.name in {one.name for one in found}}
+        found = {scope for scope in moved if scope.name in {touched.name for touched in found}}
     return sorted(found, key=lambda scope: scope.start)
