@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import signal
@@ -163,6 +164,7 @@ def in_child(work: Callable[[], object]) -> int:
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
+        gc.disable()  # what the parent left to collect may remove files, and its calls would count
         code = OTHER
         try:
             work()
