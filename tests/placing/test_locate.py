@@ -408,7 +408,9 @@ HERE = Located(3, "f", "unique")
 
 
 def through(here: Located | Lost, below: Located | Lost, now: str = ABOVE) -> Located | Lost:
-    (answer,) = layers.place_through(FILE, (here,), (below,), BENEATH.encode(), target(now))
+    (answer,) = layers.place_through(
+        FILE, (here,), (below,), BENEATH.encode(), target(now), others="ab"
+    )
     return answer
 
 
@@ -429,7 +431,7 @@ def test_a_place_is_carried_along_what_other_mods_changed() -> None:
 def test_lines_that_another_mod_has_changed_are_said_to_be() -> None:
     absent = Lost(FindingCode.ABSENT, "x", None)
     changed = ABOVE.replace("b = 2", "b = 5")
-    said = "another mod, which is applied first, changes the same lines (without that mod, this hunk belongs at line 2)"
+    said = "a or b, which is applied first, changes the same lines (without it, this hunk belongs at line 2)"
     lost = through(absent, Located(2, "f | a", "stated"), changed)
     assert lost == Lost(FindingCode.CONFLICTING_MOD, said, "f", (2,))
     assert through(absent, absent, changed) == absent

@@ -138,5 +138,5 @@ def test_two_mods_of_the_same_lines_are_told_of_each_other() -> None:
     first, second = plan(mods, MemoryTree({path: lines.encode()})).mods
     assert first.verdict is Verdict.APPLIES
     assert second.verdict is Verdict.CONFLICT
-    assert "another mod, which is applied first," in found(second, "conflicting-mod").message
+    assert "a, which is applied first," in found(second, "conflicting-mod").message
     assert codes(second) == {"conflicting-mod"}

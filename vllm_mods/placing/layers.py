@@ -1,6 +1,7 @@
 """Hunks in a file that other mods have changed. Pure."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.finding_codes import FindingCode
@@ -16,15 +17,17 @@ def place_through(
     below: tuple[Located | Lost, ...],
     beneath: bytes,
     target: Target,
+    *,
+    others: Sequence[str],
 ) -> tuple[Located | Lost, ...]:
-    """Place hunks in a file that other mods have changed by where they go in the file ``beneath``: ``below``, carried along.
+    """Place hunks in a file that ``others``, mods too, have changed by where they go in the file ``beneath``: ``below``, carried along.
 
     Where they have places both ways, these have to be the same. One that has a place beneath alone was written for lines
     that another mod has changed.
     """
     carried = _carry(file.hunks, below, beneath, target)
     if carried is None:
-        return tuple(map(_changed_by_another, answers, below))
+        return tuple(map(partial(_changed_by, others), answers, below))
     here = [answer.line if isinstance(answer, Located) else None for answer in answers]
     if None not in here:
         wrong = next((i for i, line in enumerate(here) if line != carried[i].line), None)
@@ -37,10 +40,13 @@ def place_through(
     return carried if strong else answers
 
 
-def _changed_by_another(answer: Located | Lost, below: Located | Lost) -> Located | Lost:
+def _changed_by(
+    others: Sequence[str], answer: Located | Lost, below: Located | Lost
+) -> Located | Lost:
     if isinstance(answer, Located) or isinstance(below, Lost):
         return answer
-    message = f"another mod, which is applied first, changes the same lines (without that mod, this hunk belongs at line {below.line})"
+    mod = " or ".join(others)
+    message = f"{mod}, which is applied first, changes the same lines (without it, this hunk belongs at line {below.line})"
     scope = below.scope.split(" | ")[0]
     return Lost(FindingCode.CONFLICTING_MOD, message, scope or None, (below.line,))
 

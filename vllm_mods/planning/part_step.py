@@ -1,7 +1,7 @@
 """One part of a variant on one view of a tree: put in, or taken out, where it belongs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ def target_of(path: str, data: bytes) -> Target:
 class PatchingStep:
     """One part on one view: lays the change over the view, or has findings that say why not.
 
-    ``beneath`` is its file without what other mods did to it. Unless it is to ``explain``, what is wrong is not
+    ``beneath`` is its file without what ``others``, mods, did to it. Unless it is to ``explain``, what is wrong is not
     looked into: only whether it would go in is asked.
     """
 
@@ -62,6 +62,7 @@ class PatchingStep:
         self.part = part
         self.view = view
         self.beneath: bytes | None = None
+        self.others: Sequence[str] = ()
         self.explain = explain
         self.findings: list[Finding] = []
         self.hunks: list[PlacedHunk] = []
@@ -181,7 +182,9 @@ class PatchingStep:
             spots = self.place_hunks(file, target, back=back)
             if self.beneath is not None and not back:
                 below = self.place_hunks(file, target_of(path, self.beneath), back=False)
-                spots = layers.place_through(file, spots, below, self.beneath, target)
+                spots = layers.place_through(
+                    file, spots, below, self.beneath, target, others=self.others
+                )
             for hunk, spot in zip(file.hunks, spots, strict=True):
                 if isinstance(spot, Lost):
                     self.report_lost(hunk, spot, path, target)

@@ -6,7 +6,8 @@ the reversed diffs. Either succeeds for the whole variant or not at all.
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import DiffError, TreeError
@@ -98,9 +99,14 @@ def parts_of(
 
 
 def forward(
-    plan: ModPlan, parts: tuple[Part, ...], tree: Tree, *, beneath: Tree | None = None
+    plan: ModPlan,
+    parts: tuple[Part, ...],
+    tree: Tree,
+    *,
+    beneath: Tree | None = None,
+    changed_by: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> ModPlan:
-    """Return a plan with its parts in, or what is wrong; ``beneath`` lacks what other mods did."""
+    """Return a plan with its parts in, or what is wrong; ``beneath`` lacks what other mods did: ``changed_by``, by path."""
     view = LayeredTree(tree)
     below = LayeredTree(beneath or tree)
     findings: list[Finding] = []
@@ -117,6 +123,7 @@ def forward(
             step = PatchingStep(part, trial, explain=explain)
             try:
                 step.beneath = _beneath(part, below, trial, tree)
+                step.others = changed_by.get(part.path, ())
                 step.put_in()
             except TreeError as error:
                 step.fail(FindingCode.UNREADABLE, error.message, path=part.path)

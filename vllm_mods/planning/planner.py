@@ -110,7 +110,7 @@ class _Planner(NamedTuple):
                 message = f"mod.lock was made from another state of {mod.name}, so it proves nothing: `{update_lock(mod)}` writes it again"
                 plan = patching.add_notes(plan, patching.note(FindingCode.STALE_LOCK, message))
             if plan.verdict.writes:
-                self.context.view.lay(plan.changes)
+                self.context.put_in(plan)
             done[mod.name] = plan
         tree = self.context.tree
         return Plan(tree.spec, tree.version, tuple(done.values()), self.context.view.changes())
@@ -178,7 +178,13 @@ class _Planner(NamedTuple):
     def attempt(self, mod: Mod, variant: Variant) -> ModPlan:
         parts = self.context.located(mod, variant)
         plan = self.context.plan_of(mod, variant, Verdict.CONFLICT)
-        tried = patching.forward(plan, parts, self.context.view, beneath=self.context.untouched)
+        tried = patching.forward(
+            plan,
+            parts,
+            self.context.view,
+            beneath=self.context.untouched,
+            changed_by=self.context.changed_by,
+        )
         if not tried.verdict.ok:
             return tried
         near = variant in self.context.nearest(mod)
