@@ -381,7 +381,7 @@ SAID = """\
 9 error unknown-mod mods[0]: mods/none/: there is no mod `none`; the path is kept; `--mod mods/none/=NAME` names a mod for it
 12 note unused-default defaults.unused: no {placeholder} uses it
 13 note empty defaults.empty: is empty and was left out
-15 note env-bool env.X: is True, the way launchers export it; quote it to keep the case
+15 note env-bool env.X: is the text True in the container; write it in quotes to keep upper and lower case
 16 error env-shell env.Y: '`pwd`' is expanded by the shell of a launcher; here it is taken literally
 18 error not-done command: `export A=1 B=2` runs before the server, which a pairing cannot do
 19 error dash command: \u201c is a typographic character: write two hyphens, or a plain quote

@@ -104,7 +104,7 @@ def test_what_nobody_here_can_answer_is_no_answer_about_the_template() -> None:
     (said,) = (one for one in found.back.findings if one.level is Level.ERROR)
     assert said.code == "parser-unasked"
     assert said.message == (
-        "not tested: toy asks whether is_made_otherwise is true, of a module that is replaced by a stub here"
+        "not tested: toy asks whether is_made_otherwise is true, and that module is only a stub here"
     )
     with pytest.raises(TreeError, match="toy asks whether is_made_otherwise is true"):
         _checked(pair=("toy", None), files=ASKING)
@@ -442,12 +442,12 @@ def test_those_that_could_not_be_asked_are_told(silent: set[str], level: Level) 
 
     (finding,) = _read_back(tell).findings
     names = "; ".join(f"{name} asks why" for name in ("toy", "think") if name in silent)
-    assert finding.message == f"not tested: {names}, of a module that is replaced by a stub here"
+    assert finding.message == f"not tested: {names}, and that module is only a stub here"
     assert (finding.code, finding.level) == ("parser-unasked", level)
     with pytest.raises(TreeError) as caught:
         _read_back(tell, TOY_AND_THINK)
     assert caught.value.message == (
-        "toy: toy and think asks why, of a module that is replaced by a stub here, so it proves nothing about the template"
+        "toy: toy and think asks why, and that module is only a stub here, so nothing is known of the template"
     )
     assert caught.value.hint == "name another parser, or ask a running vLLM"
 

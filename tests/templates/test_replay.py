@@ -575,8 +575,8 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 ) -> None:
     checked = check(Template("t", path, WHOLE.encode()), ())
     message = (
-        f"{why} is for ranking, embedding or judging, by its name: only the "
-        "conversations beside the template were tested"
+        f"{why} is for ranking, embedding or judging, by its name: only its "
+        "own conversations, in the folder beside it, were tested"
     )
     assert [one.message for one in checked.findings] == ([message] if why else [])
     assert bool(checked.replays) is (why is None)

@@ -18,7 +18,10 @@ from vllm_mods.report.reply import Reply
 @click.command(name="apply")
 @options.plan_terms
 @options.target_folder
-@options.option("--keep-links", "Refuse to change a file with hard links elsewhere: they stay old.")
+@options.option(
+    "--keep-links",
+    "Refuse to change a file that has hard links; without this, the links elsewhere keep the old text.",
+)
 @options.option("--without-files", "Skip and list files outside site-packages; `build` adds them.")
 @options.option("--dry-run", "Print what would change; write nothing.")
 @options.json_output

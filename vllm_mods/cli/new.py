@@ -15,7 +15,9 @@ from vllm_mods.report.reply import Reply
 recorded = options.grouped(
     "limits",
     Limits,
-    options.option("--also PACKAGE", "Also copy this package beside vllm.", multiple=True),
+    options.option(
+        "--also PACKAGE", "Also copy this package, which is installed beside vllm.", multiple=True
+    ),
     options.option(
         "--timeout",
         "The time limit, in seconds.",
@@ -26,12 +28,12 @@ recorded = options.grouped(
     ),
     options.option(
         "--ignore-checks",
-        "Make the mod even if the command's last step, such as a self-test, fails, if that step changed no file; its output is printed.",
+        "Make the mod although the command's last step, such as a self-test, fails. That step must change no file; its output is printed.",
     ),
     options.option("--partial", "With --each: make the mod without the entries that failed."),
     options.option(
         "--each NAME",
-        "For a registry of patches: NAME, a Python function or a program, puts in one entry with each call. Each entry becomes an optional patch; if some fail, they are listed, and the exit code is 1.",
+        "For a registry of patches: the Python function or program that runs once for each entry. Each entry becomes an optional patch; if some fail, they are listed, and the exit code is 1.",
     ),
     options.option("--env NAME=VALUE", "A variable for the container.", "environ", multiple=True),
 )
@@ -73,8 +75,8 @@ def command(
 
     A diff may have paths from anywhere: the file is found in the tree by the end of its path and by its text.
     With two trees, what was changed becomes a patch, and new files become an overlay. A command runs on
-    a copy of a tree, or in a container of an image, with a copy of the current folder and nothing else of this
-    machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
+    a copy of a tree, or in a container of an image. In both it sees a copy of the current folder and nothing else
+    of this machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
     Whatever you have to add by hand is listed.
     """
     making = f"vllm-mods new {name} --from-diff {diff_file or 'FILE'} --tree auto"

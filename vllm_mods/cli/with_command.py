@@ -103,10 +103,10 @@ _load = options.grouped(
 def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
     """Compare vLLM servers with mods and without, on this machine.
 
-    A and B are `plain`, or mods joined by commas. COMMAND starts by turns (ABBA), with mods over a copy as by `with`.
-    Each time `vllm bench serve` without mods asks the same, and its first pass is dropped. An interval that leaves out 1
-    is a difference; all of them hold together with 95 %. The same call continues one that was stopped. DIR/bench.html
-    shows each start.
+    A and B are `plain`, or mods joined by commas. COMMAND is started in the order A B B A; mods are put into a copy,
+    as `with` does. An unpatched `vllm bench serve` sends the same prompts to every start, and its first pass is dropped.
+    Each result is B divided by A, as an interval: without 1 in it, they differ (95 % for all of them together). The
+    same call continues one that was stopped. DIR/bench.html shows each start.
     """
     words: list[str] = click.get_current_context().meta["command"]
     if not words:

@@ -16,20 +16,15 @@ _FEW = 3
 
 def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
     """Return the lines at which a hunk's text stands, held to the edges that it belongs to."""
-    written = written_in(hunk)
     if not hunk.old:
-        if not target.data:
-            return (1,)
-        if hunk.old_start == 0:
-            return Lost(FindingCode.EDGE, "the hunk is for an empty file; this has lines", written)
-        message = "the hunk has no context lines, so nothing proves where it belongs"
-        return Lost(FindingCode.UNPROVABLE, message, written)
+        return (1,) if not target.data else _without_text(hunk)
+    written = written_in(hunk)
     lines = matches(target.data, hunk.old)
-    if not lines or len(lines) > limits.PLACES:
-        many = f"its text matches in more than {limits.PLACES}"
-        code = FindingCode.AMBIGUOUS if lines else FindingCode.ABSENT
-        message = many if lines else "its text is not in the file"
-        return Lost(code, message, written, lines)
+    if not lines:
+        return Lost(FindingCode.ABSENT, "its text is not in the file", written)
+    if len(lines) > limits.PLACES:
+        message = f"its text matches in more than {limits.PLACES} places"
+        return Lost(FindingCode.AMBIGUOUS, message, written, lines)
     held = tuple(line for line in lines if at_edges(hunk, target, line))
     if held:
         return held
@@ -41,6 +36,14 @@ def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
     elif belongs_at_end(hunk):
         message = f"it has less context below than above, so it belongs to the end of the file, but its text is at {where}, and more lines follow"
     return Lost(FindingCode.EDGE, message, written, lines)
+
+
+def _without_text(hunk: Hunk) -> Lost:
+    if hunk.old_start == 0:
+        message = "the hunk belongs in an empty file; this one has lines"
+        return Lost(FindingCode.EDGE, message, written_in(hunk))
+    message = "the hunk has no context lines, so nothing proves where it belongs"
+    return Lost(FindingCode.UNPROVABLE, message, written_in(hunk))
 
 
 def belongs_at_start(hunk: Hunk) -> bool:

@@ -126,8 +126,8 @@ class _Placing:
         self.alone: set[int] = set()  # hunks with one place that nothing resembles
         target = self.target
         if self.back and target.is_blob(self.file.new_blob):
-            as_found = Lost(FindingCode.ABSENT, "the file is as the patch was written for it", None)
-            return tuple(as_found for _ in self.hunks)
+            message = "the patch is not in: the file is the one that it was made on"
+            return tuple(Lost(FindingCode.ABSENT, message, None) for _ in self.hunks)
         if target.is_blob(self.file.old_blob):
             known = stated_lines(self.hunks, target)
             if known is not None:

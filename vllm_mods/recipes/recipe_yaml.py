@@ -254,7 +254,7 @@ class _RecipeReader(command.RecipeFindings):
                 continue
             variables[key] = str(value)
             if isinstance(value, bool):
-                why = f"is {value}, the way launchers export it; quote it to keep the case"
+                why = f"is the text {value} in the container; write it in quotes to keep upper and lower case"
                 self.note(FindingCode.ENV_BOOL, at, why)
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
                 self.problem(at, "is not the name of an environment variable")

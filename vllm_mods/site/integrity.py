@@ -111,22 +111,22 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
             yield Finding(FindingCode.MODE_CHANGED, message, file.path)
         return
     if digest is None:
-        what = "is gone"
-    elif file.after is None:
+        yield Finding(FindingCode.MISSING, "is gone", file.path)
+        return
+    if file.after is None:
         what = "was removed by a mod and has come back"
     elif digest == file.before:
         what = "is the original file again, but the files that belong to it are patched"
     else:
-        what = "was changed after the mods were applied, but not by vllm-mods"
-    code = FindingCode.MISSING if digest is None else FindingCode.CHANGED_SINCE
-    yield Finding(code, what, file.path)
+        what = "was edited after the mods were applied"
+    yield Finding(FindingCode.CHANGED_SINCE, what, file.path)
 
 
 def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
     """Say what lies where a mod's file was: the originals are of no use for it, its bytecode is its own."""
     digest = sha256(place.read(file.path))
     if digest is None:
-        what = "is gone, as before the mods were applied: an installer removed it"
+        what = "is gone: an installer removed it after the mods had created it"
         return Finding(FindingCode.MISSING, what, file.path)
     what = "belongs to another installation, made after the mods were applied"
     if digest == file.before:

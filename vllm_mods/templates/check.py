@@ -125,7 +125,7 @@ def check(
     scenes = replay.scenes(answer.variables, content_format, template.data)
     no_chat = _why_no_chat(template.path, answer.variables)
     if no_chat:
-        message = f"{no_chat}: only the conversations beside the template were tested"
+        message = f"{no_chat}: only its own conversations, in the folder beside it, were tested"
         findings.append(Finding(FindingCode.NO_CHAT, message, level=Level.NOTE))
     elif "tools" not in answer.variables:
         message = "it does not read `tools`, so the model sees none, and calls were not tested"

@@ -123,7 +123,7 @@ def read_back(
     has_calls = any("tool_calls" in one.message for one in written)
     is_unread = has_calls and not any(named) and not any(tool for tool, _ in pairs)
     if unasked:
-        message = f"not tested: {'; '.join(unasked)}, of a module that is replaced by a stub here"
+        message = f"not tested: {'; '.join(unasked)}, and that module is only a stub here"
         level = Level.ERROR if is_unread else Level.NOTE
         findings.append(Finding(FindingCode.PARSER_UNASKED, message, level=level))
     elif is_unread:
@@ -200,7 +200,7 @@ def _judge(
             unasked = unasked or next(iter(stood_in), "")
             if named and unasked:
                 raise TreeError(
-                    f"{release.spec}: {' and '.join(filter(None, pair))} asks {unasked}, of a module that is replaced by a stub here, so it proves nothing about the template",
+                    f"{release.spec}: {' and '.join(filter(None, pair))} asks {unasked}, and that module is only a stub here, so nothing is known of the template",
                     hint="name another parser, or ask a running vLLM",
                 )
             whys = {way: _difference(answer, answers[way], pair, alone=not named) for way in ways}
