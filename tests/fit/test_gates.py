@@ -232,6 +232,9 @@ def test_what_a_builtin_is_asked_about() -> None:
     [
         ("Plain", "gone", "error error"),
         ("type[Plain]", "gone", "error error"),
+        ("Plain[Unknown]", "gone", "error error"),
+        ("Plain[Unknown, Any]", "more", "note error"),
+        ("Unknown", "gone", "note error"),
         ("<class 'Plain'>", "gone", "error error"),
         ("Plain", "more", "note error"),
         ("Plain", "outside", "note error"),
@@ -280,6 +283,13 @@ def test_members_that_are_missing(owner: str, name: str, expected: str) -> None:
 def test_members_of_the_object_itself(body: str, expected: str) -> None:
     code = f"class Mine(Plain):\n    x = 1\n{body}\nclass Under(Mine):\n    more = 1"
     name = body.rpartition(".")[2]
+    text = f"Object of type `Self@use` has no attribute `{name}`"
+    assert levels(code, "missing-attribute", text) == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("gone", "error error"), ("other", "note error")])
+def test_a_layer_lacks_what_only_its_own_file_reads(name: str, expected: str) -> None:
+    code = f"class Mine(Layer):\n    def use(self):\n        self.{name}\n        §self.{name}"
     text = f"Object of type `Self@use` has no attribute `{name}`"
     assert levels(code, "missing-attribute", text) == expected
 

@@ -29,6 +29,7 @@ _CLASS = re.compile(r"(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:\[.*\])?(?:'>|\])?")
 _SUPER = re.compile(r"<super: <class '(\w+)'>")
 _NAMING = {"unresolved-reference", "missing-attribute", "missing-module-member"}
 SELF = re.compile(r"(?:type\[)?Self@(\w+)\]?")
+_UNKNOWN_ARGUMENTS = re.compile(r"\[(?:Unknown|Any)(?:, (?:Unknown|Any))*\]")
 # ``X | Y``, ``X & Y``, ``~None`` and what may be anything
 _VAGUE = re.compile(r"[|&~]|\b(?:Unknown|Any|Never|Protocol|TypeVar|Top)\b|^(?:object|type|None)$")
 
@@ -122,6 +123,7 @@ class Asked:
         """Return the classes of the tree that a type may name; none for a type of another kind."""
         if match := SELF.fullmatch(kind):
             return self._own_class(match[1])
+        kind = _UNKNOWN_ARGUMENTS.sub("", kind)
         name = _SUPER.match(kind) or _CLASS.fullmatch(kind)
         return classes_named(self.world, name[1]) if name and not _VAGUE.search(kind) else ()
 

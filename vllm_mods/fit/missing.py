@@ -5,7 +5,7 @@ import re
 
 from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses, times_mentioned
+from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
@@ -95,7 +95,9 @@ def is_missing(asked: Asked) -> bool:
     if any(lineage(world, one).torch for one in asked.classes(kind)):
         # Others set attributes of layers, or make their methods those of another class: what is read elsewhere may be such.
         read = re.compile(rb"\.%b\b" % name.encode())
-        return times_mentioned(world, name, read) <= 1
+        readers = [p for p, data in files_mentioning(world, (name,)) for _ in read.findall(data)]
+        is_own = SELF.fullmatch(kind) and {*readers} == {asked.diagnostic.path}
+        return len(readers) <= 1 or bool(is_own)
     return True
 
 
