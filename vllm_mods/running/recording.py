@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.applying.shadow import Shadow
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import Refused, UsageError, system_errors
 from vllm_mods.base.model import ModPlan, Plan
 from vllm_mods.base.tree import Folder
 from vllm_mods.base.untrusted import json_in
 from vllm_mods.fit.lines import touched_lines
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.schema import decode, encode
-from vllm_mods.placing.scopes import Scope, read_scopes
+from vllm_mods.formats.syntax_tree import Scope
+from vllm_mods.placing.scopes import read_scopes
 
 
 class RecordedFunction(NamedTuple):
@@ -71,12 +72,9 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
     True
     """
     mods = [RecordedMod(mod.mod.title, (*_files(mod, copy.plan),)) for mod in copy.plan.mods]
-    try:
-        with open(record, "xb") as file:
-            file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
-    except OSError as error:
-        why = f"the record {record} cannot be begun: {error.strerror}"
-        raise UsageError(why, hint="name a file that does not exist yet") from error
+    what, hint = f"the record {record} cannot be begun", "name a file that does not exist yet"
+    with system_errors(UsageError, what, hint=hint), open(record, "xb") as file:
+        file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
     folder = os.path.join(os.path.dirname(__file__), "recorder")
     path = os.pathsep.join((folder, copy.environ["PYTHONPATH"]))
     # vLLM warns of variables that begin with its own name
