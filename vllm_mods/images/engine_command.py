@@ -1,5 +1,6 @@
 """The one way to run docker, podman and nvidia-smi: bounded in time, and what they say as an error of ours."""
 
+import shutil
 import subprocess
 from typing import NamedTuple
 
@@ -56,6 +57,8 @@ def call(program: str, *arguments: str) -> str:
 
 def gpus(fields: str) -> list[str]:
     """Return what nvidia-smi says of each GPU here, a line for each; nothing without it, or of a driver that hangs."""
+    if shutil.which("nvidia-smi") is None:
+        return []
     try:
         done = run("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
     except TreeError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.applying.shadow import Shadow
-from vllm_mods.base.errors import Refused, UsageError, system_errors
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import ModPlan, Plan
 from vllm_mods.base.tree import Folder
 from vllm_mods.base.untrusted import json_in
@@ -72,9 +72,12 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
     True
     """
     mods = [RecordedMod(mod.mod.title, (*_files(mod, copy.plan),)) for mod in copy.plan.mods]
-    what, hint = f"the record {record} cannot be begun", "name a file that does not exist yet"
-    with system_errors(UsageError, what, hint=hint), open(record, "xb") as file:
-        file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
+    try:
+        with open(record, "xb") as file:
+            file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
+    except OSError as error:
+        why = f"the record {record} cannot be begun: {error.strerror}"
+        raise UsageError(why, hint="name a file that does not exist yet") from error
     folder = os.path.join(os.path.dirname(__file__), "recorder")
     path = os.pathsep.join((folder, copy.environ["PYTHONPATH"]))
     # vLLM warns of variables that begin with its own name
