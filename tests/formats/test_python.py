@@ -8,7 +8,8 @@ import pytest
 from lowering import lower
 
 from vllm_mods.formats import concrete_syntax, syntax_tree
-from vllm_mods.formats.concrete_syntax import Place, UnparsableError
+from vllm_mods.formats.concrete_syntax import UnparsableError
+from vllm_mods.formats.syntax_tree import Scope
 
 SOURCE = b"""\
 import os, sys
@@ -29,11 +30,11 @@ if x:
 
 
 def test_a_file_has_its_places_the_outer_ones_first() -> None:
-    assert concrete_syntax.read_places(SOURCE) == (
-        Place("class", "A", 7, 8, 12),
-        Place("def", "A.g", 9, 10, 11),
-        Place("def", "A.g.h", 11, 11, 11),
-        Place("def", "i", 14, 14, 14),
+    assert concrete_syntax.read_definitions(SOURCE) == (
+        Scope("class", "A", 7, 8, 12),
+        Scope("def", "A.g", 9, 10, 11),
+        Scope("def", "A.g.h", 11, 11, 11),
+        Scope("def", "i", 14, 14, 14),
     )
 
 
@@ -48,7 +49,7 @@ def test_a_file_has_its_places_the_outer_ones_first() -> None:
 )
 def test_what_libcst_does_not_read_is_refused_with_the_reason(data: bytes, why: str) -> None:
     with pytest.raises(UnparsableError) as caught:
-        concrete_syntax.read_places(data)
+        concrete_syntax.read_definitions(data)
     assert str(caught.value).startswith(why)
 
 
@@ -68,13 +69,13 @@ def test_a_file_nests_as_deeply_as_the_limit(
     tree = syntax_tree.parse(source)
     lower(monkeypatch, limit, most)
     syntax_tree.check_depth(tree)
-    assert concrete_syntax.read_places(source) is not None
+    assert concrete_syntax.read_definitions(source) is not None
     lower(monkeypatch, limit, most - 1)
     with pytest.raises(syntax_tree.DeepError) as caught:
         syntax_tree.check_depth(tree)
     assert caught.value.msg == "it is nested too deeply to be read"
     with pytest.raises(UnparsableError, match="it is nested too deeply to be read"):
-        concrete_syntax.read_places(source)
+        concrete_syntax.read_definitions(source)
 
 
 @pytest.mark.parametrize(

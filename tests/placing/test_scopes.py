@@ -13,7 +13,8 @@ from sampling import SEED, few
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
-from vllm_mods.placing.scopes import Scope, long_strings, read_scopes, read_strictly
+from vllm_mods.formats.syntax_tree import Scope
+from vllm_mods.placing.scopes import long_strings, read_scopes, read_strictly
 from vllm_mods.placing.target import Target
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ def test_a_model_that_is_a_path_is_mounted_there_and_not_written_to() -> None:
 
 def test_the_port_is_the_one_that_the_command_has_in_the_end() -> None:
     one = made(arguments=("--port", "7000"), port=80)
-    assert (one.port, one.inside) == (80, 7000)
+    assert (one.port, one.published) == (80, "127.0.0.1:80:7000")
 
 
 def test_a_health_check_follows_what_the_arguments_move() -> None:
@@ -268,12 +268,12 @@ def test_what_engines_take(size: str, restart: str) -> None:
     ],
 )
 def test_the_port_that_counts(arguments: tuple[str, ...], inside: int) -> None:
-    assert made(arguments=arguments).inside == inside
+    assert made(arguments=arguments).published == f"127.0.0.1:{inside}:{inside}"
 
 
 def test_without_a_port_it_is_vllms_own_and_options_may_have_underscores() -> None:
     wanted = WANTED._replace(command="vllm serve org/m --tensor_parallel_size 3")
-    assert made(wanted).inside == 8000
+    assert made(wanted).published == "127.0.0.1:8000:8000"
     with pytest.raises(UsageError, match="starts 3 ranks"):
         made(wanted, gpus="0")
 

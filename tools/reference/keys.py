@@ -59,8 +59,8 @@ class _Asked(Table):
         self.note(key, "a table")
         return self._below({}, key)
 
-    def tables(self, key: str) -> tuple[Table, ...]:
-        return (self._below({}, f"{key}[]"),)
+    def rows(self, key: str, read: Callable[[Table], Any]) -> tuple[Any, ...]:
+        return (read(self._below({}, f"{key}[]")),)
 
     def _below(self, _table: object, key: str) -> Table:
         at = f"{self.at}.{key}" if self.at else key

@@ -17,6 +17,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.base.output import write_whole
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats.schema import decode, encode
+from vllm_mods.images import engine_command
 from vllm_mods.running import benched_start, evidence, ratios
 from vllm_mods.running.benched_start import BenchedStart, BenchLoad
 from vllm_mods.running.interpreter import check_import
@@ -128,7 +129,7 @@ def _machine() -> dict[str, Any]:
         processors = Counter(re.findall(r"model name\s*: (.*)", file.read()))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     facts = {"system": " ".join(os.uname()[::2]), "processors": processors, "memory": memory}
-    return {**facts, "gpus": benched_start.gpus("name")}
+    return {**facts, "gpus": engine_command.gpus("name")}
 
 
 def _result(

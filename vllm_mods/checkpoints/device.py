@@ -2,16 +2,14 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.images import engine_command
 
 GIB = 1 << 30
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(g|gb|gib)\Z", re.ASCII | re.IGNORECASE)
-_ASK = ("--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
 
 class Device(NamedTuple):
@@ -35,13 +33,7 @@ def device(named: str | None) -> Device | None:
 
 
 def _of_machine() -> Iterator[Device]:
-    if shutil.which("nvidia-smi") is None:
-        return
-    try:
-        answer = engine_command.run("nvidia-smi", *_ASK)
-    except TreeError:  # a driver that hangs says nothing of its GPUs
-        return
-    for line in answer.out.splitlines() if not answer.code else ():
+    for line in engine_command.gpus("name,memory.total"):
         name, _, mebibytes = line.rpartition(", ")
         if mebibytes.isdigit():
             yield Device(name, int(mebibytes) << 20)

@@ -5,10 +5,11 @@ It is the second reader: of what this interpreter's ``ast`` cannot read, and und
 
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits, own_process
 from vllm_mods.formats import syntax_tree
+from vllm_mods.formats.syntax_tree import Scope
 
 if TYPE_CHECKING:
     import libcst
@@ -16,16 +17,6 @@ if TYPE_CHECKING:
 
 class UnparsableError(Exception):
     """The file is not Python that can be read, or not to the byte."""
-
-
-class Place(NamedTuple):
-    """A class or a function: the first fields of a ``Scope``."""
-
-    kind: str
-    name: str
-    start: int
-    head: int
-    end: int
 
 
 _TRIAL = __name__
@@ -36,8 +27,8 @@ _NESTS = re.compile(
 _FEW = 800
 
 
-def read_places(data: bytes) -> tuple[Place, ...]:
-    """Return the places of a file, outer ones first. Raises ``UnparsableError`` with the reason."""
+def read_definitions(data: bytes) -> tuple[Scope, ...]:
+    """Return the classes and functions of a file, outer ones first. Raises ``UnparsableError`` with the reason."""
     import libcst  # noqa: PLC0415
 
     _check_depth(data)
@@ -49,13 +40,13 @@ def read_places(data: bytes) -> tuple[Place, ...]:
         raise UnparsableError(str(error)) from error
 
 
-def _read(module: "libcst.Module", data: bytes) -> tuple[Place, ...]:
+def _read(module: "libcst.Module", data: bytes) -> tuple[Scope, ...]:
     import libcst  # noqa: PLC0415
     from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
 
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     places = wrapper.resolve(PositionProvider)
-    named: list[Place] = []
+    named: list[Scope] = []
 
     def visit(node: libcst.CSTNode, chain: str) -> None:
         inner = chain
@@ -64,7 +55,7 @@ def _read(module: "libcst.Module", data: bytes) -> tuple[Place, ...]:
             kind = "class" if isinstance(node, libcst.ClassDef) else "def"
             start = places[node.decorators[0] if node.decorators else node].start.line
             head, end = places[node.name].start.line, places[node].end.line
-            named.append(Place(kind, inner, start, head, end))
+            named.append(Scope(kind, inner, start, head, end))
         elif isinstance(node, libcst.BaseExpression | libcst.BaseSmallStatement):
             return  # no class or function statement can be inside
         for child in node.children:
@@ -75,7 +66,7 @@ def _read(module: "libcst.Module", data: bytes) -> tuple[Place, ...]:
     # line numbers are not to be trusted.
     if module.bytes != data:
         raise UnparsableError("LibCST does not reproduce this file byte for byte")
-    return tuple(sorted(named, key=lambda place: (place.start, -place.end)))
+    return tuple(sorted(named, key=lambda scope: (scope.start, -scope.end)))
 
 
 def _check_depth(data: bytes) -> None:

@@ -168,13 +168,10 @@ class Table:
         """Return the table below a key, an empty one if it is not there."""
         return self._below(self.get(key, dict) or {}, key)
 
-    def tables(self, key: str) -> tuple[Table, ...]:
-        """Return an array of tables."""
-        return tuple(self._below(value, at) for at, value in self._each(key, dict))
-
     def rows(self, key: str, read: Callable[[Table], T]) -> tuple[T, ...]:
         """Read an array of tables, each of which has what ``read`` asks for and no more."""
-        return tuple(_whole(table, read) for table in self.tables(key))
+        each = self._each(key, dict)
+        return tuple(_whole(self._below(value, at), read) for at, value in each)
 
     def named(self, key: str, read: Callable[[Table], T]) -> dict[str, T]:
         """Read a table of such tables, by their names."""

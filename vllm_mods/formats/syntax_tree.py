@@ -7,12 +7,27 @@ import tokenize
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 
 TOO_DEEP = "it is nested too deeply to be read"
 _CODING = re.compile(rb"coding[:=]")
+
+
+class Scope(NamedTuple):
+    """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).
+
+    ``start`` is the line of the first decorator, ``head`` that of the ``class`` or ``def`` keyword. A definition is not
+    ``live`` if its name, or that of a scope around it, is surely bound again later and nothing has used it by then.
+    """
+
+    kind: str
+    name: str
+    start: int
+    head: int
+    end: int
+    live: bool = True
 
 
 class DeepError(SyntaxError):

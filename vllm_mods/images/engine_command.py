@@ -1,5 +1,6 @@
-"""The one way to run docker and podman: bounded in time, and what they say as an error of ours."""
+"""The one way to run docker, podman and nvidia-smi: bounded in time, and what they say as an error of ours."""
 
+import shutil
 import subprocess
 from typing import NamedTuple
 
@@ -52,6 +53,17 @@ def call(program: str, *arguments: str) -> str:
     if done.code:
         raise failure(program, arguments[0], done)
     return done.out
+
+
+def gpus(fields: str) -> list[str]:
+    """Return what nvidia-smi says of each GPU here, a line for each; nothing without it, or of a driver that hangs."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    try:
+        done = run("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+    except TreeError:
+        return []
+    return [] if done.code else done.out.splitlines()
 
 
 def failure(program: str, what: str, done: EngineOutcome) -> TreeError:

@@ -14,7 +14,7 @@ from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.placing import locate
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import nearest
-from vllm_mods.placing.target import Target, splice
+from vllm_mods.placing.target import Target, shown, splice
 from vllm_mods.planning import known_trees, part_step, patching
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -41,7 +41,7 @@ def explain(mod: Mod, cell: Cell, tree: Tree) -> Iterator[HunkView]:
         target = part_step.target_of(file.path, data or b"")
         spots = []
         answers = _spots(file, data, target, back=taken_out)
-        for hunk, shown, spot in zip(file.hunks, part.diff.hunks, answers, strict=True):
+        for hunk, own, spot in zip(file.hunks, part.diff.hunks, answers, strict=True):
             placed = spot if isinstance(spot, Located) else None
             if placed is not None:
                 spots.append((placed.line, hunk))
@@ -54,7 +54,7 @@ def explain(mod: Mod, cell: Cell, tree: Tree) -> Iterator[HunkView]:
                 line=line,
                 offset=placed and placed.line - hunk.stated,
                 proof=placed and placed.proof,
-                lines=tuple(kind + _text(text) for kind, text in shown.lines),
+                lines=tuple(kind + shown(text) for kind, text in own.lines),
                 target=_around(target, first, len(hunk.old)),
             )
         if len(spots) == len(file.hunks):
@@ -94,8 +94,4 @@ def _around(target: Target, line: int | None, extent: int) -> tuple[tuple[int, s
         return ()
     first = max(1, line - _BESIDE)
     last = min(len(target.lines), line + extent - 1 + _BESIDE)
-    return tuple((number, _text(target.lines[number - 1])) for number in range(first, last + 1))
-
-
-def _text(line: bytes) -> str:
-    return line.rstrip(b"\r\n").decode("utf-8", "replace")
+    return tuple((number, shown(target.lines[number - 1])) for number in range(first, last + 1))

@@ -10,10 +10,10 @@ table, and whatever read the name before it was bound again may have taken it al
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
-from vllm_mods.formats.concrete_syntax import UnparsableError, read_places
+from vllm_mods.formats.concrete_syntax import UnparsableError, read_definitions
+from vllm_mods.formats.syntax_tree import Scope
 from vllm_mods.placing.chains import LONE_RETURN, CodeBlock, Definition, SourceLines, read_blocks
 
 # They give back what they were given, or something that nobody else holds.
@@ -24,21 +24,6 @@ _KEEPS_NOTHING = frozenset(
         *("staticmethod", "total_ordering", "wraps"),
     )
 )
-
-
-class Scope(NamedTuple):
-    """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).
-
-    ``start`` is the line of the first decorator, ``head`` that of the ``class`` or ``def`` keyword. A definition is not
-    ``live`` if its name, or that of a scope around it, is surely bound again later and nothing has used it by then.
-    """
-
-    kind: str
-    name: str
-    start: int
-    head: int
-    end: int
-    live: bool = True
 
 
 class Scopes:
@@ -110,7 +95,7 @@ def long_strings(data: bytes) -> tuple[tuple[int, int], ...]:
 @lru_cache(maxsize=32)
 def read_strictly(data: bytes) -> Scopes:
     """Read a file by LibCST, all definitions ``live``. Raises ``UnparsableError`` with why."""
-    return Scopes(tuple(Scope(*place) for place in read_places(data)))
+    return Scopes(read_definitions(data))
 
 
 def _definitions(blocks: Sequence[CodeBlock], dead: set[int]) -> Iterator[Scope]:

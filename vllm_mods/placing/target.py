@@ -8,8 +8,9 @@ from operator import itemgetter
 
 from vllm_mods.base import limits, line_diff
 from vllm_mods.formats.diff import Hunk
+from vllm_mods.formats.syntax_tree import Scope
 from vllm_mods.placing.chains import CodeBlock, read_blocks
-from vllm_mods.placing.scopes import Scope, Scopes, long_strings
+from vllm_mods.placing.scopes import Scopes, long_strings
 
 COLUMN_0 = rb"[A-Za-z_$]"
 _SHORTEST_BLOB = 7

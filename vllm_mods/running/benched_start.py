@@ -168,13 +168,5 @@ def _memory(group: int) -> dict[str, float]:
             with open(f"/proc/{pid}/status") as file:
                 (peak,) = re.findall(r"VmHWM:\s+(\d+)", file.read()) or (0,)
             peaks += int(peak) * (os.getpgid(int(pid)) == group)
-    used = sum(int(line) for line in gpus("memory.used") if line.isdigit())
+    used = sum(int(line) for line in engine_command.gpus("memory.used") if line.isdigit())
     return {"memory, MiB": peaks / 1024} | ({"GPU memory, MiB": float(used)} if used else {})
-
-
-def gpus(field: str) -> list[str]:
-    """Return what nvidia-smi says of each GPU here."""
-    words = (f"--query-gpu={field}", "--format=csv,noheader,nounits")
-    with contextlib.suppress(TreeError):  # there is none
-        return engine_command.run("nvidia-smi", *words).out.splitlines()
-    return []

@@ -13,7 +13,8 @@ from vllm_mods.base.untrusted import json_in
 from vllm_mods.fit.lines import touched_lines
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.schema import decode, encode
-from vllm_mods.placing.scopes import Scope, read_scopes
+from vllm_mods.formats.syntax_tree import Scope
+from vllm_mods.placing.scopes import read_scopes
 
 
 class RecordedFunction(NamedTuple):

@@ -49,7 +49,7 @@ class Mount(NamedTuple):
 class Service(NamedTuple):
     """A container that serves a pairing.
 
-    ``port`` is the host's, ``inside`` the one that vLLM listens on, ``published`` is both as engines take it, ``url``
+    ``port`` is the host's, ``published`` that and the one that vLLM listens on, as engines take it, ``url``
     where this machine asks. ``gpus`` is ``all``, ``none`` or numbers with commas. ``arguments`` are put behind the
     image's command. ``command`` is the text of that command, which a node of a ``cluster`` runs when Ray is up.
     ``restart`` is the policy of a server that has served, ``restart_at_first`` the one until then. ``health`` is asked
@@ -63,7 +63,6 @@ class Service(NamedTuple):
     env: Mapping[str, str]
     mounts: tuple[Mount, ...]
     port: int
-    inside: int
     published: str
     url: str
     gpus: str
@@ -189,7 +188,6 @@ def service(
         env=wanted.env,
         mounts=mounts,
         port=port,
-        inside=inside,
         published=f"{host}:{port}:{inside}",
         url=f"http{'s' * tls}://{_REACHED.get(host, host)}:{port}",
         gpus=asked.gpus,
