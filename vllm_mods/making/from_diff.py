@@ -16,9 +16,34 @@ from vllm_mods.making.compose import ModEffect
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
 
-_HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
+_HEADER = re.compile(
+    rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n"
+    # an empty file, which git states without these two lines
+    rb"|^diff --git ([^\n]*)\n(new|deleted) file mode [^\n]*\n(?:index [^\n]*\n?)?+(?!--- )",
+    re.MULTILINE,
+)
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
+_REFUSED = {
+    rb"^(?:rename|copy) from ": (
+        "the diff renames or copies a file",
+        "make the diff with `git diff --no-renames`",
+    ),
+    rb"^(?:GIT binary patch$|Binary files |Cannot display: )": (
+        "a binary change has no text to match",
+        "--from-trees OLD NEW",
+    ),
+    rb"^(?:new file|deleted file|old|new) mode 1[26]0000$": (
+        "a symbolic link or a submodule cannot be patched",
+        "remove that part from the diff",
+    ),
+}
+_LEFT_OUT = {
+    rb"^(?:new mode [0-7]+|new file mode 100755)$": "mods made of a diff have no modes",
+    rb"^Only in [^\n]*(?<!__pycache__)$": "`diff -ruN` has the text of such files",
+    rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "it states no lines, as of an empty file; `git diff` does",
+}
 _NO_FILE = "/dev/null"
+_NOT_IN_SVN = (b"\t(nonexistent)", b"\t(revision 0)")
 _ON_WHICH = "--tree auto looks for the release that the diff was made on"
 
 
@@ -41,30 +66,30 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
     parts = tuple(_parts(data, where))
     if not parts:
         raise diff_forms.without_changes(data, where)
-    paths = sorted(tree.paths("vllm"))
-    file_changes: list[FileChange] = []
+    view = LayeredTree(tree)
     meant: dict[str, str] = {}
-    for part in parts:
+    # new ones last, but for those that a later commit of a series changes, or an earlier one removed
+    named = {part.old[1:] for part in parts}
+    for part in sorted(parts, key=lambda part: part.old == _NO_FILE and part.new[1:] not in named):
         if part.old != _NO_FILE:
-            file_changes.append(_place(part, where, paths, tree))
-            meant[part.old] = file_changes[-1].path
-    for part in parts:
-        if part.old == _NO_FILE:
+            change = _place(part, where, sorted(view.paths("vllm")), view)
+        else:
             path = _new_path(part, where, meant)
-            if tree.read(path) is not None:
+            if view.read(path) is not None:
                 raise Refused(
                     f"{where}:{part.line}: {part.new} is new, but {tree.spec} already has {path}",
                     hint="--tree TREE names one without it",
                 )
             after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
-            file_changes.append(FileChange(path=path, before=None, after=after))
-            meant[part.new] = path
+            change = FileChange(path=path, before=None, after=after)
+        view.lay([change])
+        meant[part.new if part.old == _NO_FILE else part.old] = change.path
     notes = tuple(
         f"{named} in the diff was taken as {path}"
         for named, path in meant.items()
         if path not in (named, named.partition("/")[2])
     )
-    effect = ModEffect(tuple(file_changes), notes=notes)
+    effect = ModEffect(view.changes(), notes=(*notes, *_left_out(data)))
     return compose.without_backups(effect, lambda path: tree.read(path) is not None)
 
 
@@ -102,28 +127,37 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
         raise DiffError(where, 1, why, hint="remove files outside vllm/, or make several mods")
     diff_forms.refuse_foreign(data, where)
     data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
-    if moved := re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE):
-        line = data.count(b"\n", 0, moved.start()) + 1
-        why = "the diff renames or copies a file"
-        raise DiffError(where, line, why, hint="make the diff with `git diff --no-renames`")
-    if b"GIT binary patch" in data or re.search(rb"^Binary files ", data, re.MULTILINE):
-        raise DiffError(
-            where, 1, "a binary change has no text to match", hint="--from-trees OLD NEW"
-        )
+    for refused, (why, hint) in _REFUSED.items():
+        if found := re.search(refused, data, re.MULTILINE):
+            raise DiffError(where, data.count(b"\n", 0, found.start()) + 1, why, hint=hint)
     at = 0
     while match := _HEADER.search(data, at):
         end = _NEXT.search(data, match.end())
         at = end.start() if end else len(data)
         line = data.count(b"\n", 0, match.start()) + 1
         try:
-            old, new = (_name(name) for name in match.groups())
+            old, new = (_name(name) for name in _names(match))
         except diff_names.BadName as error:
             raise DiffError(where, line, error.message, hint=error.hint) from error
         yield DiffPart(old, new, line, _read(old, new, line, data[match.end() : at], where))
 
 
+def _left_out(data: bytes) -> Iterator[str]:
+    for line, why in _LEFT_OUT.items():
+        for found in dict.fromkeys(re.findall(line, data, re.MULTILINE)):
+            yield f"left out `{found.decode(errors='replace')}`: {why}"
+
+
+def _names(match: re.Match[bytes]) -> tuple[bytes, bytes]:
+    old, new, both, kind = match.groups()
+    if both is None:
+        return old, new
+    name = both[len(both) // 2 + 1 :]  # which stands there twice
+    return (name, _NO_FILE.encode()) if kind == b"deleted" else (_NO_FILE.encode(), name)
+
+
 def _name(raw: bytes) -> str:
-    if diff_names.is_no_file(raw) or diff_names.is_epoch(raw):
+    if diff_names.is_no_file(raw) or diff_names.is_epoch(raw) or raw.endswith(_NOT_IN_SVN):
         return _NO_FILE
     name = diff_names.bare(raw).strip().decode("utf-8", "replace")
     return name if "/" in name else name.replace("\\", "/")  # of Windows
@@ -140,15 +174,17 @@ def _read(old: str, new: str, line: int, body: bytes, where: str) -> FileDiff:
 
 
 def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> FileChange:
-    candidates = _candidates(part.old, paths) or _candidates(part.new, paths)
+    old, new = (_candidates(name, paths) for name in (part.old, part.new))
+    candidates = [path for path in old if path in new] or sorted({*old, *new})
     texts = {path: tree.read(path) or b"" for path in candidates}
     stated = {path: text for path, text in texts.items() if _is_at_its_lines(part.file, text)}
     # whoever names a tree in which it stands at its lines says that it was made on that
     patched = {one: _patched(part.file, one, tree, base=stated.get(one)) for one in candidates}
-    fitting = [path for path, after in patched.items() if after is not None]
+    keeps_text = part.new != _NO_FILE
+    fitting = [one for one, after in patched.items() if after == b"" or (keeps_text and after)]
     if len(fitting) == 1:
         (path,) = fitting
-        after = None if part.new == _NO_FILE else patched[path]
+        after = patched[path] if keeps_text else None
         return FileChange(path=path, before=texts[path], after=after)
     at = f"{where}:{part.line}: {part.old}"
     named = ", ".join((fitting or candidates)[:4])
