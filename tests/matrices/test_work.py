@@ -124,12 +124,13 @@ def test_a_type_checker_that_was_killed_is_asked_again(
     def killed(*_: object) -> str:
         raise TreeError("the type checker gave no answer: Killed")
 
+    one = mod(variant(diff_of("vllm/m.py", "A = 1\n", "A = len([])\n")))
     known: dict[str, Any] = {"spec": "memory:0.19.1", "identity": "1" * 64}
     with monkeypatch.context() as patch:
-        patch.setattr("vllm_mods.fit.checker.check", killed)
-        (cell,) = said(tmp_path, ReleaseInMemory(FILES, **known), PLAIN.name, mods=(PLAIN,))
+        patch.setattr("vllm_mods.fit.checker._run", killed)
+        (cell,) = said(tmp_path, ReleaseInMemory(FILES, **known), one.name, mods=(one,))
         assert cell.verdict is Verdict.UNREADABLE
-    (cell,) = said(tmp_path, ReleaseInMemory(FILES, **known), PLAIN.name, mods=(PLAIN,))
+    (cell,) = said(tmp_path, ReleaseInMemory(FILES, **known), one.name, mods=(one,))
     assert cell.verdict is Verdict.APPLIES
 
 
