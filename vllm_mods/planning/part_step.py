@@ -133,7 +133,9 @@ class PatchingStep:
         """Put a diff of one file in; ``back`` says that it is reversed."""
         before = None if file.old_path is None else self.view.read(file.old_path)
         if file.old_path is None or (before is None and file.may_create):
-            self.create(file)
+            # that a file of no package is gone does not show that it was removed
+            if not (back and self.reports_absent_package(file.path)):
+                self.create(file)
             return
         if before is None:
             self.file_missing(file)
