@@ -24,23 +24,14 @@ _HEADER = re.compile(
 )
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
 _REFUSED = {
-    rb"^(?:rename|copy) from ": (
-        "the diff renames or copies a file",
-        "make the diff with `git diff --no-renames`",
-    ),
-    rb"^(?:GIT binary patch$|Binary files |Cannot display: )": (
-        "a binary change has no text to match",
-        "--from-trees OLD NEW",
-    ),
-    rb"^(?:new file|deleted file|old|new) mode 1[26]0000$": (
-        "a symbolic link or a submodule cannot be patched",
-        "remove that part from the diff",
-    ),
+    rb"^(?:rename|copy) from ": ("the diff renames or copies a file", "git diff --no-renames"),
+    rb"^(?:GIT binary|Binary files) ": ("a binary change has no text", "--from-trees OLD NEW"),
+    rb"^[a-z ]+ mode 1[26]0000$": ("a link or submodule is no file", "remove it from the diff"),
 }
 _LEFT_OUT = {
     rb"^(?:new mode [0-7]+|new file mode 100755)$": "mods made of a diff have no modes",
     rb"^Only in [^\n]*(?<!__pycache__)$": "`diff -ruN` has the text of such files",
-    rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "it states no lines, as of an empty file; `git diff` does",
+    rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "no lines follow, as of an empty file",
 }
 _NO_FILE = "/dev/null"
 _NOT_IN_SVN = (b"\t(nonexistent)", b"\t(revision 0)")
@@ -84,12 +75,15 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
             change = FileChange(path=path, before=None, after=after)
         view.lay([change])
         meant[part.new if part.old == _NO_FILE else part.old] = change.path
-    notes = tuple(
+    notes = [
         f"{named} in the diff was taken as {path}"
         for named, path in meant.items()
         if path not in (named, named.partition("/")[2])
-    )
-    effect = ModEffect(view.changes(), notes=(*notes, *_left_out(data)))
+    ]
+    for pattern, why in _LEFT_OUT.items():
+        lines = dict.fromkeys(re.findall(pattern, data, re.MULTILINE))
+        notes += (f"left out `{line.decode(errors='replace')}`: {why}" for line in lines)
+    effect = ModEffect(view.changes(), notes=tuple(notes))
     return compose.without_backups(effect, lambda path: tree.read(path) is not None)
 
 
@@ -127,8 +121,8 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
         raise DiffError(where, 1, why, hint="remove files outside vllm/, or make several mods")
     diff_forms.refuse_foreign(data, where)
     data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
-    for refused, (why, hint) in _REFUSED.items():
-        if found := re.search(refused, data, re.MULTILINE):
+    for pattern, (why, hint) in _REFUSED.items():
+        if found := re.search(pattern, data, re.MULTILINE):
             raise DiffError(where, data.count(b"\n", 0, found.start()) + 1, why, hint=hint)
     at = 0
     while match := _HEADER.search(data, at):
@@ -136,24 +130,13 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
         at = end.start() if end else len(data)
         line = data.count(b"\n", 0, match.start()) + 1
         try:
-            old, new = (_name(name) for name in _names(match))
+            old, new, twice, kind = match.groups()
+            if twice:
+                old, new = b"/dev/null", twice[len(twice) // 2 + 1 :]
+            old, new = (_name(name) for name in ((new, old) if kind == b"deleted" else (old, new)))
         except diff_names.BadName as error:
             raise DiffError(where, line, error.message, hint=error.hint) from error
         yield DiffPart(old, new, line, _read(old, new, line, data[match.end() : at], where))
-
-
-def _left_out(data: bytes) -> Iterator[str]:
-    for line, why in _LEFT_OUT.items():
-        for found in dict.fromkeys(re.findall(line, data, re.MULTILINE)):
-            yield f"left out `{found.decode(errors='replace')}`: {why}"
-
-
-def _names(match: re.Match[bytes]) -> tuple[bytes, bytes]:
-    old, new, both, kind = match.groups()
-    if both is None:
-        return old, new
-    name = both[len(both) // 2 + 1 :]  # which stands there twice
-    return (name, _NO_FILE.encode()) if kind == b"deleted" else (_NO_FILE.encode(), name)
 
 
 def _name(raw: bytes) -> str:
