@@ -57,6 +57,9 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
     parts = tuple(_parts(data, where))
     if not parts:
         raise diff_forms.without_changes(data, where)
+    if len(re.findall(rb"^@@ -", data, re.MULTILINE)) > sum(len(one.file.hunks) for one in parts):
+        why = "a hunk belongs to no file: the '---' and '+++' lines before it are missing"
+        raise DiffError(where, 1, why, hint="make it again with `git diff` or `diff -u`")
     view = LayeredTree(tree)
     meant: dict[str, str] = {}
     # new ones last, but for those that a later commit of a series changes, or an earlier one removed
