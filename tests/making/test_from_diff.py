@@ -108,10 +108,9 @@ def test_of_a_series_each_commit_changes_what_the_ones_before_left() -> None:
     assert changed(*mails)[0] == {"vllm/x.py": (OLD, last), "vllm/sub/new.py": (None, "N = 2\n")}
 
 
-@pytest.mark.parametrize("end", ["(nonexistent)", "(revision 0)"])
-def test_svn_says_behind_the_name_that_a_file_is_new(end: str) -> None:
-    part = f"--- vllm/new/__init__.py\t{end}\n+++ vllm/new/__init__.py\t(working copy)\n"
-    changes, _ = changed(part.encode() + b"@@ -0,0 +1 @@\n+N = 1\n")
+def test_svn_says_behind_the_name_that_a_file_is_new() -> None:
+    names = b"--- vllm/new/__init__.py\t(nonexistent)\n+++ vllm/new/__init__.py\t(working copy)\n"
+    changes, _ = changed(names + b"@@ -0,0 +1 @@\n+N = 1\n")
     assert changes == {"vllm/new/__init__.py": (None, "N = 1\n")}
 
 

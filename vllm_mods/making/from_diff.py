@@ -34,7 +34,6 @@ _LEFT_OUT = {
     rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "no lines follow, as of an empty file",
 }
 _NO_FILE = "/dev/null"
-_NOT_IN_SVN = (b"\t(nonexistent)", b"\t(revision 0)")
 _ON_WHICH = "--tree auto looks for the release that the diff was made on"
 
 
@@ -143,7 +142,7 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
 
 
 def _name(raw: bytes) -> str:
-    if diff_names.is_no_file(raw) or diff_names.is_epoch(raw) or raw.endswith(_NOT_IN_SVN):
+    if diff_names.is_no_file(raw) or diff_names.is_epoch(raw) or raw.endswith(b"\t(nonexistent)"):
         return _NO_FILE
     name = diff_names.bare(raw).strip().decode("utf-8", "replace")
     return name if "/" in name else name.replace("\\", "/")  # of Windows

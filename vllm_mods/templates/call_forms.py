@@ -42,10 +42,7 @@ _THINKS = re.compile(r"qwen3\.[5-8]", re.IGNORECASE)
 
 
 def form_of_template(template: Template) -> CallForm | None:
-    """Return the form of the calls that a template writes into a history; None if it is neither or not to be seen.
-
-    Raises ``NotRendered`` for what is no template.
-    """
+    """Return the form of the calls that a template writes into a history; None if it is neither or not to be seen. Raises ``NotRendered``."""
     call = replay.tool_call(1, _NAME, {"word": _WORD})
     messages = ({"role": "user", "content": "Well?"}, replay.assistant_message("", None, call))
     conversation = Conversation("call", messages, (replay.tool(_NAME, word="string"),))
