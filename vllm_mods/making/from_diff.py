@@ -1,6 +1,6 @@
 """A diff of somebody's, whatever its paths are from: which file of the tree each part means."""
 
-import itertools
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -17,8 +17,7 @@ from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
 
 _HEADER = re.compile(
-    rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n"
-    # an empty file, which git states without these two lines
+    rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n"  # git states an empty file without these two lines
     rb"|^diff --git ([^\n]*)\n(new|deleted) file mode [^\n]*\n(?:index [^\n]*\n?)?+(?!--- )",
     re.MULTILINE,
 )
@@ -61,8 +60,7 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
         raise DiffError(where, 1, why, hint="make it again with `git diff` or `diff -u`")
     view = LayeredTree(tree)
     meant: dict[str, str] = {}
-    # new ones last, but for those that a later commit of a series changes, or an earlier one removed
-    named = {part.old[1:] for part in parts}
+    named = {part.old[1:] for part in parts}  # new ones last, but for those of a series' commits
     for part in sorted(parts, key=lambda part: part.old == _NO_FILE and part.new[1:] not in named):
         if part.old != _NO_FILE:
             change = _place(part, where, sorted(view.paths("vllm")), view)
@@ -165,11 +163,11 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
     stated = {path: text for path, text in texts.items() if _is_at_its_lines(part.file, text)}
     # whoever names a tree in which it stands at its lines says that it was made on that
     patched = {one: _patched(part.file, one, tree, base=stated.get(one)) for one in candidates}
-    keeps_text = part.new != _NO_FILE
-    fitting = [one for one, after in patched.items() if after == b"" or (keeps_text and after)]
+    deletes = part.new == _NO_FILE  # all of it, or it is another file
+    fitting = [one for one, after in patched.items() if after == b"" or (after and not deletes)]
     if len(fitting) == 1:
         (path,) = fitting
-        after = patched[path] if keeps_text else None
+        after = None if deletes else patched[path]
         return FileChange(path=path, before=texts[path], after=after)
     at = f"{where}:{part.line}: {part.old}"
     named = ", ".join((fitting or candidates)[:4])
@@ -187,10 +185,9 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
         raise Refused(
             f"{at}: the text that it changes is not in {named} of {tree.spec}{also}", hint=_ON_WHICH
         )
-    has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
-    none = "its changes have no context lines"
-    text = f"the text that it changes is in {named} of {tree.spec}, but not at the stated lines"
-    why = text if has_context else none
+    why = "its changes have no context lines"
+    if any(kind == " " for one in hunks for kind, _ in one.lines):
+        why = f"the text that it changes is in {named} of {tree.spec}, but not at the stated lines"
     twins = any(text.count(b"".join(one.old)) > 1 for one in hunks for text in texts.values())
     on_which = "--tree pypi:VERSION names the release that the diff was made on"
     raise Refused(
@@ -221,8 +218,7 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
     names = _steps(part.new)
     extras = filter(None, (_difference(named, path) for named, path in meant.items()))
     paths = {"/".join([*prefix, *names[cut:]]) for cut, prefix in extras}
-    if not paths:
-        paths = set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
+    paths = paths or set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
     if len(paths) == 1:
         return paths.pop()
     places = ", ".join(sorted(paths))
@@ -235,8 +231,7 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
 def _difference(name: str, place: str) -> tuple[int, list[str]] | None:
     """Return how many folders of a diff's path to leave out, and which to put in front."""
     named, path = _steps(name), place.split("/")
-    backwards = zip(reversed(named), reversed(path), strict=False)
-    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], backwards))
+    same = len(_steps(os.path.commonpath(["/".join(one[::-1]) for one in (named, path)])))
     return (len(named) - same, path[: len(path) - same]) if same else None
 
 

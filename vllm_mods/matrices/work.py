@@ -163,7 +163,6 @@ class Workshop:
         cell = cell._replace(packages=tuple(sorted(noted.packages.items())))
         if isinstance(noted.failure, Unreachable):
             return failed(blank, _words(noted.failure), computed=False), False
-        # what has no answer is asked again: the type checker may have been killed
         return cell, cell.readable and noted.failure is None and not self.origins.missed
 
     def _needed(self, name: str) -> tuple[Mod, ...]:

@@ -133,8 +133,7 @@ class PatchingStep:
         """Put a diff of one file in; ``back`` says that it is reversed."""
         before = None if file.old_path is None else self.view.read(file.old_path)
         if file.old_path is None or (before is None and file.may_create):
-            # that a file of no package is gone does not show that it was removed
-            if not (back and self.reports_absent_package(file.path)):
+            if not (back and self.reports_absent_package(file.path)):  # never there is not removed
                 self.create(file)
             return
         if before is None:
