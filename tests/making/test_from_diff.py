@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lowering import lower
 from memory_tree import MemoryTree
-from mod_making import diff_of
+from mod_making import diff_of, indexed
 
 from vllm_mods.base.errors import DiffError, Refused
 from vllm_mods.making import from_diff
@@ -219,6 +219,13 @@ def test_of_twins_the_one_at_the_stated_line_is_meant_in_the_tree_that_is_named(
         match=r"the text that it changes is in vllm/t\.py of .*, but not at the stated lines",
     ):
         from_diff.changes(text % (4, 4), "x.diff", tree)
+
+
+def test_git_names_the_file_that_its_diff_was_made_on() -> None:
+    part = b"--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ -5,1 +5,1 @@\n-A4 = 4\n+A4 = 5\n"
+    assert changed(indexed(part, OLD, NEW))[0] == {"vllm/x.py": (OLD, NEW)}
+    with pytest.raises(Refused, match="no context lines"):
+        changed(indexed(part, NEW, OLD))
 
 
 @pytest.mark.parametrize("names", [("x.py", "x.py"), ("vllm/sub/x.py", "vllm/x.py")])

@@ -126,6 +126,7 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
             raise DiffError(where, data.count(b"\n", 0, found.start()) + 1, why, hint=hint)
     at = 0
     while match := _HEADER.search(data, at):
+        blob = re.search(rb"^index (\w+)\.\.", data[at : match.start()], re.MULTILINE)
         end = _NEXT.search(data, match.end())
         at = end.start() if end else len(data)
         line = data.count(b"\n", 0, match.start()) + 1
@@ -136,7 +137,8 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
             old, new = (_name(name) for name in ((new, old) if kind == b"deleted" else (old, new)))
         except diff_names.BadName as error:
             raise DiffError(where, line, error.message, hint=error.hint) from error
-        yield DiffPart(old, new, line, _read(old, new, line, data[match.end() : at], where))
+        file = _read(old, new, line, data[match.end() : at], where)
+        yield DiffPart(old, new, line, file._replace(old_blob=blob and blob[1].decode()))
 
 
 def _name(raw: bytes) -> str:
