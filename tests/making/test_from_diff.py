@@ -222,10 +222,14 @@ def test_of_twins_the_one_at_the_stated_line_is_meant_in_the_tree_that_is_named(
 
 
 def test_git_names_the_file_that_its_diff_was_made_on() -> None:
-    part = b"--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ -5,1 +5,1 @@\n-A4 = 4\n+A4 = 5\n"
-    assert changed(indexed(part, OLD, NEW))[0] == {"vllm/x.py": (OLD, NEW)}
-    with pytest.raises(Refused, match="no context lines"):
-        changed(indexed(part, NEW, OLD))
+    both = f"def f():\n{OLD.replace('A', '    a')}    return a1\n"
+    now = both.replace("    return", f"{OLD.replace('A', '    a')}    return")
+    tree = MemoryTree({"vllm/__init__.py": b"", "vllm/x.py": both.encode()})
+    part = diff_of("vllm/x.py", both, now, context=1)
+    (change,) = from_diff.changes(indexed(part, both, now), "x.diff", tree).changes
+    assert change.after == now.encode()
+    with pytest.raises(Refused, match="so the right place is uncertain"):
+        from_diff.changes(part, "x.diff", tree)
 
 
 @pytest.mark.parametrize("names", [("x.py", "x.py"), ("vllm/sub/x.py", "vllm/x.py")])
