@@ -201,11 +201,9 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
 def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     """Return the paths that end as a name does, of its longest end that any path has."""
     parts = _steps(name)
-    for start in range(len(parts)):
-        tail = "/".join(parts[start:])
-        if candidates := [path for path in paths if f"/{path}".endswith(f"/{tail}")]:
-            return candidates
-    return []
+    tails = ("/".join(parts[start:]) for start in range(len(parts)))
+    found = ([path for path in paths if f"/{path}".endswith(f"/{tail}")] for tail in tails)
+    return next(filter(None, found), [])
 
 
 def _patched(file: FileDiff, path: str, tree: Tree, *, base: bytes | None = None) -> bytes | None:
