@@ -67,10 +67,8 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
         else:
             path = _new_path(part, where, meant)
             if view.read(path) is not None:
-                raise Refused(
-                    f"{where}:{part.line}: {part.new} is new, but {tree.spec} already has {path}",
-                    hint="--tree TREE names one without it",
-                )
+                why = f"{where}:{part.line}: {part.new} is new, but {tree.spec} already has {path}"
+                raise Refused(why, hint="--tree TREE names one without it")
             after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
             change = FileChange(path=path, before=None, after=after)
         view.lay([change])
@@ -174,19 +172,16 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
     at = f"{where}:{part.line}: {part.old}"
     named = ", ".join((fitting or candidates)[:4])
     if fitting:
-        raise Refused(
-            f"{at} could be any of {len(fitting)} files: {named}",
-            hint="write the full path into the diff",
-        )
+        why = f"{at} could be any of {len(fitting)} files: {named}"
+        raise Refused(why, hint="write the full path into the diff")
     if not candidates:
         raise Refused(f"{at}: {tree.spec} has no such file", hint=_ON_WHICH)
     hunks = part.file.hunks
     is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
     if is_in or not any(all(b"".join(one.old) in text for one in hunks) for text in texts.values()):
         also = " (or the change is already applied)" if is_in else ""
-        raise Refused(
-            f"{at}: the text that it changes is not in {named} of {tree.spec}{also}", hint=_ON_WHICH
-        )
+        why = f"{at}: the text that it changes is not in {named} of {tree.spec}{also}"
+        raise Refused(why, hint=_ON_WHICH)
     why = "its changes have no context lines"
     if any(kind == " " for one in hunks for kind, _ in one.lines):
         why = f"the text that it changes is in {named} of {tree.spec}, but not at the stated lines"
@@ -223,9 +218,8 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
         return paths.pop()
     places = ", ".join(sorted(paths))
     what = f"it could go to {places}" if places else "the diff does not say where"
-    raise Refused(
-        f"{where}:{part.line}: {part.new} is new, and {what}", hint="write its full path: vllm/…"
-    )
+    why = f"{where}:{part.line}: {part.new} is new, and {what}"
+    raise Refused(why, hint="write its full path: vllm/…")
 
 
 def _difference(name: str, place: str) -> tuple[int, list[str]] | None:
