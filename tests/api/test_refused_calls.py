@@ -315,6 +315,15 @@ def test_a_matrix_is_of_a_pairing_and_the_named_mods_or_of_all_that_are_the_call
     assert [mod.name for mod in matrix.choose_mods(library(), names, pairing)] == chosen
 
 
+def test_a_library_that_has_lost_its_mods_is_no_matrix_of_the_bundled_ones(place: Path) -> None:
+    (place / "lost/patches").mkdir(parents=True)
+    lost = Library(place / "lost")
+    with pytest.raises(vm.UsageError, match=r"no mod is in the libraries .*/lost$"):
+        matrix.choose_mods(lost, (), None)
+    assert [mod.name for mod in matrix.choose_mods(lost, ("flashqla",), None)] == ["flashqla"]
+    assert matrix.choose_mods(Library(), (), None)
+
+
 def test_the_lock_of_what_came_with_the_tool_is_not_written(place: Path) -> None:
     write_mod(place / "installed", "theirs", PATCH)
     opened = library()

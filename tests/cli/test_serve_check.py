@@ -150,9 +150,14 @@ def test_a_parser_that_does_not_read_what_the_models_own_template_writes_is_wron
     (fault,) = [one for one in answer.json["findings"] if one["level"] == "error"]
     assert (answer.code, fault["code"], fault["suggestion"]) == (1, "parser-terms", "qwen3_coder")
     assert "<function=NAME>" in fault["message"]
-    (model / "chat_template.jinja").write_text("{{ messages }}")
-    answer = call("serve-check", "--command", f"{line}hermes", "--target", tree)
-    assert answer.code == 0
+    for text, codes in (
+        ("{{ messages }}", []),
+        ("{% for m in messages %}", ["template-unreadable"]),
+    ):
+        (model / "chat_template.jinja").write_text(text)
+        answer = call("serve-check", "--command", f"{line}hermes", "--target", tree, "--json")
+        wrong = [one["code"] for one in answer.json["findings"] if one["level"] == "error"]
+        assert (answer.code, wrong) == (bool(codes), codes)
 
 
 @pytest.mark.parametrize(("maker", "level"), [("Qwen", "error"), ("somebody", "note")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lowering import lower
 from memory_tree import MemoryTree
-from mod_making import diff_of
+from mod_making import diff_of, indexed
 
 from vllm_mods.base.errors import DiffError, Refused
 from vllm_mods.making import from_diff
@@ -63,7 +63,7 @@ def test_what_a_part_means_is_noted_where_it_is_not_what_it_says() -> None:
         ADDED % b"lib/new.py",
     )
     changes, notes = changed(*parts)
-    assert list(changes) == ["vllm/sub/x.py", "vllm/sub/new.py"]
+    assert list(changes) == ["vllm/sub/new.py", "vllm/sub/x.py"]
     assert changes["vllm/sub/new.py"] == (None, "N = 1\n")
     assert notes == (
         "lib/x.py in the diff was taken as vllm/sub/x.py",
@@ -77,6 +77,57 @@ def test_a_file_that_is_removed_has_no_text_left() -> None:
     assert changed(diff("vllm/x.py", epoch, OLD, ""))[0] == {"vllm/x.py": (OLD, None)}
 
 
+EMPTIES = b"diff --git a/vllm/sub/new.py b/vllm/sub/new.py\nnew file mode 100644\nindex 0000000..e69de29\n"
+
+
+@pytest.mark.parametrize(
+    "end", [b"", b"diff --git a/vllm/x.py b/vllm/x.py\n" + diff("a/vllm/x.py", "b/vllm/x.py")]
+)
+def test_git_states_an_empty_file_without_names_and_lines(end: bytes) -> None:
+    new = changed(EMPTIES + end)[0]
+    assert new.pop("vllm/sub/new.py") == (None, "")
+    gone = EMPTIES.replace(b"new file", b"deleted file").replace(
+        b"vllm/sub/new.py", b"vllm/empty.py"
+    )
+    tree = MemoryTree({**FILES, "vllm/empty.py": b""})
+    was, *others = from_diff.changes(gone + end, "x.diff", tree).changes
+    assert (was.path, was.before, was.after) == ("vllm/empty.py", b"", None)
+    assert [*new] == [one.path for one in others] == ["vllm/x.py"] * bool(end)
+    with pytest.raises(Refused, match=r"the text that it changes is not in vllm/x\.py"):
+        changed(gone.replace(b"vllm/empty.py", b"vllm/x.py"), end)
+
+
+def test_of_a_series_each_commit_changes_what_the_ones_before_left() -> None:
+    last = NEW.replace("A4 = 5", "A4 = 6").replace("A8", "C8")
+    more = diff("a/vllm/sub/new.py", "b/vllm/sub/new.py", "N = 1\n", "N = 2\n")
+    series = (
+        diff("a/vllm/x.py", "b/vllm/x.py") + ADDED % b"b/vllm/sub/new.py",
+        diff("a/vllm/x.py", "b/vllm/x.py", NEW, last) + more,
+    )
+    mails = (b"From 1\nSubject: x\n---\n%b-- \n2.40\n\n" % commit for commit in series)
+    assert changed(*mails)[0] == {"vllm/x.py": (OLD, last), "vllm/sub/new.py": (None, "N = 2\n")}
+
+
+def test_svn_says_behind_the_name_that_a_file_is_new() -> None:
+    names = b"--- vllm/new/__init__.py\t(nonexistent)\n+++ vllm/new/__init__.py\t(working copy)\n"
+    changes, _ = changed(names + b"@@ -0,0 +1 @@\n+N = 1\n")
+    assert changes == {"vllm/new/__init__.py": (None, "N = 1\n")}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("old mode 100644\nnew mode 100755", "mods made of a diff have no modes"),
+        ("Only in new/vllm: y.py", "`diff -ruN` has the text of such files"),
+        ("diff -ruN a/vllm/e.py b/vllm/e.py", "no lines follow, as of an empty file"),
+    ],
+)
+def test_what_a_diff_states_and_no_mod_gets_is_said(line: str, why: str) -> None:
+    part = diff("vllm/x.py", "vllm/x.py")
+    _, notes = changed(f"{line}\ndiff -ruN a b\n".encode() + part, b"Only in a: __pycache__\n")
+    assert notes == (f"left out `{line.splitlines()[-1]}`: {why}",)
+
+
 def test_a_new_file_goes_where_its_path_says_if_nothing_is_beside_it() -> None:
     assert changed(ADDED % b"a/b/vllm/sub/new.py")[0] == {"vllm/sub/new.py": (None, "N = 1\n")}
 
@@ -84,7 +135,7 @@ def test_a_new_file_goes_where_its_path_says_if_nothing_is_beside_it() -> None:
 def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
     beside = diff("/lib//./sub/x.py", "/lib//./sub/x.py", OTHER, OTHER.replace("= 8", "= 9"))
     changes, _ = changed(beside, ADDED % b"/lib/./sub//new.py")
-    assert list(changes) == ["vllm/sub/x.py", "vllm/sub/new.py"]
+    assert list(changes) == ["vllm/sub/new.py", "vllm/sub/x.py"]
 
 
 @pytest.mark.parametrize(
@@ -170,13 +221,24 @@ def test_of_twins_the_one_at_the_stated_line_is_meant_in_the_tree_that_is_named(
         from_diff.changes(text % (4, 4), "x.diff", tree)
 
 
-def test_what_may_mean_several_files_is_refused() -> None:
-    part = diff("x.py", "x.py")
+def test_git_names_the_file_that_its_diff_was_made_on() -> None:
+    both = f"def f():\n{OLD.replace('A', '    a')}    return a1\n"
+    now = both.replace("    return", f"{OLD.replace('A', '    a')}    return")
+    tree = MemoryTree({"vllm/__init__.py": b"", "vllm/x.py": both.encode()})
+    part = diff_of("vllm/x.py", both, now, context=1)
+    (change,) = from_diff.changes(indexed(part, both, now), "x.diff", tree).changes
+    assert change.after == now.encode()
+    with pytest.raises(Refused, match="so the right place is uncertain"):
+        from_diff.changes(part, "x.diff", tree)
+
+
+@pytest.mark.parametrize("names", [("x.py", "x.py"), ("vllm/sub/x.py", "vllm/x.py")])
+def test_what_may_mean_several_files_is_refused(names: tuple[str, str]) -> None:
     twin = MemoryTree({**FILES, "vllm/sub/x.py": OLD.encode()})
     with pytest.raises(
         Refused, match=r"x\.py could be any of 2 files: vllm/sub/x\.py, vllm/x\.py$"
     ):
-        from_diff.changes(part, "x.diff", twin)
+        from_diff.changes(diff(*names), "x.diff", twin)
 
 
 @pytest.mark.parametrize(
@@ -186,20 +248,27 @@ def test_what_may_mean_several_files_is_refused() -> None:
             b"x\nrename from a\nrename to b\n",
             2,
             "the diff renames or copies a file",
-            "make the diff with `git diff --no-renames`",
+            "git diff --no-renames",
         ),
         (b"copy from a\n", 1, "the diff renames or copies a file", None),
-        (
-            b"x\nGIT binary patch\n",
-            1,
-            "a binary change has no text to match",
-            "--from-trees OLD NEW",
-        ),
+        (b"x\nGIT binary patch\n", 2, "a binary change has no text", "--from-trees OLD NEW"),
         (
             b"Binary files a and b differ\n",
             1,
-            "a binary change has no text to match",
+            "a binary change has no text",
             "--from-trees OLD NEW",
+        ),
+        (
+            b"diff --git a/vllm/l b/vllm/l\nnew file mode 120000\n" + ADDED % b"b/vllm/l",
+            2,
+            "a link or submodule is no file",
+            "remove it from the diff",
+        ),
+        (
+            b"Index: vllm/y.py\n@@ -1 +1 @@\n-a\n+b\n" + diff("vllm/x.py", "vllm/x.py"),
+            1,
+            "a hunk belongs to no file: the '---' and '+++' lines before it are missing",
+            "make it again with `git diff` or `diff -u`",
         ),
         (b"words\n\n" + diff("vllm/x.py", "vllm/x.py").replace(b"+A4 = 5\n", b""), 5, None, None),
     ],

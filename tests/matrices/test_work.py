@@ -118,6 +118,22 @@ def test_an_answer_is_kept_only_if_all_could_be_read(
     ]
 
 
+def test_a_type_checker_that_was_killed_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> str:
+        raise TreeError("the type checker gave no answer: Killed")
+
+    one = mod(variant(diff_of("vllm/m.py", "A = 1\n", "A = len([])\n")))
+    known: dict[str, Any] = {"spec": "memory:0.19.1", "identity": "1" * 64}
+    with monkeypatch.context() as patch:
+        patch.setattr("vllm_mods.fit.checker._run", killed)
+        (cell,) = said(tmp_path, ReleaseInMemory(FILES, **known), one.name, mods=(one,))
+        assert cell.verdict is Verdict.UNREADABLE
+    (cell,) = said(tmp_path, ReleaseInMemory(FILES, **known), one.name, mods=(one,))
+    assert cell.verdict is Verdict.APPLIES
+
+
 @pytest.mark.parametrize("error", [TreeError("it is broken"), Unreachable("no network")])
 def test_nothing_is_kept_to_show_of_an_answer_that_is_not(tmp_path: Path, error: TreeError) -> None:
     known: dict[str, Any] = {"spec": "memory:0.19.1", "identity": "1" * 64}

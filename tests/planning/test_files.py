@@ -60,6 +60,14 @@ def test_a_file_that_is_not_as_the_deletion_has_it_stays() -> None:
     assert gone.changes == (FileChange("vllm/d.py", b"d = 1\ne = 1\n", None),)
 
 
+def test_a_file_that_is_removed_is_gone_from_a_package_that_the_tree_has() -> None:
+    patch = b"--- a/%b\n+++ /dev/null\n@@ -1 +0,0 @@\n-a = 1\n"
+    planned = one(mod(variant(patch % b"sub/d.py")), MemoryTree({"vllm/e.py": b""}))
+    assert (planned.verdict, codes(planned)) == (Verdict.UNREADABLE, {"not-in-tree"})
+    gone = one(mod(variant(patch % b"vllm/sub/d.py")), MemoryTree({"vllm/e.py": b""}))
+    assert gone.verdict is Verdict.APPLIED
+
+
 def test_a_rename_does_not_write_over_what_has_the_new_name() -> None:
     files = {"vllm/o.py": b"o = 1\n", "vllm/p.py": b"p = 1\n"}
     planned = one(mod(variant(RENAME)), MemoryTree(files))

@@ -28,7 +28,7 @@ AS_JSON = '{"name": "{{ c.function.name }}", "arguments": {{ c.function.argument
         (HEAD + CALLS + AS_JSON + END, JSON),
         (HEAD + CALLS + "[{{ c.function.name }}(1)]" + END, None),
         ("<tool_call>\n<function=look_up>" + HEAD + "{% endfor %}", None),
-        (HEAD, None),
+        (HEAD + "{% endfor %}", None),
         ("{{ raise_exception('no') }}", None),
     ],
 )

@@ -121,6 +121,8 @@ def test_what_fails_says_where(text: str, error: str, line: int | None) -> None:
         (b"\xff", r"t\.jinja: not UTF-8: byte 0"),
         (b" " * (1 << 20) + b"a", r"t\.jinja: a template can have at most 1 MiB"),
         (b"{% include 'x' %}{% if %}", r"t\.jinja:1: Expected"),
+        (b"{% if no %}\n{{ no | nope }}{% endif %}", r"t\.jinja:2: No filter named 'nope'\.$"),
+        (b"{% if no %}\n{{ no is nope }}{% endif %}", r"t\.jinja:2: No test named 'nope'\.$"),
         (
             b"{{ " + b"(" * 5000 + b"1" + b")" * 5000 + b" }}",
             r"t\.jinja: .*(Recursion|MemoryError|died)",
@@ -130,6 +132,11 @@ def test_what_fails_says_where(text: str, error: str, line: int | None) -> None:
 def test_what_is_no_template_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(NotRendered, match=message):
         rendering.render(Template("t", "t.jinja", data), (HELLO,))
+
+
+def test_a_template_may_ask_whether_there_is_a_filter() -> None:
+    (rendered,) = _render("{% if 'nope' is filter %}{{ 1 | nope }}{% endif %}a").rendered
+    assert rendered.prompt == "a"
 
 
 def test_one_that_fails_for_a_conversation_goes_on_with_the_next() -> None:

@@ -122,7 +122,11 @@ def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> 
     """
     if pairing is not None:
         return library.select((*library.mods_of(library.pairing(pairing)), *names))
-    return library.select(names or library.own_names() or library.names())
+    own = library.own_names()
+    if not (names or own) and library.roots[1:]:
+        why = f"no mod is in the libraries that were named: {', '.join(library.roots[1:])}"
+        raise UsageError(why, hint="vllm-mods list  # then name one of these")
+    return library.select(names or own or library.names())
 
 
 def choose_own_mods(

@@ -27,6 +27,7 @@ from vllm_mods.trees.receipt_tree import receipt_of
 _STARTS = {
     FindingCode.MOD_FLAG_ABSENT,
     FindingCode.TEMPLATE_TERMS,
+    FindingCode.TEMPLATE_UNREADABLE,
     FindingCode.PARSER_TERMS,
     FindingCode.FLAG_UNUSED,
 }

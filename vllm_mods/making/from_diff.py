@@ -1,6 +1,6 @@
 """A diff of somebody's, whatever its paths are from: which file of the tree each part means."""
 
-import itertools
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -16,8 +16,22 @@ from vllm_mods.making.compose import ModEffect
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
 
-_HEADER = re.compile(rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n", re.MULTILINE)
+_HEADER = re.compile(
+    rb"^--- ([^\n]*)\n\+\+\+ ([^\n]*)\n"  # git states an empty file without these two lines
+    rb"|^diff --git ([^\n]*)\n(new|deleted) file mode [^\n]*\n(?:index [^\n]*\n?)?+(?!--- )",
+    re.MULTILINE,
+)
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
+_REFUSED = {
+    rb"^(?:rename|copy) from ": ("the diff renames or copies a file", "git diff --no-renames"),
+    rb"^(?:GIT binary|Binary files) ": ("a binary change has no text", "--from-trees OLD NEW"),
+    rb"^[a-z ]+ mode 1[26]0000$": ("a link or submodule is no file", "remove it from the diff"),
+}
+_LEFT_OUT = {
+    rb"^(?:new mode [0-7]+|new file mode 100755)$": "mods made of a diff have no modes",
+    rb"^Only in [^\n]*(?<!__pycache__)$": "`diff -ruN` has the text of such files",
+    rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "no lines follow, as of an empty file",
+}
 _NO_FILE = "/dev/null"
 _ON_WHICH = "--tree auto looks for the release that the diff was made on"
 
@@ -41,30 +55,33 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
     parts = tuple(_parts(data, where))
     if not parts:
         raise diff_forms.without_changes(data, where)
-    paths = sorted(tree.paths("vllm"))
-    file_changes: list[FileChange] = []
+    if len(re.findall(rb"^@@ -", data, re.MULTILINE)) > sum(len(one.file.hunks) for one in parts):
+        why = "a hunk belongs to no file: the '---' and '+++' lines before it are missing"
+        raise DiffError(where, 1, why, hint="make it again with `git diff` or `diff -u`")
+    view = LayeredTree(tree)
     meant: dict[str, str] = {}
-    for part in parts:
+    named = {part.old[1:] for part in parts}  # new ones last, but for those of a series' commits
+    for part in sorted(parts, key=lambda part: part.old == _NO_FILE and part.new[1:] not in named):
         if part.old != _NO_FILE:
-            file_changes.append(_place(part, where, paths, tree))
-            meant[part.old] = file_changes[-1].path
-    for part in parts:
-        if part.old == _NO_FILE:
+            change = _place(part, where, sorted(view.paths("vllm")), view)
+        else:
             path = _new_path(part, where, meant)
-            if tree.read(path) is not None:
-                raise Refused(
-                    f"{where}:{part.line}: {part.new} is new, but {tree.spec} already has {path}",
-                    hint="--tree TREE names one without it",
-                )
+            if view.read(path) is not None:
+                why = f"{where}:{part.line}: {part.new} is new, but {tree.spec} already has {path}"
+                raise Refused(why, hint="--tree TREE names one without it")
             after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
-            file_changes.append(FileChange(path=path, before=None, after=after))
-            meant[part.new] = path
-    notes = tuple(
+            change = FileChange(path=path, before=None, after=after)
+        view.lay([change])
+        meant[part.new if part.old == _NO_FILE else part.old] = change.path
+    notes = [
         f"{named} in the diff was taken as {path}"
         for named, path in meant.items()
         if path not in (named, named.partition("/")[2])
-    )
-    effect = ModEffect(tuple(file_changes), notes=notes)
+    ]
+    for pattern, why in _LEFT_OUT.items():
+        lines = dict.fromkeys(re.findall(pattern, data, re.MULTILINE))
+        notes += (f"left out `{line.decode(errors='replace')}`: {why}" for line in lines)
+    effect = ModEffect(view.changes(), notes=tuple(notes))
     return compose.without_backups(effect, lambda path: tree.read(path) is not None)
 
 
@@ -102,28 +119,28 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
         raise DiffError(where, 1, why, hint="remove files outside vllm/, or make several mods")
     diff_forms.refuse_foreign(data, where)
     data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
-    if moved := re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE):
-        line = data.count(b"\n", 0, moved.start()) + 1
-        why = "the diff renames or copies a file"
-        raise DiffError(where, line, why, hint="make the diff with `git diff --no-renames`")
-    if b"GIT binary patch" in data or re.search(rb"^Binary files ", data, re.MULTILINE):
-        raise DiffError(
-            where, 1, "a binary change has no text to match", hint="--from-trees OLD NEW"
-        )
+    for pattern, (why, hint) in _REFUSED.items():
+        if found := re.search(pattern, data, re.MULTILINE):
+            raise DiffError(where, data.count(b"\n", 0, found.start()) + 1, why, hint=hint)
     at = 0
     while match := _HEADER.search(data, at):
+        blob = re.search(rb"^index (\w+)\.\.", data[at : match.start()], re.MULTILINE)
         end = _NEXT.search(data, match.end())
         at = end.start() if end else len(data)
         line = data.count(b"\n", 0, match.start()) + 1
         try:
-            old, new = (_name(name) for name in match.groups())
+            old, new, twice, kind = match.groups()
+            if twice:
+                old, new = b"/dev/null", twice[len(twice) // 2 + 1 :]
+            old, new = (_name(name) for name in ((new, old) if kind == b"deleted" else (old, new)))
         except diff_names.BadName as error:
             raise DiffError(where, line, error.message, hint=error.hint) from error
-        yield DiffPart(old, new, line, _read(old, new, line, data[match.end() : at], where))
+        file = _read(old, new, line, data[match.end() : at], where)
+        yield DiffPart(old, new, line, file._replace(old_blob=blob and blob[1].decode()))
 
 
 def _name(raw: bytes) -> str:
-    if diff_names.is_no_file(raw) or diff_names.is_epoch(raw):
+    if diff_names.is_no_file(raw) or diff_names.is_epoch(raw) or raw.endswith(b"\t(nonexistent)"):
         return _NO_FILE
     name = diff_names.bare(raw).strip().decode("utf-8", "replace")
     return name if "/" in name else name.replace("\\", "/")  # of Windows
@@ -140,36 +157,34 @@ def _read(old: str, new: str, line: int, body: bytes, where: str) -> FileDiff:
 
 
 def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> FileChange:
-    candidates = _candidates(part.old, paths) or _candidates(part.new, paths)
+    old, new = (_candidates(name, paths) for name in (part.old, part.new))
+    candidates = [path for path in old if path in new] or sorted({*old, *new})
     texts = {path: tree.read(path) or b"" for path in candidates}
     stated = {path: text for path, text in texts.items() if _is_at_its_lines(part.file, text)}
     # whoever names a tree in which it stands at its lines says that it was made on that
     patched = {one: _patched(part.file, one, tree, base=stated.get(one)) for one in candidates}
-    fitting = [path for path, after in patched.items() if after is not None]
+    deletes = part.new == _NO_FILE  # all of it, or it is another file
+    fitting = [one for one, after in patched.items() if after == b"" or (after and not deletes)]
     if len(fitting) == 1:
         (path,) = fitting
-        after = None if part.new == _NO_FILE else patched[path]
+        after = None if deletes else patched[path]
         return FileChange(path=path, before=texts[path], after=after)
     at = f"{where}:{part.line}: {part.old}"
     named = ", ".join((fitting or candidates)[:4])
     if fitting:
-        raise Refused(
-            f"{at} could be any of {len(fitting)} files: {named}",
-            hint="write the full path into the diff",
-        )
+        why = f"{at} could be any of {len(fitting)} files: {named}"
+        raise Refused(why, hint="write the full path into the diff")
     if not candidates:
         raise Refused(f"{at}: {tree.spec} has no such file", hint=_ON_WHICH)
     hunks = part.file.hunks
     is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
     if is_in or not any(all(b"".join(one.old) in text for one in hunks) for text in texts.values()):
         also = " (or the change is already applied)" if is_in else ""
-        raise Refused(
-            f"{at}: the text that it changes is not in {named} of {tree.spec}{also}", hint=_ON_WHICH
-        )
-    has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
-    none = "its changes have no context lines"
-    text = f"the text that it changes is in {named} of {tree.spec}, but not at the stated lines"
-    why = text if has_context else none
+        why = f"{at}: the text that it changes is not in {named} of {tree.spec}{also}"
+        raise Refused(why, hint=_ON_WHICH)
+    why = "its changes have no context lines"
+    if any(kind == " " for one in hunks for kind, _ in one.lines):
+        why = f"the text that it changes is in {named} of {tree.spec}, but not at the stated lines"
     twins = any(text.count(b"".join(one.old)) > 1 for one in hunks for text in texts.values())
     on_which = "--tree pypi:VERSION names the release that the diff was made on"
     raise Refused(
@@ -181,11 +196,9 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
 def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     """Return the paths that end as a name does, of its longest end that any path has."""
     parts = _steps(name)
-    for start in range(len(parts)):
-        tail = "/".join(parts[start:])
-        if candidates := [path for path in paths if f"/{path}".endswith(f"/{tail}")]:
-            return candidates
-    return []
+    tails = ("/".join(parts[start:]) for start in range(len(parts)))
+    found = ([path for path in paths if f"/{path}".endswith(f"/{tail}")] for tail in tails)
+    return next(filter(None, found), [])
 
 
 def _patched(file: FileDiff, path: str, tree: Tree, *, base: bytes | None = None) -> bytes | None:
@@ -200,22 +213,19 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
     names = _steps(part.new)
     extras = filter(None, (_difference(named, path) for named, path in meant.items()))
     paths = {"/".join([*prefix, *names[cut:]]) for cut, prefix in extras}
-    if not paths:
-        paths = set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
+    paths = paths or set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
     if len(paths) == 1:
         return paths.pop()
     places = ", ".join(sorted(paths))
     what = f"it could go to {places}" if places else "the diff does not say where"
-    raise Refused(
-        f"{where}:{part.line}: {part.new} is new, and {what}", hint="write its full path: vllm/…"
-    )
+    why = f"{where}:{part.line}: {part.new} is new, and {what}"
+    raise Refused(why, hint="write its full path: vllm/…")
 
 
 def _difference(name: str, place: str) -> tuple[int, list[str]] | None:
     """Return how many folders of a diff's path to leave out, and which to put in front."""
     named, path = _steps(name), place.split("/")
-    backwards = zip(reversed(named), reversed(path), strict=False)
-    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], backwards))
+    same = len(_steps(os.path.commonpath(["/".join(one[::-1]) for one in (named, path)])))
     return (len(named) - same, path[: len(path) - same]) if same else None
 
 

@@ -163,7 +163,7 @@ class Workshop:
         cell = cell._replace(packages=tuple(sorted(noted.packages.items())))
         if isinstance(noted.failure, Unreachable):
             return failed(blank, _words(noted.failure), computed=False), False
-        return cell, noted.failure is None and not self.origins.missed
+        return cell, cell.readable and noted.failure is None and not self.origins.missed
 
     def _needed(self, name: str) -> tuple[Mod, ...]:
         """Return a mod behind those that it requires."""

@@ -134,7 +134,8 @@ class PatchingStep:
         """Put a diff of one file in; ``back`` says that it is reversed."""
         before = None if file.old_path is None else self.view.read(file.old_path)
         if file.old_path is None or (before is None and file.may_create):
-            self.create(file)
+            if not (back and self.reports_absent_package(file.path)):  # never there is not removed
+                self.create(file)
             return
         if before is None:
             self.file_missing(file)

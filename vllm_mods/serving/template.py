@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import ModPlan, TemplateFile
 from vllm_mods.base.tree import Tree
@@ -114,12 +114,14 @@ def parser_faults(uses: Iterable[Use], model: str, chat_template: str) -> Iterat
     if os.path.exists(place):
         with contextlib.suppress(UsageError, ManifestError):
             template = open_template(Library(), os.path.abspath(place))
+    form = None if template or chat_template else call_forms.form_of_name(model)
+    is_sure, writes = model.startswith(call_forms.MAKER), f"models named like {model} write"
     if template:
-        form, is_sure = call_forms.form_of_template(template), True
-        writes = f"{place} tells the model to write"
-    else:
-        form = None if chat_template else call_forms.form_of_name(model)
-        is_sure, writes = model.startswith(call_forms.MAKER), f"models named like {model} write"
+        is_sure, writes = True, f"{place} tells the model to write"
+        try:
+            form = call_forms.form_of_template(template)
+        except NotRendered as error:
+            yield ServeFault(FindingCode.TEMPLATE_UNREADABLE, place, error.message)
     readers: dict[str, tuple[tuple[str, ...], str]] = {}
     if form:
         readers[_CALLS] = form.readers, f"{writes} calls in the form {form.name}"

@@ -52,8 +52,11 @@ def resolve(
     fetched = _fetched(project, source, None if locked is None else locked.resolved)
     now = kept.lock(source, fetched)
     if locked is not None and now != locked:
+        has, was = (
+            f"{x.resolved} and sha256:{x.files}".removeprefix(" and ") for x in (now, locked)
+        )
         raise Refused(
-            f"{name} ({source}) differs from {lock_path(project)}: it is now {now.resolved or 'its files'} and sha256:{now.files}, not {locked.resolved} and sha256:{locked.files}; nothing was changed",
+            f"{name} ({source}) differs from {lock_path(project)}: it is now {has}, not {was}; nothing was changed",
             hint=f"vllm-mods update {name}  # accepts the change, if you know why it was made",
         )
     _check_signature(project, source, kept.keep(now, fetched))

@@ -7,7 +7,6 @@ these reads a call of a form that it is not named with here.
 import re
 from typing import NamedTuple
 
-from vllm_mods.base.errors import NotRendered
 from vllm_mods.templates import rendering, replay
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.source import Template
@@ -43,15 +42,12 @@ _THINKS = re.compile(r"qwen3\.[5-8]", re.IGNORECASE)
 
 
 def form_of_template(template: Template) -> CallForm | None:
-    """Return the form of the calls that a template writes into a history; None if it is neither or not to be seen."""
+    """Return the form of the calls that a template writes into a history; None if it is neither or not to be seen. Raises ``NotRendered``."""
     call = replay.tool_call(1, _NAME, {"word": _WORD})
     messages = ({"role": "user", "content": "Well?"}, replay.assistant_message("", None, call))
     conversation = Conversation("call", messages, (replay.tool(_NAME, word="string"),))
     conversation = conversation._replace(add_generation_prompt=False)
-    try:
-        answer = rendering.render(template, (conversation,), marked=True)
-    except NotRendered:
-        return None
+    answer = rendering.render(template, (conversation,), marked=True)
     prompt = answer.rendered[0].prompt or ""
     # The call itself, and not an example of one in how the tools are told: its value is there.
     return next((form for form in FORMS if form.begins.search(prompt) and _WORD in prompt), None)

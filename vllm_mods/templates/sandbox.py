@@ -128,6 +128,13 @@ def _answer(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     try:
         tree = env.parse(case["template"])
         template = env.from_string(case["template"])
+        uses = [*tree.find_all((jinja2.nodes.Filter, jinja2.nodes.Test))]
+        for one in () if {"filter", "test"} & {use.name for use in uses} else uses:
+            # of one in a branch, Jinja itself says so only when it gets there
+            if one.name not in (env.tests if isinstance(one, jinja2.nodes.Test) else env.filters):
+                what = type(one).__name__.lower()
+                yield {"error": f"No {what} named {one.name!r}.", "line": one.lineno}
+                return
         yield {
             "variables": sorted(jinja2.meta.find_undeclared_variables(tree)),
             "own": sorted(_own_variables(tree)),
@@ -170,8 +177,7 @@ def _own_variables(tree: jinja2.nodes.Template) -> set[str]:
         and id(one.node) not in parameters
         and one.name in {"defined", "undefined", "none", "default"}
     }
-    names = tree.find_all(jinja2.nodes.Name)
-    return {one.name for one in names if one.ctx == "store"} - asked
+    return {one.name for one in tree.find_all(jinja2.nodes.Name) if one.ctx == "store"} - asked
 
 
 def _render(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, Any]) -> str:
