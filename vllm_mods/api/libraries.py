@@ -173,7 +173,5 @@ def check_own_pairing(library: Library, name: str) -> None:
 
 def _check_own(library: Library, name: str, path: str, copying: str) -> None:
     if not library.is_writable(path):
-        raise UsageError(
-            f"{name} is bundled with vllm-mods, so {path} is not changed; nothing was written",
-            hint=f"make a copy of your own:\n  {copying}",
-        )
+        why = f"{name} is bundled with vllm-mods, so {path} is not changed; nothing was written"
+        raise UsageError(why, hint=f"make a copy of your own:\n  {copying}")

@@ -72,10 +72,8 @@ def matrix(
         named=frozenset(trees),
     )
     if trees and (vllm is not None or pre):
-        raise UsageError(
-            "--vllm and --pre choose releases, and --tree names trees",
-            hint="give one; --tree pypi:VERSION names a release",
-        )
+        why = "--vllm and --pre choose releases, and --tree names trees"
+        raise UsageError(why, hint="give one; --tree pypi:VERSION names a release")
     workshop = Workshop(setting, note=access.note)
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
         mods, workshop.releases.files(), vllm, pre=pre
@@ -154,10 +152,8 @@ def write_locks(
     names = {mod.name for mod in mods}
     unread = [cell.tree for cell in cells if cell.mod in names and not cell.readable]
     if unread:
-        raise UsageError(
-            f"no mod.lock was written: {unread[0]} could not be read",
-            hint="run it again when every release can be read",
-        )
+        why = f"no mod.lock was written: {unread[0]} could not be read"
+        raise UsageError(why, hint="run it again when every release can be read")
     origins = Origins(access.releases)
     updates = tuple((mod, locks.update(mod, cells, origins.places(mod))) for mod in mods)
     for root in dict.fromkeys(map(root_of, mods)):

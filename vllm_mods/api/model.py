@@ -47,10 +47,8 @@ def look_at_model(
         note(f"the mods were not checked against the model {model}: {error.message}")
         return None
     if not {"architectures", "model_type"} & checkpoint.config.keys():
-        raise UsageError(
-            f"{folder or model}: its {CONFIG} names no architecture",
-            hint="name the folder that a model was downloaded to (`hf download`)",
-        )
+        why = f"{folder or model}: its {CONFIG} names no architecture"
+        raise UsageError(why, hint="name the folder that a model was downloaded to (`hf download`)")
     fitting.demand(mods, checkpoint, wanted.name, folder or model)
     need = fitting.of_command(wanted, mods, checkpoint, arguments)
     if not on_gpu:

@@ -47,10 +47,8 @@ def new(
     ('library/patches/more', 'applies')
     """
     if tree is None or sum((diff is not None, edited is not None, bool(record))) != 1:
-        raise UsageError(
-            "a mod is made of a tree and one of these: a diff, an edited tree, a command",
-            hint=f"vllm-mods new {name} --from-diff FILE --tree auto",
-        )
+        why = "a mod is made of a tree and one of these: a diff, an edited tree, a command"
+        raise UsageError(why, hint=f"vllm-mods new {name} --from-diff FILE --tree auto")
     opened = as_tree(tree)
     wanted = compose.Wanted(name, summary, license, vllm)
     if diff is not None:

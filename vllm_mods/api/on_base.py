@@ -90,16 +90,12 @@ def read_lock(library: Library, path: str, name: str) -> ReadLock:
     if data is None:
         is_default = path == lock_path(library, name, None)
         where = "" if is_default else f" --output {shlex.quote(os.path.relpath(path))}"
-        raise UsageError(
-            f"pairing {name} has no lock: {path} does not exist",
-            hint=f"vllm-mods lock {name}{where}",
-        )
+        why = f"pairing {name} has no lock: {path} does not exist"
+        raise UsageError(why, hint=f"vllm-mods lock {name}{where}")
     lock = pairing_lock.parse(data, path)
     if lock.pairing != name.rpartition("/")[2]:
-        raise UsageError(
-            f"{path} is the lock of pairing {lock.pairing}, not of {name}",
-            hint=f"vllm-mods lock {name} --output FILE",
-        )
+        why = f"{path} is the lock of pairing {lock.pairing}, not of {name}"
+        raise UsageError(why, hint=f"vllm-mods lock {name} --output FILE")
     return ReadLock(path=path, data=data, lock=lock)
 
 

@@ -77,10 +77,8 @@ def port(
         else:
             ported = find_variant(copy, variant)
         if ported.replace or not ported.patches:
-            raise UsageError(
-                f"variant `{ported.id}` of {copy.name} is not made of patches alone, and `port` can port nothing else",
-                hint=f"vllm-mods check {copy.name} --target {target.spec}",
-            )
+            why = f"variant `{ported.id}` of {copy.name} is not made of patches alone, and `port` can port nothing else"
+            raise UsageError(why, hint=f"vllm-mods check {copy.name} --target {target.spec}")
         if name is not None and any(one.id == name for one in copy.variants):
             raise UsageError(f"{copy.name} has a variant `{name}` already", hint="--as ANOTHER")
         if vllm is None and target.version is None:
@@ -135,10 +133,8 @@ def continue_port(
     tree = (access or Access()).open(work.target, others=dict(work.others))
     for path, (before, _) in edited.items():
         if tree.read(path) != before:
-            raise Refused(
-                f"{work.target}: {path} has changed since the port began; nothing was written",
-                hint=f"vllm-mods port {copy.name} --abort, then port again",
-            )
+            why = f"{work.target}: {path} has changed since the port began; nothing was written"
+            raise Refused(why, hint=f"vllm-mods port {copy.name} --abort, then port again")
     variant = next((one for one in copy.variants if one.id == work.variant), None)
     if variant is None:
         why = f"{copy.name} no longer has a variant `{work.variant}`, which is being ported"

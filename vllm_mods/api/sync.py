@@ -93,8 +93,6 @@ def _choose_target(project: ProjectFile, name: str | None) -> SyncTarget:
     if target is None:
         known = f": it has {', '.join(targets)}" * bool(targets)
         advice = 'add the table [targets.default] with a line mods = ["LIBRARY/MOD"]'
-        raise UsageError(
-            f"{project.where} has no target named `{name or changing.DEFAULT}`{known}",
-            hint=f"vllm-mods sync {next(iter(targets))}" if targets else advice,
-        )
+        why = f"{project.where} has no target named `{name or changing.DEFAULT}`{known}"
+        raise UsageError(why, hint=f"vllm-mods sync {next(iter(targets))}" if targets else advice)
     return target

@@ -24,10 +24,8 @@ def check_hop(first: str, then: str, plain: Callable[[str], bool] = lambda _: Fa
             why = "the connection to that machine does not use TLS"
     else:
         why = "a server may not name a local file" if after == "file" else "this is not a URL"
-    raise TreeError(
-        f"{redact(first)} leads to {redact(then)}: refused, for {why}",
-        hint="use an index or registry whose links and redirects use https",
-    )
+    why = f"{redact(first)} leads to {redact(then)}: refused, for {why}"
+    raise TreeError(why, hint="use an index or registry whose links and redirects use https")
 
 
 def is_local(host: str | None) -> bool:

@@ -141,10 +141,8 @@ def _image_files(
             _check(base, site_root, planned.mod.name, file, path)
             mod, other = placed.setdefault(path, (planned.mod.name, file))
             if (other.data, other.mode) != (file.data, file.mode):
-                raise Refused(
-                    f"`{mod}` and `{planned.mod.name}` have different files for {file.path}; nothing was built",
-                    hint="take one of the two out of the pairing",
-                )
+                why = f"`{mod}` and `{planned.mod.name}` have different files for {file.path}; nothing was built"
+                raise Refused(why, hint="take one of the two out of the pairing")
     return tuple(
         tarball.TarEntry(path=path, data=file.data, mode=file.mode, mtime=epoch)
         for path, (_, file) in placed.items()
@@ -166,10 +164,8 @@ def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> 
     for place in (path, *_hidden(base, path)):
         digest = sha256(base.read(place)) if base.entry(place) is not None else None
         if digest not in {None, sha256(file.data), *file.replaces}:
-            raise Refused(
-                f"{mod}: {file.path} would replace /{place} in the image, and mod.toml does not say so; nothing was built",
-                hint=f"if that is intended: replaces = {value([digest])}",
-            )
+            why = f"{mod}: {file.path} would replace /{place} in the image, and mod.toml does not say so; nothing was built"
+            raise Refused(why, hint=f"if that is intended: replaces = {value([digest])}")
 
 
 def _hidden(base: Base, path: str) -> Iterator[str]:

@@ -43,10 +43,8 @@ class _LayerTar:
 
     def add(self, node: TarEntry) -> None:
         if any(part.startswith(WHITEOUT) for part in node.path.split("/")):
-            raise Refused(
-                f"/{node.path} marks a deleted file in a layer, so no file in an image can have that name; nothing was built",
-                hint="remove the path from the mod",
-            )
+            why = f"/{node.path} marks a deleted file in a layer, so no file in an image can have that name; nothing was built"
+            raise Refused(why, hint="remove the path from the mod")
         folder, name = os.path.split(node.path)
         folder = self.folder(resolve(self.base, folder))
         path = os.path.join(folder, name)
@@ -72,10 +70,8 @@ class _LayerTar:
             owner = (below.uid, below.gid)
             entry = TarEntry(path, None, below.mode, below.mtime, owner)
         else:
-            raise Refused(
-                f"{self.base.reference}: /{path} is a {below.kind}, but the mod needs a folder there; nothing was built",
-                hint="remove the path from the mod, or build on another base",
-            )
+            why = f"{self.base.reference}: /{path} is a {below.kind}, but the mod needs a folder there; nothing was built"
+            raise Refused(why, hint="remove the path from the mod, or build on another base")
         self.entries[path] = entry
         return path
 

@@ -33,10 +33,8 @@ def move_to_release(
         return wanted._replace(base=f"{name}:{new}", vllm=vllm)
     if base is not None:
         return wanted._replace(vllm=vllm)
-    raise UsageError(
-        f"the tag of {wanted.base} does not contain its vLLM version {old or '(no version)'}, so the name of the image for {to} is unknown",
-        hint=f"vllm-mods upgrade {wanted.name} --to {to} --base REF",
-    )
+    why = f"the tag of {wanted.base} does not contain its vLLM version {old or '(no version)'}, so the name of the image for {to} is unknown"
+    raise UsageError(why, hint=f"vllm-mods upgrade {wanted.name} --to {to} --base REF")
 
 
 def _range(to: str) -> str:
@@ -49,10 +47,8 @@ def check_version(wanted: Pairing, lock: PairingLock, to: str | None, version: s
     if version == lock.vllm.version if to is None else in_range(version, f"=={to}"):
         return
     asked = f"--to says {to}" if to is not None else f"its lock has {lock.vllm.version}"
-    raise Refused(
-        f"{wanted.base} has vLLM {version or '(no version)'}, but {asked}; nothing was changed",
-        hint=f"vllm-mods upgrade {wanted.name} --to {version} --base {wanted.base}",
-    )
+    why = f"{wanted.base} has vLLM {version or '(no version)'}, but {asked}; nothing was changed"
+    raise Refused(why, hint=f"vllm-mods upgrade {wanted.name} --to {version} --base {wanted.base}")
 
 
 @contextmanager

@@ -96,15 +96,11 @@ def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
     downloaded = dict(_downloaded([asked], wanted))
     data = downloaded.get(wheel.filename)
     if data is None:
-        raise TreeError(
-            f"{wheel.filename}: the index now has {', '.join(downloaded)} instead",
-            hint="vllm-mods lock PAIRING --check",
-        )
+        why = f"{wheel.filename}: the index now has {', '.join(downloaded)} instead"
+        raise TreeError(why, hint="vllm-mods lock PAIRING --check")
     if sha256(data) != wheel.sha256:
-        raise TreeError(
-            f"{wheel.filename}: its sha256 is {sha256(data)}, and the lock says {wheel.sha256}",
-            hint=pip.SETTINGS,
-        )
+        why = f"{wheel.filename}: its sha256 is {sha256(data)}, and the lock says {wheel.sha256}"
+        raise TreeError(why, hint=pip.SETTINGS)
     return data
 
 

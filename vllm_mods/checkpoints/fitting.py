@@ -113,10 +113,8 @@ def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str, where: str) -
     if wrong:
         lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
         may = "may not be" if any(TENSORS_UNKNOWN in fit.why for fit in wrong) else "are not"
-        raise Refused(
-            f"pairing {name}: its mods {may} meant for its model {checkpoint.name}{lines}",
-            hint=f"vllm-mods suggest {shlex.quote(where)}",
-        )
+        why = f"pairing {name}: its mods {may} meant for its model {checkpoint.name}{lines}"
+        raise Refused(why, hint=f"vllm-mods suggest {shlex.quote(where)}")
 
 
 def _against(when: When, checkpoint: Checkpoint) -> str:

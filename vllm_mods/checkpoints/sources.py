@@ -43,10 +43,8 @@ def open_checkpoint(
     if folder is not None or os.path.isdir(model):
         return checkpoint.read(_ModelFolder(folder or model))._replace(name=model)
     if not is_hub_id(model):
-        raise UsageError(
-            f"{model}: no such folder, and not a model id on the Hub (ORGANISATION/NAME)",
-            hint="name the folder that contains its config.json",
-        )
+        why = f"{model}: no such folder, and not a model id on the Hub (ORGANISATION/NAME)"
+        raise UsageError(why, hint="name the folder that contains its config.json")
     revision = revision or "main"
     if here:
         return _read_kept(model, revision, variables)
@@ -94,10 +92,8 @@ def blobs_of(folder: str) -> str | None:
         if is_kept and target.startswith(f"{BLOBS}/"):
             blobs = os.path.realpath(os.path.join(folder, BLOBS))
         elif not os.path.realpath(path).startswith(f"{folder}/"):
-            raise UsageError(
-                f"{path} links to {target}, which a container with {folder} cannot see",
-                hint=f"cp -rL {folder} DIR, and --model-folder DIR",
-            )
+            why = f"{path} links to {target}, which a container with {folder} cannot see"
+            raise UsageError(why, hint=f"cp -rL {folder} DIR, and --model-folder DIR")
     return blobs
 
 
@@ -167,10 +163,8 @@ class _HubModel:
         answer = table(page.body, asked)
         commit, files = answer.get("sha"), answer.get("siblings")
         if not isinstance(commit, str) or not _COMMIT.match(commit) or not isinstance(files, list):
-            raise TreeError(
-                f"{asked}: the answer is not the Hub's description of a model",
-                hint="HF_ENDPOINT=https://…",
-            )
+            why = f"{asked}: the answer is not the Hub's description of a model"
+            raise TreeError(why, hint="HF_ENDPOINT=https://…")
         self.commit: str | None = commit
         names = (one.get("rfilename") for one in files if isinstance(one, dict))
         self.names = tuple(name for name in names if isinstance(name, str))

@@ -74,10 +74,8 @@ def fit(
             hint="is this file generated? no file of vLLM is nested this deeply",
         ) from error
     except OSError as error:
-        raise TreeError(
-            f"the type checker could not be run: {error.strerror or error}: {error.filename or 'temporary files'}",
-            hint="set TMPDIR to a writable folder with free space",
-        ) from error
+        why = f"the type checker could not be run: {error.strerror or error}: {error.filename or 'temporary files'}"
+        raise TreeError(why, hint="set TMPDIR to a writable folder with free space") from error
     reasons = {(one.code, one.scope): one.reason for one in allow}
     allowed = (_allowed(finding, reasons) for finding in findings)
     ranked = sorted(

@@ -153,10 +153,8 @@ def program() -> str:
         done = subprocess.run([place, "--version"], capture_output=True, text=True, check=False)
         if done.returncode == 0 and done.stdout.split()[1:2] == [VERSION]:
             return place
-    raise UsageError(
-        f"the type checker ty {VERSION} is not installed; it checks patches on trees that mod.lock does not list",
-        hint=f"pip install ty=={VERSION}",
-    )
+    why = f"the type checker ty {VERSION} is not installed; it checks patches on trees that mod.lock does not list"
+    raise UsageError(why, hint=f"pip install ty=={VERSION}")
 
 
 def _installed() -> str | None:

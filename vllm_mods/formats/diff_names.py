@@ -66,10 +66,8 @@ def path(raw: bytes, *, prefix: bytes | None) -> str:
         raise BadName("a path is not UTF-8") from error
     parts = text.split("/")
     if text.startswith("/") or ".." in parts:
-        raise BadName(
-            f"the path {text!r} points outside the tree",
-            hint="paths in a patch are relative to the folder that contains vllm/",
-        )
+        why = f"the path {text!r} points outside the tree"
+        raise BadName(why, hint="paths in a patch are relative to the folder that contains vllm/")
     if "" in parts or "." in parts or any(ord(char) < 32 for char in text):
         raise BadName(f"the path {text!r} is not a plain relative path")
     return text
@@ -82,10 +80,8 @@ def in_git_head(rest: bytes) -> str:
     half = (len(rest) - 1) // 2
     first, second = rest[:half], rest[half + 1 :]
     if first[2:] != second[2:] or rest[half : half + 1] != b" ":
-        raise BadName(
-            f"`diff --git {rest.decode(errors='replace')}` names two files, but no line says that one is renamed to the other",
-            hint="make the patch with `git diff`, which marks renamed files",
-        )
+        why = f"`diff --git {rest.decode(errors='replace')}` names two files, but no line says that one is renamed to the other"
+        raise BadName(why, hint="make the patch with `git diff`, which marks renamed files")
     return path(first, prefix=b"a/")
 
 

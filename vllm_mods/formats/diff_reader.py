@@ -79,10 +79,8 @@ class _DiffReader:
     def preamble(self, line: bytes) -> None:
         """Refuse what is a change in disguise; anything else in front of a file is prose."""
         if line.startswith((b"diff --cc ", b"diff --combined ", b"@@@ ")):
-            raise self.fail(
-                "this is a combined diff of a merge, which has no single base",
-                hint="make it against one parent: git diff FIRST_PARENT MERGE",
-            )
+            why = "this is a combined diff of a merge, which has no single base"
+            raise self.fail(why, hint="make it against one parent: git diff FIRST_PARENT MERGE")
         self.no_binary(line)
         if line.startswith(b"@@"):
             raise self.fail(
@@ -300,10 +298,8 @@ class _DiffReader:
                 self.at += 1
                 return
         if line.startswith((b"+", b"-", b" ", b"\\")) and not self.is_head(line):
-            raise self.fail(
-                "the hunk has more lines than its header states; other tools drop them silently",
-                hint=_BY_HAND,
-            )
+            why = "the hunk has more lines than its header states; other tools drop them silently"
+            raise self.fail(why, hint=_BY_HAND)
 
     def hunk(self, number: int) -> Hunk:
         start = self.at
@@ -317,19 +313,14 @@ class _DiffReader:
         while olds or news:
             line = self.peek()
             if line is None:
-                raise self.fail(
-                    f"the patch ends in the middle of a hunk: {olds} old and {news} new lines are missing, or its @@ line states too many",
-                    line=start + 1,
-                    hint=_BY_HAND,
-                )
+                why = f"the patch ends in the middle of a hunk: {olds} old and {news} new lines are missing, or its @@ line states too many"
+                raise self.fail(why, line=start + 1, hint=_BY_HAND)
             kind = line[:1].decode("latin-1") or " "
             # an editor that strips blanks at line ends turns the empty context line " " into ""
             text = line[1:] + b"\n"
             if kind not in " +-":
-                raise self.fail(
-                    f"the hunk header states {olds} more old and {news} more new lines, but this line is neither",
-                    hint=_BY_HAND,
-                )
+                why = f"the hunk header states {olds} more old and {news} more new lines, but this line is neither"
+                raise self.fail(why, hint=_BY_HAND)
             if (kind != "+" and (olds == 0 or closed["-"])) or (
                 kind != "-" and (news == 0 or closed["+"])
             ):

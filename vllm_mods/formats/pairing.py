@@ -145,10 +145,8 @@ def rendered(pairing: Pairing) -> str:
     """
     values = _parameters(pairing)
     if unfilled := _unfilled(pairing.command, values):
-        raise UsageError(
-            f"the command of pairing `{pairing.name}` has placeholders without a value: {'; '.join(unfilled)}",
-            hint="give it a value under [defaults]",
-        )
+        why = f"the command of pairing `{pairing.name}` has placeholders without a value: {'; '.join(unfilled)}"
+        raise UsageError(why, hint="give it a value under [defaults]")
     text = pairing.command.format(**values)
     if _loses_executor(pairing):
         text = "\n".join(

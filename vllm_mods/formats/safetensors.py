@@ -25,10 +25,8 @@ def header_length(data: bytes, size: int, where: str) -> int:
     if len(data) != LENGTH or not 0 < length <= size - LENGTH:
         raise TreeError(f"{where}: cut off, or not a safetensors file", hint=_AGAIN)
     if length > limits.SAFETENSORS_HEADER:
-        raise TreeError(
-            f"{where}: its header has {length:,} bytes; the limit is {limits.SAFETENSORS_HEADER}",
-            hint="the format has that limit, so this is not a safetensors file",
-        )
+        why = f"{where}: its header has {length:,} bytes; the limit is {limits.SAFETENSORS_HEADER}"
+        raise TreeError(why, hint="the format has that limit, so this is not a safetensors file")
     return length
 
 
@@ -45,10 +43,8 @@ def header(data: bytes, room: int, where: str) -> dict[str, Tensor]:
                 "data_offsets": [int(start), int(end)],
             } if all(type(edge) is int and edge >= 0 for edge in shape) and 0 <= start <= end:
                 if end > room:
-                    raise TreeError(
-                        f"{where}: cut off: {room:,} bytes of weights, but {name} ends at {end:,}",
-                        hint=_AGAIN,
-                    )
+                    why = f"{where}: cut off: {room:,} bytes of weights, but {name} ends at {end:,}"
+                    raise TreeError(why, hint=_AGAIN)
                 tensors[name] = Tensor(dtype, tuple(shape), end - start)
             case _:
                 raise TreeError(f"{where}: {name!r} has no dtype and shape in its header")

@@ -226,10 +226,8 @@ class LayeredImage(Base):
                     layer = scan(checked, what)
                 keep(self._cache, blob.digest, layer)
             if layer.diff_id != blob.diff_id:
-                raise TreeError(
-                    f"{self._name(blob)}: it unpacks to {layer.diff_id}, but the configuration says {blob.diff_id}: the layer was replaced",
-                    hint="do not use this image: get it again from its source",
-                )
+                why = f"{self._name(blob)}: it unpacks to {layer.diff_id}, but the configuration says {blob.diff_id}: the layer was replaced"
+                raise TreeError(why, hint="do not use this image: get it again from its source")
             self._layers[number] = layer
         return self._layers[number]
 

@@ -142,10 +142,8 @@ def resolve(base: Base, path: str) -> str:
             continue
         links += 1
         if links > limits.LINKS_FOLLOWED:
-            raise TreeError(
-                f"{base.reference}: /{path.lstrip('/')} is a loop of symbolic links (/{place} points to {entry.target})",
-                hint="the image is broken: rebuild it",
-            )
+            why = f"{base.reference}: /{path.lstrip('/')} is a loop of symbolic links (/{place} points to {entry.target})"
+            raise TreeError(why, hint="the image is broken: rebuild it")
         done = [] if entry.target.startswith("/") else done
         rest = [*_parts(entry.target), *rest]
     return "/".join(done)

@@ -151,17 +151,13 @@ def pick(
     data = document_of(open_blob, top, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
     if top.media_type in (MANIFESTS if "manifests" in document else INDEXES):
-        raise TreeError(
-            f"{reference}: it is described as {top.media_type} but is not one",
-            hint="do not use this image: engines read it in different ways",
-        )
+        why = f"{reference}: it is described as {top.media_type} but is not one"
+        raise TreeError(why, hint="do not use this image: engines read it in different ways")
     if "manifests" not in document:
         return data, top
     if both := {"config", "layers"} & document.keys():
-        raise TreeError(
-            f"{reference}: its manifest is also an index: it has manifests and {' and '.join(sorted(both))}",
-            hint="do not use this image: engines read it in different ways",
-        )
+        why = f"{reference}: its manifest is also an index: it has manifests and {' and '.join(sorted(both))}"
+        raise TreeError(why, hint="do not use this image: engines read it in different ways")
     return pick(open_blob, choice.of(document, reference), reference, choice, depth=depth + 1)
 
 
@@ -289,10 +285,8 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
         ]
         # one engine takes the first, another the last
         if len({blob.digest for blob in called}) > 1:
-            raise UsageError(
-                f"{reference}: it has {len(called)} images named {tag}",
-                hint="name one by its digest: …@sha256:…",
-            )
+            why = f"{reference}: it has {len(called)} images named {tag}"
+            raise UsageError(why, hint="name one by its digest: …@sha256:…")
         if called:
             return called[0]
         if tag.startswith("sha256:"):

@@ -33,10 +33,8 @@ def open_registry(text: str, how: oci.Opening, *, offline: bool = False) -> Base
     """Open ``HOST/NAME:TAG`` or ``HOST/NAME@DIGEST``. Raises ``UsageError``, ``TreeError``."""
     name = names.parse(text)
     if offline:
-        raise TreeError(
-            f"{how.reference}: a registry cannot be read with --offline",
-            hint="run without --offline",
-        )
+        why = f"{how.reference}: a registry cannot be read with --offline"
+        raise TreeError(why, hint="run without --offline")
     client = Client(name, os.environ)
     return oci.OciImage(client.open, client.manifest(how.reference), "registry", how)
 
@@ -66,10 +64,8 @@ class Client:
         digest = digest_of(data)
         for expected in (self.name.digest, stated):
             if expected and expected.startswith("sha256:") and expected != digest:
-                raise TreeError(
-                    f"{reference}: the registry sent a manifest with the digest {digest}, not {expected}",
-                    hint="the registry or a proxy sent another file: try again",
-                )
+                why = f"{reference}: the registry sent a manifest with the digest {digest}, not {expected}"
+                raise TreeError(why, hint="the registry or a proxy sent another file: try again")
         self._manifest = digest, data
         return Descriptor(kind, digest, len(data))
 
@@ -281,10 +277,8 @@ class _Resuming(io.RawIOBase):
                     raise urllib3.exceptions.ProtocolError("the answer was cut off")
             except (*BROKEN, requests.exceptions.RequestException, OSError) as error:
                 if attempt + 1 == _TRIES:
-                    raise TreeError(
-                        f"{self._client.name}: {self._path} was interrupted after {self._done} bytes, {_TRIES} times",
-                        hint="try again: complete layers are kept",
-                    ) from error
+                    why = f"{self._client.name}: {self._path} was interrupted after {self._done} bytes, {_TRIES} times"
+                    raise TreeError(why, hint="try again: complete layers are kept") from error
                 self._resume()
             else:
                 self._done += len(data)

@@ -40,10 +40,8 @@ class CheckedStream(io.RawIOBase):
         self._source = source
         self._algorithm, _, self._expected = digest.partition(":")
         if self._algorithm not in {"sha256", "sha512"}:
-            raise TreeError(
-                f"{what}: its digest has an unsupported kind: {digest}",
-                hint="vllm-mods supports the digests sha256 and sha512",
-            )
+            why = f"{what}: its digest has an unsupported kind: {digest}"
+            raise TreeError(why, hint="vllm-mods supports the digests sha256 and sha512")
         self._hash = hashlib.new(self._algorithm)
         self._size = size
         self._what = what
@@ -72,10 +70,8 @@ class CheckedStream(io.RawIOBase):
         if self._on_read is not None and data:
             self._on_read(self._done)
         if at_end and self._hash.hexdigest() != self._expected:
-            raise TreeError(
-                f"{self._what}: its contents do not match {self._algorithm}:{self._expected}",
-                hint="the copy is damaged: get the image again",
-            )
+            why = f"{self._what}: its contents do not match {self._algorithm}:{self._expected}"
+            raise TreeError(why, hint="the copy is damaged: get the image again")
         return len(data)
 
 

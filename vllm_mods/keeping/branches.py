@@ -117,10 +117,8 @@ def laid_out(home: LibraryHome, commit: str) -> Iterator[str]:
     """
     entries = files(home, commit)
     if not entries:
-        raise Refused(
-            f"{commit[:12]} has no {home.path}: the commit does not contain the library",
-            hint=f"git log --stat -- {home.path}",
-        )
+        why = f"{commit[:12]} has no {home.path}: the commit does not contain the library"
+        raise Refused(why, hint=f"git log --stat -- {home.path}")
     for path, (mode, _) in entries.items():
         if path.split("/")[0] in catalog.PARTS and not mode.startswith(b"100"):
             raise Refused(

@@ -80,10 +80,8 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
     forge, root = _server(url, environ)
     server = urlsplit(root)
     if "http" in {parts.scheme, server.scheme} and not is_local(parts.hostname):
-        raise UsageError(
-            f"{shown} is used with a token, which needs https",
-            hint=f"git remote set-url NAME https://{parts.hostname}{parts.path}",
-        )
+        why = f"{shown} is used with a token, which needs https"
+        raise UsageError(why, hint=f"git remote set-url NAME https://{parts.hostname}{parts.path}")
     variable = next((name for name in forge.tokens if environ.get(name)), None)
     if variable is None:
         job = " (CI_JOB_TOKEN may not open merge requests)" if forge is GITLAB else ""
@@ -92,10 +90,8 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
             hint=f"export {forge.tokens[0]}=TOKEN  # {forge.grant}",
         )
     if not re.fullmatch("[!-~]+", environ[variable].strip()):
-        raise UsageError(
-            f"{variable} is not a token: it contains blanks or other invalid characters",
-            hint=f"export {variable}=TOKEN",
-        )
+        why = f"{variable} is not a token: it contains blanks or other invalid characters"
+        raise UsageError(why, hint=f"export {variable}=TOKEN")
     name = parts.path.strip("/").removesuffix(".git").removeprefix(f"{server.path[1:]}/")
     requests = root + forge.path.format(name=quote(name), id=quote(name, safe=""))
     if root == "https://github.com" or str(parts.hostname).endswith(".ghe.com"):

@@ -44,10 +44,8 @@ def find_url(home: branches.LibraryHome, name: str | None) -> str:
         name = names[0]
     if name not in names:
         remotes = f"has the remotes {', '.join(names)}" if names else "has no remote"
-        raise UsageError(
-            f"{home.repository.folder} {remotes}; pull requests need exactly one",
-            hint=f"--remote {names[0]}" if names else "git remote add origin URL",
-        )
+        why = f"{home.repository.folder} {remotes}; pull requests need exactly one"
+        raise UsageError(why, hint=f"--remote {names[0]}" if names else "git remote add origin URL")
     return home.run(f"{name} cannot be read", "remote", "get-url", "--push", name).decode().strip()
 
 

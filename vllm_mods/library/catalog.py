@@ -192,10 +192,8 @@ class Library:
             near = sorted(_shown(self._folders), key=lambda one: self._folders[one] not in first)
             having = (one for one in near if template in _templates_of(self.load(one)))
             if (name := next(having, None)) is None:
-                raise UsageError(
-                    f"pairing `{pairing.name}` names the template `{template}`, which no mod has",
-                    hint="`vllm-mods list` lists the mods",
-                )
+                why = f"pairing `{pairing.name}` names the template `{template}`, which no mod has"
+                raise UsageError(why, hint="`vllm-mods list` lists the mods")
             names[name] = None
         return tuple(names)
 
@@ -310,10 +308,8 @@ def _templates_of(mod: Mod) -> set[str]:
 def check_library(folder: str) -> None:
     """Raise ``UsageError`` for a folder that is no library."""
     if not os.path.isdir(folder):
-        raise UsageError(
-            f"{folder}, named as a library, is not a folder",
-            hint="`--library DIR` needs a folder that contains patches/",
-        )
+        why = f"{folder}, named as a library, is not a folder"
+        raise UsageError(why, hint="`--library DIR` needs a folder that contains patches/")
     if not any(os.path.isdir(os.path.join(folder, part)) for part in PARTS):
         hint = "a library has patches/<mod>/mod.toml"
         if MANIFEST in os.listdir(folder):

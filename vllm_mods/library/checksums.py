@@ -37,10 +37,8 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
     own = os.path.join(library, SUMS)
     data = _bytes(own, library)
     if digests and sha256(data) not in digests:
-        raise Refused(
-            f"{own} is not the required list: its hash is sha256:{sha256(data)}",
-            hint="accept that hash only if you know why the library has changed",
-        )
+        why = f"{own} is not the required list: its hash is sha256:{sha256(data)}"
+        raise Refused(why, hint="accept that hash only if you know why the library has changed")
     if signers is not None:
         signature = f"{own}.sig"
         _bytes(signature, library)
@@ -100,8 +98,6 @@ def check(
 def _bytes(path: str, inside: str | None = None) -> bytes:
     data = reading.read(path, inside)
     if data is None:
-        raise UsageError(
-            f"{path}: no such file, so the expected contents of the library are unknown",
-            hint="docs/security.md explains how to pin and sign a library",
-        )
+        why = f"{path}: no such file, so the expected contents of the library are unknown"
+        raise UsageError(why, hint="docs/security.md explains how to pin and sign a library")
     return data

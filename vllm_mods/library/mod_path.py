@@ -20,10 +20,8 @@ def load(path: str, library: Library) -> tuple[Mod, ...]:
     if not os.path.isdir(place):
         return (_of_patch(path, place),)
     if not os.path.isfile(os.path.join(place, mod_folder.MANIFEST)):
-        raise UsageError(
-            f"{path} is a folder without a {mod_folder.MANIFEST}",
-            hint="name the folder of a mod, or a .patch file",
-        )
+        why = f"{path} is a folder without a {mod_folder.MANIFEST}"
+        raise UsageError(why, hint="name the folder of a mod, or a .patch file")
     mod = mod_folder.load_mod(place, library.roots)
     return (*library.select(mod.requires), mod)
 

@@ -31,10 +31,8 @@ def find() -> project.ProjectFile | None:
         places = [os.path.join(folder, name) for name in (NAME, PYPROJECT)]
         projects = [one for one in map(read, places) if one is not None]
         if len(projects) > 1:
-            raise UsageError(
-                f"{places[0]} and [tool.vllm-mods] of {places[1]} are two settings files of one project",
-                hint="keep one of them",
-            )
+            why = f"{places[0]} and [tool.vllm-mods] of {places[1]} are two settings files of one project"
+            raise UsageError(why, hint="keep one of them")
         for project_here in projects:
             if folder != here and os.stat(project_here.where).st_uid not in {os.geteuid(), 0}:
                 raise UsageError(

@@ -47,10 +47,8 @@ def demand_model(folder: str) -> None:
         beside = os.path.dirname(policy.where)
         roots = [os.path.realpath(os.path.join(beside, root)) for root in policy.model_roots]
         if roots and not any(os.path.commonpath((root, folder)) == root for root in roots):
-            raise Refused(
-                f"{policy.where} does not allow this: {folder} is in none of its model_roots",
-                hint=f"--model-folder {roots[0]}/…",
-            )
+            why = f"{policy.where} does not allow this: {folder} is in none of its model_roots"
+            raise Refused(why, hint=f"--model-folder {roots[0]}/…")
 
 
 def _pinning() -> tuple[Policy, ...]:

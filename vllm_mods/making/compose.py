@@ -177,10 +177,8 @@ def compose(
     except ValueError as error:
         raise UsageError(f"--vllm: {error}", hint="--vllm '>=0.20,<0.23'") from error
     if wanted.vllm is None and tree.version is None:
-        raise UsageError(
-            f"{tree.spec} does not state its version, so the range of the mod is unknown",
-            hint="--vllm SPEC, such as --vllm '==0.21.0'",
-        )
+        why = f"{tree.spec} does not state its version, so the range of the mod is unknown"
+        raise UsageError(why, hint="--vllm SPEC, such as --vllm '==0.21.0'")
 
     def compose_with(context: int) -> Composed:
         files, parts = _parts(wanted, effect, tree, context)
@@ -231,10 +229,8 @@ def _parts(
                 patches[source] += _diff(part, context)
     for change in whole:
         if change.after is None:
-            raise Refused(
-                f"{change.path} is a binary file, and a mod cannot remove one",
-                hint="keep the file, or disable it in another way",
-            )
+            why = f"{change.path} is a binary file, and a mod cannot remove one"
+            raise Refused(why, hint="keep the file, or disable it in another way")
         source = f"{folder}/{change.path}"
         files[source] = change.after
         entry: dict[str, object] = {"source": source, "path": change.path}
@@ -282,15 +278,11 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
     planned = composed.planned
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
-        raise Refused(
-            f"the mod would be `{planned.verdict}` on the tree that it was made from; nothing was written{why}",
-            hint="fix this, then make the mod again",
-        )
+        why = f"the mod would be `{planned.verdict}` on the tree that it was made from; nothing was written{why}"
+        raise Refused(why, hint="fix this, then make the mod again")
     if not makes(planned, changes):
-        raise Refused(
-            "the new patches do not reproduce the changes; nothing was written",
-            hint="this is a bug in vllm-mods: report it with the changed files",
-        )
+        why = "the new patches do not reproduce the changes; nothing was written"
+        raise Refused(why, hint="this is a bug in vllm-mods: report it with the changed files")
 
 
 def makes(planned: ModPlan, changes: Sequence[FileChange]) -> bool:

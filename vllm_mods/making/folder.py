@@ -106,10 +106,8 @@ def _zipped(path: str, hint: str) -> dict[str, bytes]:
 
 def _check_size(path: str, files: int, size: int, hint: str) -> None:
     if files > limits.MOD_FILES or size > limits.MOD_BYTES:
-        raise UsageError(
-            f"{path} has {files:,} files or more, {size >> 20} MiB unpacked; it is copied for the command, and can have at most {limits.MOD_FILES} and {limits.MOD_BYTES}",
-            hint=hint,
-        )
+        why = f"{path} has {files:,} files or more, {size >> 20} MiB unpacked; it is copied for the command, and can have at most {limits.MOD_FILES} and {limits.MOD_BYTES}"
+        raise UsageError(why, hint=hint)
 
 
 def export(mods: Sequence[Mod]) -> dict[str, bytes]:
@@ -147,8 +145,6 @@ def exported_mod(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | N
     start = f"patches/{name[1]}/"
     own = {path.removeprefix(start): data for path, data in files.items() if path.startswith(start)}
     if not own:
-        raise UsageError(
-            f"this folder applies `{name[1]}`, which is bundled with vllm-mods",
-            hint=f"vllm-mods show {name[1]}",
-        )
+        why = f"this folder applies `{name[1]}`, which is bundled with vllm-mods"
+        raise UsageError(why, hint=f"vllm-mods show {name[1]}")
     return mod_folder.load_files(name[1], own), own

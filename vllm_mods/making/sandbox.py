@@ -199,20 +199,16 @@ def _checked(path: str, job: SandboxJob) -> str:
     inside = any(path.startswith(f"{place.rstrip('/')}/") for place in job.places)
     if inside and os.path.normpath(path) == path:
         return path
-    raise Refused(
-        f"{path!r} is not among the folders that it may write to",
-        hint="ask its author; nothing was written",
-    )
+    why = f"{path!r} is not among the folders that it may write to"
+    raise Refused(why, hint="ask its author; nothing was written")
 
 
 def _bubblewrap(job: SandboxJob) -> list[str]:
     """Return the words that start Python in bubblewrap. Raises ``Refused`` where it is not installed."""
     program = shutil.which("bwrap")
     if program is None:
-        raise Refused(
-            "bubblewrap (bwrap) is not installed, and the command runs only in a sandbox",
-            hint="apt-get install bubblewrap; or in a container: --image REF",
-        )
+        why = "bubblewrap (bwrap) is not installed, and the command runs only in a sandbox"
+        raise Refused(why, hint="apt-get install bubblewrap; or in a container: --image REF")
     python = _system_python() or f"{sys.base_prefix}/bin/python3"
     user = ["--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY]
     if os.getuid() == 0:  # the supervisor becomes nobody with these, and has none then

@@ -122,10 +122,8 @@ def over_commits(
     points = [Point(name) for name in dict.fromkeys((since, fork))]
     outcome = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repository.tree)
     if outcome.after is not None and outcome.after.point.commit is None:
-        raise UsageError(
-            f"{repository.spec}: the verdict is `{outcome.good.planned.verdict}` at {good} and `{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} branched off: it changed on the side of {good}",
-            hint=f"--good {fork[:12]} --bad {good}",
-        )
+        why = f"{repository.spec}: the verdict is `{outcome.good.planned.verdict}` at {good} and `{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} branched off: it changed on the side of {good}"
+        raise UsageError(why, hint=f"--good {fork[:12]} --bad {good}")
     return outcome
 
 

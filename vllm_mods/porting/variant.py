@@ -105,10 +105,8 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
     ]
     hashes = {change.path: sha256(change.before) for change in changes}
     if known and not any(hashes.items() <= state.items() for state in known):
-        raise Refused(
-            f"{tree.spec} states version {tree.version}, but its {', '.join(sorted(hashes))} differ from the entry for that release in mod.lock of {mod.name}; nothing was written",
-            hint="--from TREE names the tree that the variant was written for",
-        )
+        why = f"{tree.spec} states version {tree.version}, but its {', '.join(sorted(hashes))} differ from the entry for that release in mod.lock of {mod.name}; nothing was written"
+        raise Refused(why, hint="--from TREE names the tree that the variant was written for")
 
 
 def default_name(mod: Mod, version: str | None) -> str:

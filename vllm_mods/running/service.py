@@ -138,10 +138,8 @@ def service(
     if not _SHM.match(asked.shm_size):
         raise UsageError(f"--shm-size {asked.shm_size}: not a size", hint="--shm-size 16g")
     if asked.restart is not None and not _RESTART.match(asked.restart):
-        raise UsageError(
-            f"--restart {asked.restart}: not a restart policy",
-            hint="no, always, unless-stopped, on-failure or on-failure:N",
-        )
+        why = f"--restart {asked.restart}: not a restart policy"
+        raise UsageError(why, hint="no, always, unless-stopped, on-failure or on-failure:N")
     words = (*pairings.arguments(wanted), *arguments)
     inside = flag_number(words, _PORT, "--port")
     cluster = wanted.topology == "cluster"
@@ -153,10 +151,8 @@ def service(
     tls = flag_value(words, "--ssl-certfile") is not None
     at_path = wanted.model.startswith("/")
     if asked.model_folder is not None and not at_path:
-        raise UsageError(
-            f"--model-folder is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub",
-            hint="--model-cache DIR",
-        )
+        why = f"--model-folder is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub"
+        raise UsageError(why, hint="--model-cache DIR")
     mount = (
         Mount(asked.model_folder or wanted.model, wanted.model, read_only=True)
         if at_path
@@ -168,18 +164,14 @@ def service(
         mounts += (Mount(beside[0], place, read_only=True),)
     for path in (path for each in mounts for path in each[:2]):
         if _NO_PATH.search(path) or os.path.normpath(path) != path:
-            raise UsageError(
-                f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed',
-                hint="--model-folder DIR",
-            )
+            why = f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed'
+            raise UsageError(why, hint="--model-folder DIR")
     ranks = pairings.ranks(words)
     per_node = -(-ranks // 2) if cluster else ranks
     named = asked.gpus.split(",") if asked.gpus[0].isdigit() else ()
     if named and len(named) < per_node:
-        raise UsageError(
-            f"--gpus {asked.gpus}: the command starts {per_node} ranks on a node, and each needs its own GPU",
-            hint="--gpus all, or name that many GPUs",
-        )
+        why = f"--gpus {asked.gpus}: the command starts {per_node} ranks on a node, and each needs its own GPU"
+        raise UsageError(why, hint="--gpus all, or name that many GPUs")
     started = Service(
         name=asked.name or wanted.name,
         pairing=wanted.name,

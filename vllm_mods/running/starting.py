@@ -43,10 +43,8 @@ def start(line: Sequence[str], planned: Service, typed: Typed, *, replace: bool 
     elif not engine_command.run(program, "container", "inspect", name).code:
         old = engine.container(name, program)
         other = ("--replace",) if PAIRING_LABEL in old.labels else ("--name", f"{name}-2")
-        raise UsageError(
-            f"{program} already has a container {name} ({old.state}); nothing was started",
-            hint=typed.again(other),
-        )
+        why = f"{program} already has a container {name} ({old.state}); nothing was started"
+        raise UsageError(why, hint=typed.again(other))
     words = done.errors.partition("\n\nRun '")[0]
     hint = f"{program} info"
     if any(word in words.lower() for word in ("gpu", "nvidia")):
@@ -77,10 +75,8 @@ def wait(planned: Service, program: str, progress: Callable[[int, str], None]) -
                 hint=failure.hint,
             )
         if seconds >= limits.START_SECONDS:
-            raise TreeError(
-                f"{name} did not serve within {limits.START_SECONDS}, and is still running",
-                hint=engine.log_command(program, name),
-            )
+            why = f"{name} did not serve within {limits.START_SECONDS}, and is still running"
+            raise TreeError(why, hint=engine.log_command(program, name))
         if (phase := server_log.phase(log)) != shown:
             progress(seconds, phase)
             shown = phase

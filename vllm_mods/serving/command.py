@@ -67,10 +67,8 @@ def words(argv: Sequence[str]) -> tuple[str, ...]:
             return tuple(argv[i + 2 :])
         if word == _SERVER or program == "api_server.py":
             return tuple(argv[i + 1 :])
-    raise UsageError(
-        f"`{' '.join(argv[:3])}` does not start a server: it has no `vllm serve`",
-        hint="vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE",
-    )
+    why = f"`{' '.join(argv[:3])}` does not start a server: it has no `vllm serve`"
+    raise UsageError(why, hint="vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE")
 
 
 def parse(argv: Sequence[str], known: KnownFlags) -> Parsed:

@@ -78,10 +78,8 @@ def _entry(sources: source.ModuleSources) -> source.FunctionPlace:
         entry = sources.find(path, _ENTRY)
         if entry is not None and isinstance(entry.node, ast.FunctionDef):
             return source.SourcePlace(entry.path, entry.node)
-    raise TreeError(
-        f"{sources.tree.spec}: no cli_args.py below {_FOLDER} has a function {_ENTRY}, so its flags cannot be read",
-        hint="serve-check reads vLLM 0.9 and newer",
-    )
+    why = f"{sources.tree.spec}: no cli_args.py below {_FOLDER} has a function {_ENTRY}, so its flags cannot be read"
+    raise TreeError(why, hint="serve-check reads vLLM 0.9 and newer")
 
 
 class _FlagReader:

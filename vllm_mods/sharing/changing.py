@@ -175,18 +175,14 @@ def _lock(project: ProjectFile) -> dict[str, project_lock.LockedLibrary]:
 
 def _check_new(project: ProjectFile, name: str) -> None:
     if name in project.libraries:
-        raise UsageError(
-            f"{project.where} has a library named `{name}` already: {project.libraries[name]}",
-            hint=f"--name ANOTHER; or edit it there, and vllm-mods update {name}",
-        )
+        why = f"{project.where} has a library named `{name}` already: {project.libraries[name]}"
+        raise UsageError(why, hint=f"--name ANOTHER; or edit it there, and vllm-mods update {name}")
 
 
 def _check_there(project: ProjectFile, name: str, more: str = "") -> None:
     if name not in project.libraries:
-        raise UsageError(
-            f"{project.where} has no library named `{name}`",
-            hint=f"it has {', '.join(project.libraries) or 'none'}{more}",
-        )
+        why = f"{project.where} has no library named `{name}`"
+        raise UsageError(why, hint=f"it has {', '.join(project.libraries) or 'none'}{more}")
 
 
 def _beside(path: str, where: str) -> str:

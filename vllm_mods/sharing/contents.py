@@ -31,10 +31,8 @@ def read_files(folder: str) -> dict[str, bytes]:
         files[path] = data
         size += len(data)
         if size > limits.LIBRARY or len(files) > limits.LIBRARY_FILES:
-            raise UsageError(
-                f"{folder} has more than {limits.LIBRARY} or {limits.LIBRARY_FILES}, the limit for {limits.LIBRARY.what}",
-                hint=f"du -a {folder} | sort -n | tail",
-            )
+            why = f"{folder} has more than {limits.LIBRARY} or {limits.LIBRARY_FILES}, the limit for {limits.LIBRARY.what}"
+            raise UsageError(why, hint=f"du -a {folder} | sort -n | tail")
     return files
 
 

@@ -127,10 +127,8 @@ def _installed(name: str) -> tuple[str, str]:
             f"package:{name}: it is not installed beside vllm-mods", hint=f"pip install {name}"
         ) from error
     except (ValueError, TypeError) as error:  # no UTF-8, no entry points, no version
-        raise UsageError(
-            f"package:{name}: its installation record is damaged: {error}",
-            hint=f"pip install --force-reinstall {name}",
-        ) from error
+        why = f"package:{name}: its installation record is damaged: {error}"
+        raise UsageError(why, hint=f"pip install --force-reinstall {name}") from error
     top, *below = parts = packages[0].split(".") if len(packages) == 1 else [""]
     spec = PathFinder.find_spec(top)  # runs no code of it
     places = spec.submodule_search_locations or () if spec else ()
@@ -156,7 +154,5 @@ def _check_signature(project: ProjectFile, source: LibrarySource, library: KeptL
     signed = checksums.sums(library.folder, (), signers)
     for path, digest in library.listed.items():
         if path not in contents.BESIDE and signed.get(path) != digest:
-            raise Refused(
-                f"{source}: {path} has the hash sha256:{digest}, but the signed {checksums.SUMS} does not say so; nothing was changed",
-                hint="ask its author to sign the files as they are",
-            )
+            why = f"{source}: {path} has the hash sha256:{digest}, but the signed {checksums.SUMS} does not say so; nothing was changed"
+            raise Refused(why, hint="ask its author to sign the files as they are")

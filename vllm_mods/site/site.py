@@ -110,10 +110,8 @@ class Look(NamedTuple):
             if info is not None and stat.S_ISLNK(info.st_mode):
                 raise _link(path, place.removeprefix(f"{self.site.root}/"), place)
             if info is not None and not stat.S_ISDIR(info.st_mode):
-                raise Refused(
-                    f"{path}: {place} is a file, not a folder; nothing was changed",
-                    hint=f"ls -la {place}",
-                )
+                why = f"{path}: {place} is a file, not a folder; nothing was changed"
+                raise Refused(why, hint=f"ls -la {place}")
             self.folders[place] = info
         return self.folders[place]
 
@@ -140,10 +138,8 @@ def read(path: str) -> bytes | None:
         return None
     with open(descriptor, "rb") as file:
         if os.fstat(descriptor).st_size > limits.UNPACKED_FILE:
-            raise Refused(
-                f"{path} has more than {limits.UNPACKED_FILE}, the limit for a file of a tree",
-                hint=f"ls -la {path}",
-            )
+            why = f"{path} has more than {limits.UNPACKED_FILE}, the limit for a file of a tree"
+            raise Refused(why, hint=f"ls -la {path}")
         return file.read(limits.UNPACKED_FILE)
 
 
@@ -173,15 +169,11 @@ def check_writable(
 
 def _check_mode(what: str, place: str, info: os.stat_result) -> None:
     if os.geteuid() not in {0, info.st_uid}:
-        raise Refused(
-            f"{what} belongs to user {info.st_uid}, but you are user {os.geteuid()}; nothing was changed",
-            hint=f"run the command as its owner or as root: stat -c %U {place}",
-        )
+        why = f"{what} belongs to user {info.st_uid}, but you are user {os.geteuid()}; nothing was changed"
+        raise Refused(why, hint=f"run the command as its owner or as root: stat -c %U {place}")
     if not info.st_mode & stat.S_IWUSR:
-        raise Refused(
-            f"{what} is read-only (mode {stat.S_IMODE(info.st_mode):04o}); nothing was changed",
-            hint=f"chmod u+w {place}",
-        )
+        why = f"{what} is read-only (mode {stat.S_IMODE(info.st_mode):04o}); nothing was changed"
+        raise Refused(why, hint=f"chmod u+w {place}")
 
 
 def preserve(source: str, destination: str, *, private: bool = False) -> None:
@@ -299,22 +291,16 @@ def _split(site: Site, path: str) -> tuple[str, list[str]]:
     if path.startswith("/"):
         own = [one for one in site.workspaces if one != "/" and path.startswith(f"{one}/")]
         if not own:
-            raise Refused(
-                f"{path} is outside the site root {site.root} and outside the workspace ({', '.join(site.workspaces) or 'none'}); nothing was changed",
-                hint=f"--workspace {(*site.workspaces, os.path.dirname(path))[0]}",
-            )
+            why = f"{path} is outside the site root {site.root} and outside the workspace ({', '.join(site.workspaces) or 'none'}); nothing was changed"
+            raise Refused(why, hint=f"--workspace {(*site.workspaces, os.path.dirname(path))[0]}")
         base = own[0]
         if not os.path.isdir(base):
-            raise Refused(
-                f"{path}: the workspace {base} does not exist; nothing was changed",
-                hint=f"mkdir -p {base}",
-            )
+            why = f"{path}: the workspace {base} does not exist; nothing was changed"
+            raise Refused(why, hint=f"mkdir -p {base}")
         inside = path[len(base) + 1 :]
     if not is_plain_path(inside):
-        raise Refused(
-            f"{path!r} is not a plain path inside the tree; nothing was changed",
-            hint="paths start at the site root, e.g. vllm/config/model.py",
-        )
+        why = f"{path!r} is not a plain path inside the tree; nothing was changed"
+        raise Refused(why, hint="paths start at the site root, e.g. vllm/config/model.py")
     return base, inside.split("/")
 
 
@@ -325,10 +311,8 @@ def check_target(where: Site, path: str) -> None:
         inside = inside.removeprefix(f"{base}/")
     inside = inside.removeprefix(f"{TEMPLATES}/")
     if inside.split("/", 1)[0] == STATE or tree_names.is_reserved(inside):
-        raise Refused(
-            f"{path}: {STATE} is reserved for the files of vllm-mods; nothing was changed",
-            hint="remove the path from the mod",
-        )
+        why = f"{path}: {STATE} is reserved for the files of vllm-mods; nothing was changed"
+        raise Refused(why, hint="remove the path from the mod")
 
 
 def _link(path: str, shown: str, place: str) -> Refused:

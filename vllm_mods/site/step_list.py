@@ -160,10 +160,8 @@ class Steps:
             return self.look.read(path) or b""
         data = receipt.untouched(known, self.look.read)
         if data is None:
-            raise Refused(
-                f"{path}: its original is missing or damaged; nothing was changed",
-                hint=f"vllm-mods verify --target {self.site.root}",
-            )
+            why = f"{path}: its original is missing or damaged; nothing was changed"
+            raise Refused(why, hint=f"vllm-mods verify --target {self.site.root}")
         return data
 
     def restore(self, path: str) -> None:

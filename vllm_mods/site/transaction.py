@@ -70,10 +70,8 @@ def _drafted(
     applied = state.receipt
     # Plans are made without the lock. Files are compared one by one; this is for all others.
     if state.mods != transition.before:
-        raise Refused(
-            f"{root}: another vllm-mods has just changed the mods; nothing was changed",
-            hint="run the command again",
-        )
+        why = f"{root}: another vllm-mods has just changed the mods; nothing was changed"
+        raise Refused(why, hint="run the command again")
     if applied is not None and applied.workspace is not None:
         workspace = applied.workspace  # there is one for a tree
     where = site.Site(root, () if workspace is None else (workspace,))
@@ -124,10 +122,8 @@ def _locked(root: str) -> Iterator[int]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Refused(
-                f"{root}: another vllm-mods is working on this tree; nothing was changed",
-                hint="wait for it to end, then run the command again",
-            ) from error
+            why = f"{root}: another vllm-mods is working on this tree; nothing was changed"
+            raise Refused(why, hint="wait for it to end, then run the command again") from error
         except OSError as error:
             why = "the folder cannot be locked; nothing was changed"
             raise obstacles.refusal(root, error, why) from error
@@ -191,10 +187,8 @@ def _run(opened: OpenFolders, drafted: Draft, source_date_epoch: int | None) -> 
                 note = f"{error}: {progress.work} could not be removed; the next command will"
                 progress.notes.append(note)
     except _Interrupted:
-        raise Refused(
-            f"{opened.root}: interrupted by a signal; everything was put back",
-            hint="run the command again",
-        ) from None
+        why = f"{opened.root}: interrupted by a signal; everything was put back"
+        raise Refused(why, hint="run the command again") from None
     finally:
         opened.close()
     return tuple(progress.notes)
@@ -279,10 +273,8 @@ def _same_as_drafted(opened: OpenFolders, op: Op) -> None:
     """Look once more: somebody who knows no locks may have written between draft and now."""
     info = site.status(_place(opened, op))
     if _identity(info) != _identity(op.info):
-        raise Refused(
-            f"{op.step.path} was changed by another program just now; everything was put back",
-            hint="wait for it to end, then run the command again",
-        )
+        why = f"{op.step.path} was changed by another program just now; everything was put back"
+        raise Refused(why, hint="wait for it to end, then run the command again")
 
 
 def _identity(info: os.stat_result | None) -> tuple[int, ...] | None:

@@ -80,10 +80,8 @@ def revert_transition(
     for file in applied.files:
         if file.kind == receipt.RECORD and look.file(file.path) is None:
             was = f"vLLM {applied.vllm}" if applied.vllm else "vLLM"
-            raise Refused(
-                f"{file.path} is gone: {was} was upgraded or removed after the mods were applied, so the stored originals no longer belong to these files; nothing was changed",
-                hint=f"the receipt is out of date: rm -r {root}/{receipt.STATE}",
-            )
+            why = f"{file.path} is gone: {was} was upgraded or removed after the mods were applied, so the stored originals no longer belong to these files; nothing was changed"
+            raise Refused(why, hint=f"the receipt is out of date: rm -r {root}/{receipt.STATE}")
         if file.kind != receipt.FILE:
             continue  # these follow from the files
         current = look.read(file.path)

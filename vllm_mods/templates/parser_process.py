@@ -65,10 +65,8 @@ class ReleaseParsers(NamedTuple):
                     f"{self.spec} has no {flag} {name}", hint=f"it has {', '.join(known)}"
                 )
         if answers.is_harmony(tool, reasoning) and _HARMONY not in self.sources:
-            raise UsageError(
-                f"{self.spec} has no {_HARMONY}: its server parses the answers of gpt-oss itself",
-                hint="--target TREE with vLLM 0.24 or newer",
-            )
+            why = f"{self.spec} has no {_HARMONY}: its server parses the answers of gpt-oss itself"
+            raise UsageError(why, hint="--target TREE with vLLM 0.24 or newer")
 
     def read(self, jobs: Sequence[ReadingJob]) -> list[dict[str, Any]]:
         """Return, for each job and way, the ``reasoning``, ``content`` and ``calls``, or an ``error``.

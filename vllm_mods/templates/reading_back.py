@@ -199,10 +199,8 @@ def _judge(
             stood_in = [str(one["error"]) for one in answers.values() if one.get("stood_in")]
             unasked = unasked or next(iter(stood_in), "")
             if named and unasked:
-                raise TreeError(
-                    f"{release.spec}: {' and '.join(filter(None, pair))} asks {unasked}, and that module is only a stub here, so nothing is known of the template",
-                    hint="name another parser, or ask a running vLLM",
-                )
+                why = f"{release.spec}: {' and '.join(filter(None, pair))} asks {unasked}, and that module is only a stub here, so nothing is known of the template"
+                raise TreeError(why, hint="name another parser, or ask a running vLLM")
             whys = {way: _difference(answer, answers[way], pair, alone=not named) for way in ways}
             wrong = tuple(way for way, why in whys.items() if why)
             for way in ways:

@@ -168,10 +168,8 @@ class TarArchive(Archive):
             members = list(tars.members(self._file))
         tops = {member.name.partition("/")[0] for member in members}
         if len(tops) != 1:
-            raise TreeError(
-                f"{label}: an sdist has one top-level folder, and this file has {len(tops)}",
-                hint=_REBUILD,
-            )
+            why = f"{label}: an sdist has one top-level folder, and this file has {len(tops)}"
+            raise TreeError(why, hint=_REBUILD)
         files = _index(((one.name, one) for one in members if not one.isdir()), label)
         self._members = {name.partition("/")[2]: member for name, member in files.items()}
         self.names = frozenset(self._members)
@@ -182,10 +180,8 @@ class TarArchive(Archive):
         if member is None:
             return None
         if member.size > limits.UNPACKED_FILE:
-            raise TreeError(
-                f"{self._label}: {name} has {member.size:,} bytes; the limit is {limits.UNPACKED_FILE}",
-                hint=_REBUILD,
-            )
+            why = f"{self._label}: {name} has {member.size:,} bytes; the limit is {limits.UNPACKED_FILE}"
+            raise TreeError(why, hint=_REBUILD)
         if not member.isreg() or member.issparse():
             what = "is a link" if member.issym() or member.islnk() else "is not a regular file"
             raise TreeError(f"{self._label}: {name} {what}", hint=_REBUILD)

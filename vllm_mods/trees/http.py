@@ -112,10 +112,8 @@ class Http:
             if total is None:
                 return None
             if end - start > limits.SPAN:
-                raise TreeError(
-                    f"{redact(url)}: a part of {end - start:,} bytes; the limit is {limits.SPAN}",
-                    hint=_OTHER,
-                )
+                why = f"{redact(url)}: a part of {end - start:,} bytes; the limit is {limits.SPAN}"
+                raise TreeError(why, hint=_OTHER)
             data = self._body(response, end - start)
             if len(data) != end - start:
                 raise _CutError(f"{len(data)} of {end - start} bytes were received")
@@ -230,10 +228,8 @@ class Http:
         for chunk in self._chunks(response):
             body += chunk
             if len(body) > limit:
-                raise TreeError(
-                    f"{redact(response.url)}: the server sent more than the {int(limit):,} bytes of the file",
-                    hint=_SETTINGS,
-                )
+                why = f"{redact(response.url)}: the server sent more than the {int(limit):,} bytes of the file"
+                raise TreeError(why, hint=_SETTINGS)
         return bytes(body)
 
     def _chunks(self, response: requests.Response) -> Iterator[bytes]:

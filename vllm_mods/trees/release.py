@@ -254,10 +254,8 @@ class Releases:
 
     def _check(self, file: ReleaseFile, digest: str) -> None:
         if file.sha256 is not None and digest != file.sha256:
-            raise TreeError(
-                f"{file.filename} from {redact(file.url)}: its sha256 is {digest}, but the index says {file.sha256}",
-                hint="the index or a proxy changed the file: try another index",
-            )
+            why = f"{file.filename} from {redact(file.url)}: its sha256 is {digest}, but the index says {file.sha256}"
+            raise TreeError(why, hint="the index or a proxy changed the file: try another index")
 
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:

@@ -99,10 +99,8 @@ class Spans(io.RawIOBase):
                 hint="the file on the server differs from the index's description: try again",
             )
         if span.etag and self.etag and span.etag != self.etag:
-            raise TreeError(
-                f"{self._file.filename}: it was changed on the server during the download",
-                hint="run it again",
-            )
+            why = f"{self._file.filename}: it was changed on the server during the download"
+            raise TreeError(why, hint="run it again")
         self.etag = self.etag or span.etag
         self._tell(end - start, end - start)
         return span.data

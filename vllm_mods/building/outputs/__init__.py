@@ -32,10 +32,8 @@ def parse(text: str | None, base: Base) -> Output:
     if text is None or text == ENGINE:
         if base.where in engine_command.STORES:
             return Output(ENGINE)
-        raise UsageError(
-            f"{base.reference} is not in a local engine ({base.where}), so no engine can add a layer to it",
-            hint=f"--output with one of {_FORMS}",
-        )
+        why = f"{base.reference} is not in a local engine ({base.where}), so no engine can add a layer to it"
+        raise UsageError(why, hint=f"--output with one of {_FORMS}")
     kind, colon, place = text.partition(":")
     if kind not in _PLACES or not colon or not place:
         raise UsageError(f"--output {text}: unknown kind of output", hint=f"one of {_FORMS}")

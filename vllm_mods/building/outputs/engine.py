@@ -99,10 +99,10 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
         return f"sha256:{words[-1]}" if words and _ID.fullmatch(words[-1]) else None
     gone = ("no such file", "does not exist")
     if program == engine_command.DOCKER and any(word in done.errors for word in gone):
-        raise Refused(
-            f"{tag}: docker no longer has every layer of the base ({done.errors}); no tag was moved",
-            hint="pull or build the base again, then run the command again",
+        why = (
+            f"{tag}: docker no longer has every layer of the base ({done.errors}); no tag was moved"
         )
+        raise Refused(why, hint="pull or build the base again, then run the command again")
     raise _failed(program, done)
 
 

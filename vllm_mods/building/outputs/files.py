@@ -121,16 +121,12 @@ def _others(folder: str) -> list[dict[str, Any]]:
             entries = json_of(limits.bounded(file, limits.DOCUMENT, file.name))["manifests"]
     except FileNotFoundError:
         if os.path.isdir(folder) and os.listdir(folder):
-            raise Refused(
-                f"{folder} exists and is not an OCI layout; nothing was changed",
-                hint="--output oci:DIR with a new folder",
-            ) from None
+            why = f"{folder} exists and is not an OCI layout; nothing was changed"
+            raise Refused(why, hint="--output oci:DIR with a new folder") from None
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TreeError(
-            f"{folder}/index.json cannot be read: {error}",
-            hint="--output oci:DIR with a new folder",
-        ) from error
+        why = f"{folder}/index.json cannot be read: {error}"
+        raise TreeError(why, hint="--output oci:DIR with a new folder") from error
     return list(entries)
 
 

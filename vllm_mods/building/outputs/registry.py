@@ -66,19 +66,15 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
     if base.where not in engine_command.PROGRAMS and base.layers is not None:
         return base.layers
     if source is None:
-        raise Refused(
-            f"{base.reference}: {base.where} does not have the registry digests of the base's layers, and the base comes from another registry; nothing was pushed",
-            hint="--base registry:HOST/NAME:TAG names the base in that registry",
-        )
+        why = f"{base.reference}: {base.where} does not have the registry digests of the base's layers, and the base comes from another registry; nothing was pushed"
+        raise Refused(why, hint="--base registry:HOST/NAME:TAG names the base in that registry")
     client = Client(source, os.environ)
     choice = reading.Choice(reading.platform_of(base.config))
     data, _ = reading.pick(client.open, client.manifest(base.reference), str(source), choice)
     config, layers, _ = reading.read_manifest(client.open, data, str(source))
     if config.digest != base.config_digest:
-        raise Refused(
-            f"{source} has changed: its configuration is now {config.digest}, and the base here has {base.config_digest}; nothing was pushed",
-            hint=f"push the base first: docker push {names.plain(base.reference)}",
-        )
+        why = f"{source} has changed: its configuration is now {config.digest}, and the base here has {base.config_digest}; nothing was pushed"
+        raise Refused(why, hint=f"push the base first: docker push {names.plain(base.reference)}")
     return layers
 
 
