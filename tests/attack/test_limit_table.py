@@ -354,7 +354,7 @@ ENOUGH: dict[
     ),
     "DOWNLOAD": (
         9,
-        "it sends more than 9 bytes",
+        "/x sends more than 9 bytes",
         lambda _: served(
             lambda one: one.say(200, b"x" * 99),
             lambda url: http().download(f"{url}/x", io.BytesIO()),
