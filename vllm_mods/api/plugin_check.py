@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
@@ -11,7 +12,7 @@ from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.base.versions import is_final, sort_key
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.syntax_tree import TOO_DEEP
-from vllm_mods.plugins.judging import judge
+from vllm_mods.plugins.judging import View, judge
 from vllm_mods.plugins.reading import Plugin, read_plugin
 from vllm_mods.trees.open import as_tree
 
@@ -112,12 +113,18 @@ def _releases(plugin: str, access: Access) -> Iterator[str]:
     yield from (f"{plugin}=={one}" for one in [*filter(is_final, versions)] or versions)
 
 
-class _Opened(NamedTuple):
-    plugin: Plugin
-    files: Mapping[str, bytes]
-    known: Tree | None
-    source: str
-    spec: str
+class _Opened:
+    """A plugin, and the vLLM that it was made for, which is asked once for all that it is held against."""
+
+    def __init__(
+        self, plugin: Plugin, files: Mapping[str, bytes], known: Tree | None, source: str, spec: str
+    ) -> None:
+        self.plugin, self.files, self.known = plugin, files, known
+        self.source, self.spec = source, spec
+
+    @cached_property
+    def origin(self) -> View | None:
+        return View(self.known, self.files) if self.known else None
 
 
 def _opened(plugin: str, made_for: Tree | None, access: Access) -> _Opened:
@@ -138,7 +145,7 @@ def _judge(opened: _Opened, tree: Tree) -> PluginChecked:
     known = opened.known
     is_same = known is not None and known.identity == tree.identity is not None
     try:
-        findings = () if is_same else judge(opened.files, tree, known)
+        findings = () if is_same else judge(opened.files, tree, opened.origin)
     except (RecursionError, OSError) as error:
         why = TOO_DEEP if isinstance(error, RecursionError) else str(error.strerror)
         hint = "is this a plugin?"

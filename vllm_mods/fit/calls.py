@@ -2,8 +2,8 @@
 
 import ast
 import re
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from vllm_mods.fit.checker import check, replaced
@@ -65,8 +65,9 @@ def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[Metho
 
     It is asked on copies of the files in which they stand in ``reveal_type``.
     """
-    if not calls:
-        return {}
+    known: Mapping[MethodCall, str] = world.answers.get(learn_receivers, {})
+    if known.keys() >= {*calls}:
+        return known
     by_file: dict[str, list[MethodCall]] = defaultdict(list)
     for call in calls[:_MOST]:
         by_file[call.path].append(call)
@@ -85,6 +86,15 @@ def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[Metho
             if len(types[path, line]) == len(here):
                 type_of.update(zip(here, types[path, line], strict=True))
     return type_of
+
+
+def learn_receivers(world: World, calls: Iterable[MethodCall]) -> None:
+    """Ask for the types of the receivers of calls that others ask for later, all at once; those that share a line are left to them."""
+    several = dict.fromkeys(calls)
+    lines = Counter((call.path, call.receiver.lineno) for call in several)
+    alone = [call for call in several if lines[call.path, call.receiver.lineno] == 1][:_MOST]
+    types = receiver_types(world, tuple(alone))
+    world.answers[learn_receivers] = {call: types.get(call, "") for call in alone}
 
 
 def _revealing(data: bytes, calls: list[MethodCall]) -> bytes:

@@ -2,13 +2,16 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from inspect import Parameter
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
-from vllm_mods.fit.calls import calls_of
+from vllm_mods.fit.bodies import definition
+from vllm_mods.fit.calls import MethodCall, calls_of, learn_receivers
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.dead import gone_hooks
 from vllm_mods.fit.gates import RULES, judge as judge_diagnostic
@@ -17,7 +20,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.judge import uncollected
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import load_python
-from vllm_mods.fit.overrides import Override, override_problems, overrides_of
+from vllm_mods.fit.overrides import Override, Taker, broken, override_problems, overrides_of
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
 from vllm_mods.fit.results import abstract_misuses
@@ -27,7 +30,7 @@ from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
-from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
+from vllm_mods.fit.world import SummaryCache, World, module_stem
 from vllm_mods.formats import syntax_tree
 
 _C = FindingCode
@@ -36,31 +39,41 @@ _ORDER = (_C.FIT_IMPORT, _C.FIT_DEAD, _C.FIT_ATTRIBUTE, _C.FIT_CALL, _C.FIT_OVER
 _PLACED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class _View:
-    """The files of a plugin beside one vLLM."""
+class View:
+    """The files of a plugin beside one vLLM; it remembers what it was asked."""
 
-    def __init__(self, tree: Tree, files: Mapping[str, bytes], cache: SummaryCache) -> None:
+    def __init__(
+        self, tree: Tree, files: Mapping[str, bytes], cache: SummaryCache | None = None
+    ) -> None:
         load_python(tree)
+        cache = cache or SummaryCache()
         self.files = files
+        self._said: dict[str, dict[tuple[object, ...], Diagnostic]] = {}
         self.world = World(tree, files, cache)
         # where the plugin is installed, the tree has it too
         self.bare = World(tree, dict.fromkeys(files), cache, self.world.texts)
 
     def imports(self, path: str) -> dict[tuple[str, ...], Problem]:
+        """Return what cannot be imported of vLLM, by what is the same beside another one."""
         data = self.files[path]
         every_line = frozenset(range(1, data.count(b"\n") + 2))
         answers = import_problems(self.world, path, _sites(data, rb"\bvllm\b|\benvs\."), every_line)
         return {(*one.key, str(one.line)): one for one in answers if isinstance(one, Problem)}
 
-    def diagnostics(self, paths: Collection[str]) -> dict[tuple[object, ...], Diagnostic]:
+    def diagnostics(self, paths: AbstractSet[str]) -> dict[tuple[object, ...], Diagnostic]:
         """Return what the type checker says, by what is the same beside another vLLM: its place and its rule."""
-        files = {path: plain_getattr(data) for path, data in self.files.items()}
-        folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
-        said = check(folder, paths, RULES, self.world.python)
-        known = (one for one in said if one.rule in RULES)  # it speaks of syntax unasked
-        return {one[:4]: one for one in known if RULES[one.rule].only in one.text}
+        if paths := paths - self._said.keys():
+            files = {path: plain_getattr(data) for path, data in self.files.items()}
+            folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
+            self._said |= {path: {} for path in paths}
+            for one in check(folder, paths, RULES, self.world.python):
+                # it speaks of syntax unasked
+                if one.rule in RULES and RULES[one.rule].only in one.text:
+                    self._said[one.path][one[:4]] = one
+        return {key: one for said in self._said.values() for key, one in said.items()}
 
     def overrides(self, path: str) -> dict[tuple[str, str], Override]:
+        """Return what the classes of a file override of vLLM's, by class and method."""
         return {
             (name, one.method.name): one
             for name, symbol in classes_in(self.world, path)
@@ -68,7 +81,19 @@ class _View:
             if one.base.path not in self.files
         }
 
+    def refusing(self, override: Override) -> Iterator[MethodCall]:
+        """Yield the calls of what is overridden that do not suit what overrides it, whatever they are made on."""
+        old, new = (
+            Taker(method, definition(self.world, of.path, method))
+            for of, method in (
+                (override.base, override.overridden),
+                (override.owner, override.method),
+            )
+        )
+        yield from (one for one in calls_of(self.world, new.function.name) if broken(one, old, new))
+
     def refused(self, override: Override) -> list[Problem]:
+        """Return what is wrong with an override."""
         answers = override_problems(self.world, override, override.owner.path, override.method.line)
         return [one for one in answers if isinstance(one, Problem)]
 
@@ -100,26 +125,30 @@ class _View:
 
 
 @uncollected()
-def judge(files: Mapping[str, bytes], tree: Tree, made_for: Tree | None) -> tuple[Finding, ...]:
-    """Hold a plugin's Python files against a vLLM. What is also found in ``made_for`` is left out.
+def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[Finding, ...]:
+    """Hold a plugin's Python files against a vLLM. What is also found beside its ``origin``, for which it was made, is left out.
 
     Without it all are notes, and what the plugin replaces and overrides is not judged. Raises as ``fit`` does.
     """
-    cache = SummaryCache()
-    target = _View(tree, files, cache)
-    origin = _View(made_for, files, cache) if made_for else None
+    target = View(tree, files, origin.world.cache if origin else None)
     problems: list[Problem] = []
+    overrides: list[tuple[Override, Override | None]] = []
+    imported: dict[str, set[tuple[str, bool]]] = defaultdict(set)
     for path in files:
         if target.world.module(path) is None:
             problems.append(_noted(invalid(path, 1, "it was not read", None)))
             continue
+        for word, is_chosen in _imported(files[path]):
+            imported[word].add((path, is_chosen))
         met = target.imports(path)
         known = origin.imports(path) if origin and met else {}
         problems += (one for key, one in met.items() if key not in known)
         problems += _standing_in(target, origin, path) if origin else ()
+        overrides += _changed(target, origin, path) if origin else ()
+    problems += _overriding(target, origin, overrides) if origin else ()
     problems += _replaced(target, origin) if origin else ()
     met_at = {(one.path, one.line) for one in problems}
-    by_place = target.diagnostics(files)
+    by_place = target.diagnostics(files.keys())
     old = origin.diagnostics({one.path for one in by_place.values()}) if origin else {}
     new = [one for key, one in by_place.items() if key not in old and one[:2] not in met_at]
     typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
@@ -129,7 +158,8 @@ def judge(files: Mapping[str, bytes], tree: Tree, made_for: Tree | None) -> tupl
         # all but the code that meets what one change of vLLM makes
         text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
         met_by.setdefault((one.code, text, one.level), []).append(one)
-    causes = [_one_of(target.world, ones) for ones in met_by.values()]
+    chosen = {path for path in files if _is_chosen(imported[module_stem(path)], path)}
+    causes = [_one_of(target.world, chosen, ones) for ones in met_by.values()]
     causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
     return tuple(map(finding, causes))
 
@@ -146,7 +176,7 @@ def _sites(data: bytes, word: bytes) -> Iterator[CodeSite]:
     return walk(parsed, lines) if parsed else iter(())
 
 
-def _standing_in(target: _View, origin: _View, path: str) -> Iterator[Problem]:
+def _standing_in(target: View, origin: View, path: str) -> Iterator[Problem]:
     """Judge the classes of a file by vLLM's above them."""
     for site in _sites(target.files[path], rb"\bclass\b"):
         new = [*abstract_misuses(target.world, path, site, origin.world)]
@@ -154,21 +184,33 @@ def _standing_in(target: _View, origin: _View, path: str) -> Iterator[Problem]:
             yield from (at_site(path, site, _C.FIT_KIND, one, one.text) for one in new)
     gone = gone_hooks(target.bare, target.world, origin.world, path)
     yield from (one for one in gone if one.level is Level.ERROR)
+
+
+def _changed(target: View, origin: View, path: str) -> Iterator[tuple[Override, Override | None]]:
+    """Yield the overrides of a file of what takes other parameters, each with what it was."""
     was = origin.overrides(path)
     for key, override in target.overrides(path).items():
-        before, mine, now = was.get(key), override.method, override.overridden
-        if before and before.overridden.parameters == now.parameters:
-            continue
+        before = was.get(key)
+        if before is None or before.overridden.parameters != override.overridden.parameters:
+            yield override, before
+
+
+def _overriding(
+    target: View, origin: View, overrides: list[tuple[Override, Override | None]]
+) -> Iterator[Problem]:
+    learn_receivers(target.world, (call for one, _ in overrides for call in target.refusing(one)))
+    for override, before in overrides:
+        mine, now = override.method, override.overridden
         problems = target.refused(override)
         if not problems and before and (moved := _moved(target, mine, now, before.overridden)):
             name = f"{override.owner.cls.name}.{mine.name}"
-            place, text = (path, mine.line, name), f"{name}{mine.text()} {moved}"
+            place, text = (override.owner.path, mine.line, name), f"{name}{mine.text()} {moved}"
             yield Problem(_C.FIT_OVERRIDE, *place, text, (name,), mine.name)
         elif not (problems and before and origin.refused(before)):
             yield from problems
 
 
-def _moved(target: _View, mine: Function, now: Function, before: Function) -> str:
+def _moved(target: View, mine: Function, now: Function, before: Function) -> str:
     """Say which parameter has the place in which vLLM no longer gives it; ``""`` for none."""
     own, new, old = (
         [p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, before)
@@ -182,7 +224,7 @@ def _moved(target: _View, mine: Function, now: Function, before: Function) -> st
     return ""
 
 
-def _replaced(target: _View, origin: _View) -> Iterator[Problem]:
+def _replaced(target: View, origin: View) -> Iterator[Problem]:
     """Judge what is put in the place of names that vLLM has there."""
     writes = (one for one in all_writes(target.world) if one.name and not one.scope.tolerant)
     owned = [(one, owner) for one in map(origin.placed, writes) if (owner := target.owner(one))]
@@ -213,20 +255,24 @@ def _replaced(target: _View, origin: _View) -> Iterator[Problem]:
             yield from replacement_problems(target.world, write, names)
 
 
-def _one_of(world: World, problems: list[Problem]) -> Problem:
+def _one_of(world: World, chosen: set[str], problems: list[Problem]) -> Problem:
     """Return the first of the problems with one cause that is an error, the first one if none is, with how many there are."""
-    noted = (_noted(one) if _is_chosen(world, one.path) else one for one in problems)
+    noted = (_noted(one) if one.path in chosen else one for one in problems)
     judged = [lessen(world, soften(world, one)) for one in noted]
     worst, more = min(judged, key=lambda one: (one.level is Level.NOTE, one[1:3])), len(judged) - 1
     text = f"{worst.message}; so in {more} other place{'s' * (more != 1)}"
     return worst._replace(message=text) if more else worst
 
 
-@remembered
-def _is_chosen(world: World, path: str) -> bool:
-    """Tell whether all imports of a file stand where the plugin asks for a version."""
-    stem = rb"\b%b\b" % re.escape(module_stem(path).encode())
-    others = (data or b"" for other, data in world.files.items() if other != path)
-    sites = (site for data in others for site in _sites(data, stem))
-    imports = (site for site in sites if isinstance(site.node, ast.Import | ast.ImportFrom))
-    return {site.scope.tolerant for site in imports} == {True}
+def _imported(data: bytes) -> Iterator[tuple[str, bool]]:
+    """Yield the words of the names that a file imports, each with whether that is where the plugin asks for a version."""
+    for node, scope in _sites(data, rb"\b(?:from|import)\b"):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = getattr(node, "module", None), *(alias.name for alias in node.names)
+            words = (word for name in names for word in (name or "").split("."))
+            yield from ((word, scope.tolerant) for word in words)
+
+
+def _is_chosen(imports: set[tuple[str, bool]], path: str) -> bool:
+    """Tell whether all imports of a file in other ones stand where the plugin asks for a version."""
+    return {is_chosen for other, is_chosen in imports if other != path} == {True}
