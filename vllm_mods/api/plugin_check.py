@@ -145,7 +145,9 @@ def _judge(opened: _Opened, tree: Tree) -> PluginChecked:
     known = opened.known
     is_same = known is not None and known.identity == tree.identity is not None
     try:
-        findings = () if is_same else judge(opened.files, tree, opened.origin)
+        groups = {group for group, _ in opened.plugin.entry_points}
+        by_vllm = groups == {"vllm.general_plugins"} and not opened.plugin.starts
+        findings = () if is_same else judge(opened.files, tree, opened.origin, by_vllm=by_vllm)
     except (RecursionError, OSError) as error:
         why = TOO_DEEP if isinstance(error, RecursionError) else str(error.strerror)
         hint = "is this a plugin?"

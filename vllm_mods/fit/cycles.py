@@ -48,16 +48,16 @@ def cycle_problems(before: World, after: World, path: str, lines: frozenset[int]
     rows = {step.start: data.count(b"\n", 0, step.start) + 1 for step in _steps(data, path)}
     if lines.isdisjoint(rows.values()):
         return
-    loading = _Loading(after)
+    loading = Loading(after)
     stuck = loading.load(path)
     if stuck is None or path not in stuck.cycle or rows[loading.at[path]] not in lines:
         return
-    if _Loading(before).load(path) is not None:
+    if Loading(before).load(path) is not None:
         return
     here = stuck.cycle.index(path)
     way = stuck.cycle[here + 1 :] + stuck.cycle[:here]
     after.consulted.update(way)
-    always = all(_Loading(after).load(other) is not None for other in way)
+    always = all(Loading(after).load(other) is not None for other in way)
     asked = f"{stuck.path}:{stuck.line} asks {stuck.module} for {stuck.name}"
     yield Problem(
         FindingCode.FIT_IMPORT,
@@ -104,8 +104,8 @@ def _file(world: World, dotted: str) -> str | None:
     return next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in files), None)
 
 
-class _Loading:
-    """Loads modules as Python does, as far as their margins say."""
+class Loading:
+    """Loads modules as Python does, as far as their margins say; ``at`` are those that it has come to."""
 
     def __init__(self, world: World) -> None:
         self.world = world

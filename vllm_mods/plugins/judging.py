@@ -3,8 +3,7 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from inspect import Parameter
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -32,6 +31,7 @@ from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World, module_stem
 from vllm_mods.formats import syntax_tree
+from vllm_mods.plugins.copies import Replaced, missed_call
 
 _C = FindingCode
 _ORDER = (_C.FIT_IMPORT, _C.FIT_DEAD, _C.FIT_ATTRIBUTE, _C.FIT_CALL, _C.FIT_OVERRIDE)
@@ -125,10 +125,13 @@ class View:
 
 
 @uncollected()
-def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[Finding, ...]:
+def judge(
+    files: Mapping[str, bytes], tree: Tree, origin: View | None, *, by_vllm: bool = False
+) -> tuple[Finding, ...]:
     """Hold a plugin's Python files against a vLLM. What is also found beside its ``origin``, for which it was made, is left out.
 
-    Without it all are notes, and what the plugin replaces and overrides is not judged. Raises as ``fit`` does.
+    Without it all are notes, and what the plugin replaces and overrides is not judged. ``by_vllm`` says that nothing but
+    vLLM starts the plugin, as a general one. Raises as ``fit`` does.
     """
     target = View(tree, files, origin.world.cache if origin else None)
     problems: list[Problem] = []
@@ -146,7 +149,7 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
         problems += _standing_in(target, origin, path) if origin else ()
         overrides += _changed(target, origin, path) if origin else ()
     problems += _overriding(target, origin, overrides) if origin else ()
-    problems += _replaced(target, origin) if origin else ()
+    problems += _replaced(target, origin, by_vllm=by_vllm) if origin else ()
     met_at = {(one.path, one.line) for one in problems}
     by_place = target.diagnostics(files.keys())
     old = origin.diagnostics({one.path for one in by_place.values()}) if origin else {}
@@ -224,11 +227,16 @@ def _moved(target: View, mine: Function, now: Function, before: Function) -> str
     return ""
 
 
-def _replaced(target: View, origin: View) -> Iterator[Problem]:
+def _replaced(target: View, origin: View, *, by_vllm: bool) -> Iterator[Problem]:
     """Judge what is put in the place of names that vLLM has there."""
-    writes = (one for one in all_writes(target.world) if one.name and not one.scope.tolerant)
-    owned = [(one, owner) for one in map(origin.placed, writes) if (owner := target.owner(one))]
+    writes = [origin.placed(one) for one in all_writes(target.world) if one.name]
+    owners = [target.owner(one) for one in writes]
+    handed = {w.name for w, owner in zip(writes, owners, strict=True) if owner is None}
+    owned = [(w, owner) for w, owner in zip(writes, owners, strict=True) if owner]
+    every_name = frozenset((owner_name(one), w.name or "") for w, one in owned)
+    owned = [(w, owner) for w, owner in owned if not w.scope.tolerant]
     names = frozenset((owner_name(one), w.name or "") for w, one in owned)
+    then = {(owner_name(one), w.name or "") for w, _ in owned if (one := origin.owner(w))}
     for write, owner in owned:
         name, before = write.name or "", origin.owner(write)
         place = write.path, write.node.lineno, write.scope.name
@@ -241,6 +249,12 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
             text = f"{what} is replaced, but this vLLM has none; vLLM {origin.world.tree.version} has it"
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
             continue
+        if owner.module and before.module and name not in handed:
+            here = Replaced(target.world, owner.module, name, every_name)
+            there = Replaced(origin.world, before.module, name, then)
+            if missed := missed_call(here, there, write, by_vllm=by_vllm):
+                text = f"{what} is replaced, but {missed}; it had the new one in vLLM {origin.world.tree.version}"
+                yield Problem(_C.FIT_DEAD, *place, text, (what,), name)
         old = plain_function(origin.world, before, name)
         now = plain_function(target.world, owner, name)
         same = old and now and old.function.parameters == now.function.parameters

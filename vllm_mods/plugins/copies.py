@@ -1,0 +1,119 @@
+"""Calls of a module's name that miss what a plugin puts in its place: they have the old one from elsewhere, or since before."""
+
+import re
+from collections.abc import Iterator, Set as AbstractSet
+from itertools import pairwise
+from typing import NamedTuple
+
+from vllm_mods.fit.calls import MethodCall, calls_of
+from vllm_mods.fit.cycles import Loading
+from vllm_mods.fit.run_time import Write
+from vllm_mods.fit.search import meant_in
+from vllm_mods.fit.shapes import Class, Function, Import
+from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.walk import local_names
+from vllm_mods.fit.world import World, absolute, remembered
+
+_HOPS = 12
+
+
+class Replaced(NamedTuple):
+    """A ``name`` of a ``module`` in one vLLM, and all that a plugin replaces there, by module or class and name."""
+
+    world: World
+    module: str
+    name: str
+    names: AbstractSet[tuple[str, str]]
+
+
+class _Way(NamedTuple):
+    """The call of a name, the modules that have imported it on its way there, and the one that defines it, ``""`` if that gets the new one."""
+
+    call: MethodCall
+    copies: tuple[str, ...]
+    source: str
+
+    @property
+    def caller(self) -> str:
+        return self.call.scope.name or self.call.path
+
+
+def missed_call(now: Replaced, before: Replaced, write: Write, *, by_vllm: bool) -> str:
+    """Say which call has the old one of a replaced name and had the new one before, and why; ``""`` for none.
+
+    ``by_vllm`` says that nothing but vLLM starts the plugin, as a general one.
+    """
+    missed = [way for way in _ways(now) if way.copies or way.source]
+    known = {
+        way.caller for way in (_ways(before) if missed else ()) if not (way.copies or way.source)
+    }
+    for call, copies, source in (way for way in missed if way.caller in known):
+        where = f"the call in {call.path}:{call.node.lineno} has the old one"
+        if source:
+            return f"{where}, of {source}"
+        end = 0 if [*write.scope.in_function()] else write.node.lineno - 1
+        loaded = _loaded(now.world, write.path, end, by_vllm)
+        if early := [one for one in copies if one in loaded]:
+            return f"{where}: {early[0]} has imported it before"
+    return ""
+
+
+def _ways(of: Replaced) -> Iterator[_Way]:
+    """Yield the calls of a name that may run, as far as it is known what they get."""
+    meant = of.world.lookup(of.module, of.name).symbols
+    for call in calls_of(of.world, of.name, rb"\b"):
+        chain, text = call.scope.name.split("."), dotted(call.node.func) or ""
+        around = {(call.path, chain[0]), *pairwise(chain)}
+        if call.path in of.world.files or not of.names.isdisjoint(around):
+            continue
+        if meant_in(of.world, call.path, call.scope, text) != meant:
+            continue
+        path, copies = _read_from(of.world, call, text.rpartition(".")[0], of.name), list[str]()
+        while path and len(copies) < _HOPS:
+            if (path, of.name) in of.names:
+                yield _Way(call, tuple(copies), "")
+                break
+            summary = of.world.module(path)
+            match summary.names.get(of.name) if summary else None:
+                case (Import(name=of.name, typing_only=False) as taken,):
+                    copies.append(path)
+                    path = of.world.locate(absolute(path, taken.level, taken.module)).module
+                case (Function() | Class(),):
+                    yield _Way(call, tuple(copies), path)
+                    break
+                case _:
+                    break
+
+
+def _read_from(world: World, call: MethodCall, owner: str, name: str) -> str | None:
+    """Return the module of which a call reads the name that it calls, when it runs."""
+    bound = next(
+        (b for s in call.scope.in_function() if (b := local_names(s.node).get(name))), None
+    )
+    if owner:
+        modules = [one.module for one in meant_in(world, call.path, call.scope, owner)]
+    elif bound:
+        imports = [one for one in bound if isinstance(one, Import) and one.name == name]
+        modules = [world.locate(absolute(call.path, i.level, i.module)).module for i in imports]
+    else:
+        modules = [call.path]
+    return modules[0] if len(modules) == 1 else None
+
+
+@remembered
+def _loaded(world: World, path: str, end: int, by_vllm: bool) -> AbstractSet[str]:
+    """Return modules that a file has certainly imported by its line ``end``, if it has one, and vLLM wherever it loads plugins."""
+    lines = (world.glance(path) or b"").splitlines(keepends=True)
+    files = {**world.files, path: b"".join(lines[: end or None])}
+    loading = Loading(World(world.tree, files, world.cache, world.texts))
+    # what is around the file may only have begun
+    around = [path[: at.start()] for at in re.finditer("/", path)]
+    loading.at.update((f"{folder}/__init__.py", -1) for folder in around)
+    loading.load(path)
+    loaders = []
+    for call in calls_of(world, "load_general_plugins", rb"\b") if by_vllm else ():
+        if call.path not in world.files:
+            loaders.append(Loading(world))
+            loaders[-1].load(call.path)
+    of_all = [{*loader.at} for loader in loaders] or [set[str]()]
+    return loading.at.keys() | set.intersection(*of_all)
