@@ -36,12 +36,15 @@ class MethodCall:
 
 
 @remembered
-def calls_of(world: World, method: str, start: bytes = rb"\.") -> tuple[MethodCall, ...]:
-    """Return every call of methods of a name, found by text first; with ``start`` at a word, of functions and classes too."""
+def calls_of(
+    world: World, method: str, start: bytes = rb"\.", files: frozenset[str] | None = None
+) -> tuple[MethodCall, ...]:
+    """Return every call of methods of a name in some ``files`` or all, found by text first; with ``start`` at a word, of functions and classes too."""
     calls: list[MethodCall] = []
     called = re.compile(start + rb"%b\s*\(" % re.escape(method.encode()))
     for path, data in files_mentioning(world, (method,)):
-        tree = syntax_tree.module(data) if called.search(data) else None
+        is_asked = (files is None or path in files) and called.search(data)
+        tree = syntax_tree.module(data) if is_asked else None
         if tree is None:
             continue
         lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))

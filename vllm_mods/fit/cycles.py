@@ -45,7 +45,7 @@ class _Stuck(NamedTuple):
 def cycle_problems(before: World, after: World, path: str, lines: frozenset[int]) -> Problems:
     """Judge the imports at the margin of some lines of a file."""
     data = after.read(path) or b""
-    rows = {step.start: data.count(b"\n", 0, step.start) + 1 for step in _steps(data, path)}
+    rows = {step.start: data.count(b"\n", 0, step.start) + 1 for step in load_steps(data, path)}
     if lines.isdisjoint(rows.values()):
         return
     loading = Loading(after)
@@ -72,7 +72,7 @@ def cycle_problems(before: World, after: World, path: str, lines: frozenset[int]
 
 
 @lru_cache(maxsize=4096)
-def _steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
+def load_steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
     """Return the imports of a file that stand at its margin."""
     steps: list[_LoadStep] = []
     last = max((match.end() for match in _IMPORT.finditer(data)), default=0)
@@ -129,7 +129,7 @@ class Loading:
         if path in self.at or data is None:
             return None
         self.at[path] = 0
-        for step in _steps(data, path):
+        for step in load_steps(data, path):
             self.at[path] = step.start
             target = _file(self.world, step.module)
             stuck = None if target is None else self.load(target)

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Set as AbstractSet
 from itertools import pairwise
 from typing import NamedTuple
 
+from vllm_mods.base.model import Level
 from vllm_mods.fit.calls import MethodCall, calls_of
-from vllm_mods.fit.cycles import Loading
+from vllm_mods.fit.cycles import Loading, load_steps
 from vllm_mods.fit.run_time import Write
-from vllm_mods.fit.search import meant_in
+from vllm_mods.fit.search import files_mentioning, meant_in
 from vllm_mods.fit.shapes import Class, Function, Import
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.walk import local_names
@@ -27,46 +28,62 @@ class Replaced(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """The call of a name, the modules that have imported it on its way there, and the one that defines it, ``""`` if that gets the new one."""
+    """A call of a name, the modules that import it on its way there, and the one that has the old one at its end, ``""`` for the new one."""
 
     call: MethodCall
     copies: tuple[str, ...]
-    source: str
+    end: str
 
     @property
     def caller(self) -> str:
         return self.call.scope.name or self.call.path
 
 
-def missed_call(now: Replaced, before: Replaced, write: Write, *, by_vllm: bool) -> str:
-    """Say which call has the old one of a replaced name and had the new one before, and why; ``""`` for none.
+def missed(
+    now: Replaced, before: Replaced, write: Write, *, by_vllm: bool
+) -> Iterator[tuple[Level, str]]:
+    """Yield which call has the old one of a replaced name and had the new one before, and why; a note if it may have had it.
 
     ``by_vllm`` says that nothing but vLLM starts the plugin, as a general one.
     """
-    missed = [way for way in _ways(now) if way.copies or way.source]
-    known = {
-        way.caller for way in (_ways(before) if missed else ()) if not (way.copies or way.source)
+    new = _copiers(now.world, now.name) - _copiers(before.world, now.name)
+    sources = {now.world.locate(source).module or "" for _, source in new}
+    ways = [
+        way for way in _ways(now, sources.union(path for path, _ in new)) if way.copies or way.end
+    ]
+    files = {before.module, *(way.call.path for way in ways)} if ways else set[str]()
+    met = {way.caller: not way.copies for way in _ways(before, files) if not way.end}
+    for way in (way for way in ways if way.caller in met):
+        where = f"the call in {way.call.path}:{way.call.node.lineno} has the old one"
+        is_sure = met[way.caller]
+        if way.end:
+            yield Level.ERROR if is_sure else Level.NOTE, f"{where}, of {way.end}"
+        elif is_sure:
+            above = None if [*write.scope.in_function()] else write.node.lineno - 1
+            loaded = _loaded(now.world, write.path, above, by_vllm=by_vllm)
+            early = (one for one in way.copies if one in loaded)
+            yield from ((Level.ERROR, f"{where}: {one} has imported it before") for one in early)
+
+
+@remembered
+def _copiers(world: World, name: str) -> AbstractSet[tuple[str, str]]:
+    """Return the files that import a name, each with the module that it is taken from."""
+    return {
+        (path, step.module)
+        for path, data in files_mentioning(world, (name,))
+        for step in load_steps(data, path)
+        if name in step.names
     }
-    for call, copies, source in (way for way in missed if way.caller in known):
-        where = f"the call in {call.path}:{call.node.lineno} has the old one"
-        if source:
-            return f"{where}, of {source}"
-        end = 0 if [*write.scope.in_function()] else write.node.lineno - 1
-        loaded = _loaded(now.world, write.path, end, by_vllm)
-        if early := [one for one in copies if one in loaded]:
-            return f"{where}: {early[0]} has imported it before"
-    return ""
 
 
-def _ways(of: Replaced) -> Iterator[_Way]:
-    """Yield the calls of a name that may run, as far as it is known what they get."""
+def _ways(of: Replaced, files: AbstractSet[str]) -> Iterator[_Way]:
+    """Yield the calls of a name in some files that may run, as far as it is known what they get."""
     meant = of.world.lookup(of.module, of.name).symbols
-    for call in calls_of(of.world, of.name, rb"\b"):
+    for call in calls_of(of.world, of.name, rb"\b", frozenset(files)) if files else ():
         chain, text = call.scope.name.split("."), dotted(call.node.func) or ""
         around = {(call.path, chain[0]), *pairwise(chain)}
-        if call.path in of.world.files or not of.names.isdisjoint(around):
-            continue
-        if meant_in(of.world, call.path, call.scope, text) != meant:
+        is_replaced = not of.names.isdisjoint(around)  # and does not run
+        if is_replaced or meant_in(of.world, call.path, call.scope, text) != meant:
             continue
         path, copies = _read_from(of.world, call, text.rpartition(".")[0], of.name), list[str]()
         while path and len(copies) < _HOPS:
@@ -101,19 +118,19 @@ def _read_from(world: World, call: MethodCall, owner: str, name: str) -> str | N
 
 
 @remembered
-def _loaded(world: World, path: str, end: int, by_vllm: bool) -> AbstractSet[str]:
-    """Return modules that a file has certainly imported by its line ``end``, if it has one, and vLLM wherever it loads plugins."""
+def _loaded(world: World, path: str, above: int | None, *, by_vllm: bool) -> AbstractSet[str]:
+    """Return modules that are imported for certain by some lines ``above`` in a file, and by vLLM wherever it loads plugins."""
     lines = (world.glance(path) or b"").splitlines(keepends=True)
-    files = {**world.files, path: b"".join(lines[: end or None])}
+    files = {**world.files, path: b"".join(lines[:above])}
     loading = Loading(World(world.tree, files, world.cache, world.texts))
     # what is around the file may only have begun
     around = [path[: at.start()] for at in re.finditer("/", path)]
     loading.at.update((f"{folder}/__init__.py", -1) for folder in around)
     loading.load(path)
     loaders = []
-    for call in calls_of(world, "load_general_plugins", rb"\b") if by_vllm else ():
-        if call.path not in world.files:
+    for caller in {one.path for one in calls_of(world, "load_general_plugins", rb"\b")}:
+        if by_vllm and caller not in world.files:
             loaders.append(Loading(world))
-            loaders[-1].load(call.path)
+            loaders[-1].load(caller)
     of_all = [{*loader.at} for loader in loaders] or [set[str]()]
     return loading.at.keys() | set.intersection(*of_all)

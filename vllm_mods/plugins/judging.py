@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set as AbstractSet
 from inspect import Parameter
+from itertools import islice
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
@@ -31,7 +32,7 @@ from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World, module_stem
 from vllm_mods.formats import syntax_tree
-from vllm_mods.plugins.copies import Replaced, missed_call
+from vllm_mods.plugins.copies import Replaced, missed
 
 _C = FindingCode
 _ORDER = (_C.FIT_IMPORT, _C.FIT_DEAD, _C.FIT_ATTRIBUTE, _C.FIT_CALL, _C.FIT_OVERRIDE)
@@ -252,9 +253,9 @@ def _replaced(target: View, origin: View, *, by_vllm: bool) -> Iterator[Problem]
         if owner.module and before.module and name not in handed:
             here = Replaced(target.world, owner.module, name, every_name)
             there = Replaced(origin.world, before.module, name, then)
-            if missed := missed_call(here, there, write, by_vllm=by_vllm):
-                text = f"{what} is replaced, but {missed}; it had the new one in vLLM {origin.world.tree.version}"
-                yield Problem(_C.FIT_DEAD, *place, text, (what,), name)
+            for level, why in islice(missed(here, there, write, by_vllm=by_vllm), 1):
+                text = f"{what} is replaced, but {why}; in vLLM {origin.world.tree.version} it had the new one"
+                yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
         old = plain_function(origin.world, before, name)
         now = plain_function(target.world, owner, name)
         same = old and now and old.function.parameters == now.function.parameters
