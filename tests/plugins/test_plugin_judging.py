@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ from toy_plugin import NEW, OLD, PLUGIN, tree_of
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.plugins.judging import judge
+from vllm_mods.plugins.judging import View, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 def on(plugin: str, more: Mapping[str, str] = {}, *, made_for: bool = True) -> tuple[Finding, ...]:
     held = tree_of({"fast_plugin/__init__.py": plugin, **more}, "").files
-    return judge(held, tree_of(NEW, "0.19.0"), tree_of(OLD, "0.18.0") if made_for else None)
+    origin = View(tree_of(OLD, "0.18.0"), held) if made_for else None
+    return judge(held, tree_of(NEW, "0.19.0"), origin)
 
 
 def errors(findings: tuple[Finding, ...]) -> list[Finding]:
@@ -53,9 +55,9 @@ def test_every_break_is_found_and_what_is_gone_comes_first() -> None:
 def test_a_plugin_that_is_installed_beside_vllm_is_judged_as_any() -> None:
     held = tree_of({"fast_plugin/__init__.py": PLUGIN}, "").files
     new, old = tree_of(NEW, "0.19.0"), tree_of(OLD, "0.18.0")
-    alone = judge(held, new, old)
+    alone = judge(held, new, View(old, held))
     new.files.update(held)
-    assert judge(held, new, old) == alone
+    assert judge(held, new, View(old, held)) == alone
 
 
 @pytest.mark.slow
@@ -73,8 +75,9 @@ def test_a_class_that_was_open_where_it_was_made_is_no_news() -> None:
         tree_of({"vllm/loader.py": loader + "".join(map(asked.format, names))}, "")
         for names in (("load",), ("load", "close"), ("load", "close", "stop"))
     )
-    assert [one.code for one in judge(held, open_, whole)] == [FindingCode.FIT_KIND]
-    assert judge(held, open_, open_) == judge(held, wider, open_) == ()
+    assert [one.code for one in judge(held, open_, View(whole, held))] == [FindingCode.FIT_KIND]
+    origin = View(open_, held)  # of a row of the matrix
+    assert judge(held, open_, origin) == judge(held, wider, origin) == ()
 
 
 @pytest.mark.slow
@@ -159,3 +162,107 @@ def test_a_name_that_no_code_can_read_is_not_searched_for() -> None:
         setattr(Engine, "\\ud800", stop)
     """
     assert on(patch) == ()
+
+
+CALLS = {
+    "vllm/__init__.py": "",
+    "vllm/plugins.py": "def load_general_plugins(): ...\n",
+    "vllm/engine.py": "from vllm.plugins import load_general_plugins\n\n\ndef begin():\n    load_general_plugins()\n",
+    "vllm/ops.py": "def scale(x):\n    return x\n\n\nclass Layer:\n    def run(self):\n        return scale(1)\n",
+}
+TAKEN = (
+    "from vllm.ops import scale\n\n\nclass Layer:\n    def run(self):\n        return scale(1)\n"
+)
+SCALE = "def scale(x):\n    return x\n"
+PATCH = """
+    import vllm.ops
+
+
+    def scale(x):
+        return 2
+
+
+    def register():
+        vllm.ops.scale = scale
+"""
+OWN = "the call in vllm/layer.py:6 has the old one"
+
+
+@pytest.mark.parametrize(
+    ("patch", "changed", "by_vllm", "told"),
+    [
+        # what calls it has moved: who has imported it by then has the old one, and who comes later has the new one
+        (
+            f"import vllm.layer\n{dedent(PATCH)}",
+            {"vllm/layer.py": TAKEN},
+            False,
+            f"{OWN}: vllm/layer.py has imported it before",
+        ),
+        (PATCH, {"vllm/layer.py": TAKEN}, False, ""),
+        (
+            f"{dedent(PATCH).partition('def register')[0]}vllm.ops.scale = scale\nimport vllm.layer\n",
+            {"vllm/layer.py": TAKEN},
+            False,
+            "",
+        ),
+        # so has vLLM itself, where it loads plugins
+        (
+            PATCH,
+            {
+                "vllm/layer.py": TAKEN,
+                "vllm/engine.py": f"import vllm.layer\n{CALLS['vllm/engine.py']}",
+            },
+            True,
+            f"{OWN}: vllm/layer.py has imported it before",
+        ),
+        (
+            PATCH,
+            {
+                "vllm/layer.py": TAKEN,
+                "vllm/engine.py": f"import vllm.layer\n{CALLS['vllm/engine.py']}",
+            },
+            False,
+            "",
+        ),
+        # it is defined elsewhere, and the old place only passes it on
+        (
+            PATCH,
+            {
+                "vllm/base.py": SCALE,
+                "vllm/ops.py": "from vllm.base import scale\n",
+                "vllm/layer.py": TAKEN.replace("ops", "base"),
+            },
+            False,
+            f"{OWN}, of vllm/base.py",
+        ),
+        # both are replaced, or all that have it, or what calls it does not run
+        (
+            f"{dedent(PATCH)}    vllm.layer.scale = scale\n\n\nimport vllm.layer\n",
+            {"vllm/layer.py": TAKEN},
+            False,
+            "",
+        ),
+        (
+            f"import vllm.layer\n{dedent(PATCH)}    for one in (vllm.layer,):\n        setattr(one, 'scale', scale)\n",
+            {"vllm/layer.py": TAKEN},
+            False,
+            "",
+        ),
+        (
+            f"import vllm.layer\n{dedent(PATCH)}    vllm.layer.Layer = object\n",
+            {"vllm/layer.py": TAKEN},
+            False,
+            "",
+        ),
+    ],
+)
+def test_a_call_that_has_the_old_function_is_found(
+    patch: str, changed: dict[str, str], *, by_vllm: bool, told: str
+) -> None:
+    moved = {**CALLS, "vllm/ops.py": SCALE, **changed}
+    held = tree_of({"p/__init__.py": patch}, "").files
+    old, new = tree_of(CALLS, "0.18.0"), tree_of(moved, "0.19.0")
+    found = judge(held, new, View(old, held), by_vllm=by_vllm)
+    assert [one.code for one in found] == [FindingCode.FIT_DEAD] * bool(told)
+    assert all(told in one.message for one in found)
+    assert judge(held, old, View(old, held)) == judge(held, new, View(new, held)) == ()

@@ -46,7 +46,8 @@ def missed(
 
     ``by_vllm`` says that nothing but vLLM starts the plugin, as a general one.
     """
-    new = _copiers(now.world, now.name) - _copiers(before.world, now.name)
+    paths = [path for path, _ in files_mentioning(now.world, (now.name,))]
+    new = _copiers(now, paths) - _copiers(before, paths)
     sources = {now.world.locate(source).module or "" for _, source in new}
     ways = [
         way for way in _ways(now, sources.union(path for path, _ in new)) if way.copies or way.end
@@ -65,14 +66,13 @@ def missed(
             yield from ((Level.ERROR, f"{where}: {one} has imported it before") for one in early)
 
 
-@remembered
-def _copiers(world: World, name: str) -> AbstractSet[tuple[str, str]]:
-    """Return the files that import a name, each with the module that it is taken from."""
+def _copiers(of: Replaced, paths: list[str]) -> AbstractSet[tuple[str, str]]:
+    """Return which of some files import a name, each with the module that it is taken from."""
     return {
         (path, step.module)
-        for path, data in files_mentioning(world, (name,))
-        for step in load_steps(data, path)
-        if name in step.names
+        for path in paths
+        for step in load_steps(of.world.glance(path) or b"", path)
+        if of.name in step.names
     }
 
 
@@ -124,8 +124,8 @@ def _loaded(world: World, path: str, above: int | None, *, by_vllm: bool) -> Abs
     files = {**world.files, path: b"".join(lines[:above])}
     loading = Loading(World(world.tree, files, world.cache, world.texts))
     # what is around the file may only have begun
-    around = [path[: at.start()] for at in re.finditer("/", path)]
-    loading.at.update((f"{folder}/__init__.py", -1) for folder in around)
+    around = {f"{path[: at.start()]}/__init__.py" for at in re.finditer("/", path)} - {path}
+    loading.at.update(dict.fromkeys(around, -1))
     loading.load(path)
     loaders = []
     for caller in {one.path for one in calls_of(world, "load_general_plugins", rb"\b")}:

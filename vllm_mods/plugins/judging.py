@@ -24,7 +24,7 @@ from vllm_mods.fit.overrides import Override, Taker, broken, override_problems, 
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
 from vllm_mods.fit.results import abstract_misuses
-from vllm_mods.fit.run_time import Write, all_writes, soften
+from vllm_mods.fit.run_time import Write, all_writes, soften, writes_in
 from vllm_mods.fit.search import classes_in, classes_named
 from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import dotted
@@ -142,6 +142,7 @@ def judge(
         if target.world.module(path) is None:
             problems.append(_noted(invalid(path, 1, "it was not read", None)))
             continue
+        writes_in(target.world, path)  # while its syntax is known: it is parsed again later on
         for word, is_chosen in _imported(files[path]):
             imported[word].add((path, is_chosen))
         met = target.imports(path)
