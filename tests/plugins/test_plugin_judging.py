@@ -11,6 +11,7 @@ from toy_plugin import NEW, OLD, PLUGIN, tree_of
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
+from vllm_mods.fit.world import SummaryCache
 from vllm_mods.plugins.judging import View, judge
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def on(plugin: str, more: Mapping[str, str] = {}, *, made_for: bool = True) -> tuple[Finding, ...]:
     held = tree_of({"fast_plugin/__init__.py": plugin, **more}, "").files
-    origin = View(tree_of(OLD, "0.18.0"), held) if made_for else None
+    origin = View(tree_of(OLD, "0.18.0"), held, SummaryCache()) if made_for else None
     return judge(held, tree_of(NEW, "0.19.0"), origin)
 
 
@@ -55,9 +56,9 @@ def test_every_break_is_found_and_what_is_gone_comes_first() -> None:
 def test_a_plugin_that_is_installed_beside_vllm_is_judged_as_any() -> None:
     held = tree_of({"fast_plugin/__init__.py": PLUGIN}, "").files
     new, old = tree_of(NEW, "0.19.0"), tree_of(OLD, "0.18.0")
-    alone = judge(held, new, View(old, held))
+    alone = judge(held, new, View(old, held, SummaryCache()))
     new.files.update(held)
-    assert judge(held, new, View(old, held)) == alone
+    assert judge(held, new, View(old, held, SummaryCache())) == alone
 
 
 @pytest.mark.slow
@@ -75,8 +76,10 @@ def test_a_class_that_was_open_where_it_was_made_is_no_news() -> None:
         tree_of({"vllm/loader.py": loader + "".join(map(asked.format, names))}, "")
         for names in (("load",), ("load", "close"), ("load", "close", "stop"))
     )
-    assert [one.code for one in judge(held, open_, View(whole, held))] == [FindingCode.FIT_KIND]
-    origin = View(open_, held)  # of a row of the matrix
+    assert [one.code for one in judge(held, open_, View(whole, held, SummaryCache()))] == [
+        FindingCode.FIT_KIND
+    ]
+    origin = View(open_, held, SummaryCache())  # of a row of the matrix
     assert judge(held, open_, origin) == judge(held, wider, origin) == ()
 
 
@@ -164,105 +167,53 @@ def test_a_name_that_no_code_can_read_is_not_searched_for() -> None:
     assert on(patch) == ()
 
 
-CALLS = {
-    "vllm/__init__.py": "",
-    "vllm/plugins.py": "def load_general_plugins(): ...\n",
-    "vllm/engine.py": "from vllm.plugins import load_general_plugins\n\n\ndef begin():\n    load_general_plugins()\n",
-    "vllm/ops.py": "def scale(x):\n    return x\n\n\nclass Layer:\n    def run(self):\n        return scale(1)\n",
-}
-TAKEN = (
-    "from vllm.ops import scale\n\n\nclass Layer:\n    def run(self):\n        return scale(1)\n"
-)
-SCALE = "def scale(x):\n    return x\n"
-PATCH = """
-    import vllm.ops
-
-
+OPS = """
     def scale(x):
-        return 2
+        return x
 
 
-    def register():
-        vllm.ops.scale = scale
+    class Layer:
+        def run(self):
+            return scale(1)
 """
-OWN = "the call in vllm/layer.py:6 has the old one"
+SCALE = OPS.partition("class")[0]
+TAKEN = {"vllm/layer.py": "from vllm.ops import scale\n" + dedent(OPS).partition("\n\n\n")[2]}
+PATCH = "import vllm.ops\n\n\ndef scale(x):\n    return 2\n\n\n"
+REGISTER = f"{PATCH}def register():\n    vllm.ops.scale = scale\n"
+TOLD = "in vllm/layer.py:4 has the old one"
 
 
 @pytest.mark.parametrize(
-    ("patch", "changed", "by_vllm", "told"),
+    ("patch", "moved", "told"),
     [
-        # what calls it has moved: who has imported it by then has the old one, and who comes later has the new one
-        (
-            f"import vllm.layer\n{dedent(PATCH)}",
-            {"vllm/layer.py": TAKEN},
-            False,
-            f"{OWN}: vllm/layer.py has imported it before",
-        ),
-        (PATCH, {"vllm/layer.py": TAKEN}, False, ""),
-        (
-            f"{dedent(PATCH).partition('def register')[0]}vllm.ops.scale = scale\nimport vllm.layer\n",
-            {"vllm/layer.py": TAKEN},
-            False,
-            "",
-        ),
-        # so has vLLM itself, where it loads plugins
-        (
-            PATCH,
-            {
-                "vllm/layer.py": TAKEN,
-                "vllm/engine.py": f"import vllm.layer\n{CALLS['vllm/engine.py']}",
-            },
-            True,
-            f"{OWN}: vllm/layer.py has imported it before",
-        ),
-        (
-            PATCH,
-            {
-                "vllm/layer.py": TAKEN,
-                "vllm/engine.py": f"import vllm.layer\n{CALLS['vllm/engine.py']}",
-            },
-            False,
-            "",
-        ),
+        # who has imported it by then has the old one, and who comes later has the new one
+        (f"import vllm.layer\n{REGISTER}", TAKEN, f"{TOLD}: vllm/layer.py has imported it before"),
+        (REGISTER, TAKEN, None),
+        (f"{PATCH}vllm.ops.scale = scale\nimport vllm.layer\n", TAKEN, None),
         # it is defined elsewhere, and the old place only passes it on
         (
-            PATCH,
+            REGISTER,
             {
                 "vllm/base.py": SCALE,
                 "vllm/ops.py": "from vllm.base import scale\n",
-                "vllm/layer.py": TAKEN.replace("ops", "base"),
+                "vllm/layer.py": TAKEN["vllm/layer.py"].replace("ops", "base"),
             },
-            False,
-            f"{OWN}, of vllm/base.py",
+            f"{TOLD}, of vllm/base.py",
         ),
-        # both are replaced, or all that have it, or what calls it does not run
-        (
-            f"{dedent(PATCH)}    vllm.layer.scale = scale\n\n\nimport vllm.layer\n",
-            {"vllm/layer.py": TAKEN},
-            False,
-            "",
-        ),
-        (
-            f"import vllm.layer\n{dedent(PATCH)}    for one in (vllm.layer,):\n        setattr(one, 'scale', scale)\n",
-            {"vllm/layer.py": TAKEN},
-            False,
-            "",
-        ),
-        (
-            f"import vllm.layer\n{dedent(PATCH)}    vllm.layer.Layer = object\n",
-            {"vllm/layer.py": TAKEN},
-            False,
-            "",
-        ),
+        # both are replaced, or whatever has it, or what calls it does not run
+        (f"import vllm.layer\n{REGISTER}    vllm.layer.scale = scale\n", TAKEN, None),
+        (f"import vllm.layer\n{REGISTER}    setattr(find(), 'scale', scale)\n", TAKEN, None),
+        (f"import vllm.layer\n{REGISTER}    vllm.layer.Layer = object\n", TAKEN, None),
     ],
 )
 def test_a_call_that_has_the_old_function_is_found(
-    patch: str, changed: dict[str, str], *, by_vllm: bool, told: str
+    patch: str, moved: dict[str, str], told: str | None
 ) -> None:
-    moved = {**CALLS, "vllm/ops.py": SCALE, **changed}
     held = tree_of({"p/__init__.py": patch}, "").files
-    old, new = tree_of(CALLS, "0.18.0"), tree_of(moved, "0.19.0")
-    found = judge(held, new, View(old, held), by_vllm=by_vllm)
+    old = tree_of({"vllm/__init__.py": "", "vllm/ops.py": OPS}, "0.18.0")
+    new = tree_of({"vllm/__init__.py": "", "vllm/ops.py": SCALE, **moved}, "0.19.0")
+    origin = View(old, held, SummaryCache())
+    found = judge(held, new, origin)
     assert [one.code for one in found] == [FindingCode.FIT_DEAD] * bool(told)
-    assert all(told in one.message for one in found)
-    assert judge(held, old, View(old, held)) == judge(held, new, View(new, held)) == ()
+    assert all(told in one.message for one in found if told)
+    assert judge(held, old, origin) == judge(held, new, View(new, held, SummaryCache())) == ()

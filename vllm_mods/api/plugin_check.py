@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
@@ -10,6 +9,7 @@ from vllm_mods.base.errors import ManifestError, TreeError, UsageError
 from vllm_mods.base.model import Finding, all_well
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.base.versions import is_final, sort_key
+from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.syntax_tree import TOO_DEEP
 from vllm_mods.plugins.judging import View, judge
@@ -113,18 +113,13 @@ def _releases(plugin: str, access: Access) -> Iterator[str]:
     yield from (f"{plugin}=={one}" for one in [*filter(is_final, versions)] or versions)
 
 
-class _Opened:
-    """A plugin, and the vLLM that it was made for, which is asked once for all that it is held against."""
-
-    def __init__(
-        self, plugin: Plugin, files: Mapping[str, bytes], known: Tree | None, source: str, spec: str
-    ) -> None:
-        self.plugin, self.files, self.known = plugin, files, known
-        self.source, self.spec = source, spec
-
-    @cached_property
-    def origin(self) -> View | None:
-        return View(self.known, self.files) if self.known else None
+class _Opened(NamedTuple):
+    plugin: Plugin
+    files: Mapping[str, bytes]
+    known: Tree | None
+    origin: View | None
+    source: str
+    spec: str
 
 
 def _opened(plugin: str, made_for: Tree | None, access: Access) -> _Opened:
@@ -138,16 +133,15 @@ def _opened(plugin: str, made_for: Tree | None, access: Access) -> _Opened:
         except (UsageError, TreeError) as error:
             why = f"{plugin} was made for vLLM {versions} ({source}): {error.message}"
             raise type(error)(why, hint="name another one: --made-for TREE") from error
-    return _Opened(read, files, known, source, plugin)
+    origin = View(known, files, SummaryCache()) if known else None
+    return _Opened(read, files, known, origin, source, plugin)
 
 
 def _judge(opened: _Opened, tree: Tree) -> PluginChecked:
     known = opened.known
     is_same = known is not None and known.identity == tree.identity is not None
     try:
-        groups = {group for group, _ in opened.plugin.entry_points}
-        by_vllm = groups == {"vllm.general_plugins"} and not opened.plugin.starts
-        findings = () if is_same else judge(opened.files, tree, opened.origin, by_vllm=by_vllm)
+        findings = () if is_same else judge(opened.files, tree, opened.origin)
     except (RecursionError, OSError) as error:
         why = TOO_DEEP if isinstance(error, RecursionError) else str(error.strerror)
         hint = "is this a plugin?"

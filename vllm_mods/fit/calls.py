@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from vllm_mods.fit.checker import check, replaced
@@ -37,14 +37,14 @@ class MethodCall:
 
 @remembered
 def calls_of(
-    world: World, method: str, start: bytes = rb"\.", files: frozenset[str] | None = None
+    world: World, method: str, start: bytes = rb"\.", files: frozenset[str] = frozenset()
 ) -> tuple[MethodCall, ...]:
     """Return every call of methods of a name in some ``files`` or all, found by text first; with ``start`` at a word, of functions and classes too."""
     calls: list[MethodCall] = []
     called = re.compile(start + rb"%b\s*\(" % re.escape(method.encode()))
     for path, data in files_mentioning(world, (method,)):
-        is_asked = (files is None or path in files) and called.search(data)
-        tree = syntax_tree.module(data) if is_asked else None
+        is_in = path in (files or (path,)) and called.search(data)
+        tree = syntax_tree.module(data) if is_in else None
         if tree is None:
             continue
         lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))
@@ -91,11 +91,10 @@ def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[Metho
     return type_of
 
 
-def learn_receivers(world: World, calls: Iterable[MethodCall]) -> None:
-    """Ask for the types of the receivers of calls that others ask for later, all at once; those that share a line are left to them."""
-    several = dict.fromkeys(calls)
-    lines = Counter((call.path, call.receiver.lineno) for call in several)
-    alone = [call for call in several if lines[call.path, call.receiver.lineno] == 1][:_MOST]
+def learn_receivers(world: World, calls: Collection[MethodCall]) -> None:
+    """Ask at once for the types of receivers that are asked for later, but for calls that share a line."""
+    lines = Counter((call.path, call.receiver.lineno) for call in calls)
+    alone = [call for call in calls if lines[call.path, call.receiver.lineno] == 1][:_MOST]
     types = receiver_types(world, tuple(alone))
     world.answers[learn_receivers] = {call: types.get(call, "") for call in alone}
 

@@ -83,17 +83,13 @@ def soften(world: World, problem: Problem) -> Problem:
 @remembered
 def all_writes(world: World) -> tuple[Write, ...]:
     """Return what the changed files write."""
-    return tuple(write for path in world.files for write in writes_in(world, path))
-
-
-@remembered
-def writes_in(world: World, path: str) -> tuple[Write, ...]:
-    """Return what a changed file writes."""
-    data = world.files[path]
-    tree = syntax_tree.module(data) if path.endswith(".py") and data else None
-    nodes = every(tree) if tree else ()
-    at = frozenset(getattr(node, "lineno", 0) for node in nodes if any(_writes(node)))
-    return tuple(run_time_writes(path, data or b"", at))
+    found: list[Write] = []
+    for path, data in world.files.items():
+        tree = syntax_tree.module(data) if path.endswith(".py") and data else None
+        nodes = every(tree) if tree else ()
+        at = frozenset(getattr(node, "lineno", 0) for node in nodes if any(_writes(node)))
+        found += run_time_writes(path, data or b"", at)
+    return tuple(found)
 
 
 def run_time_writes(path: str, data: bytes, lines: frozenset[int]) -> Iterator[Write]:

@@ -24,7 +24,7 @@ from vllm_mods.fit.overrides import Override, Taker, broken, override_problems, 
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
 from vllm_mods.fit.results import abstract_misuses
-from vllm_mods.fit.run_time import Write, all_writes, soften, writes_in
+from vllm_mods.fit.run_time import Write, all_writes, soften
 from vllm_mods.fit.search import classes_in, classes_named
 from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import dotted
@@ -43,11 +43,7 @@ _PLACED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 class View:
     """The files of a plugin beside one vLLM; it remembers what it was asked."""
 
-    def __init__(
-        self, tree: Tree, files: Mapping[str, bytes], cache: SummaryCache | None = None
-    ) -> None:
-        load_python(tree)
-        cache = cache or SummaryCache()
+    def __init__(self, tree: Tree, files: Mapping[str, bytes], cache: SummaryCache) -> None:
         self.files = files
         self._said: dict[str, dict[tuple[object, ...], Diagnostic]] = {}
         self.world = World(tree, files, cache)
@@ -84,14 +80,10 @@ class View:
 
     def refusing(self, override: Override) -> Iterator[MethodCall]:
         """Yield the calls of what is overridden that do not suit what overrides it, whatever they are made on."""
-        old, new = (
-            Taker(method, definition(self.world, of.path, method))
-            for of, method in (
-                (override.base, override.overridden),
-                (override.owner, override.method),
-            )
-        )
-        yield from (one for one in calls_of(self.world, new.function.name) if broken(one, old, new))
+        _, mine, base, theirs = override
+        old = Taker(theirs, definition(self.world, base.path, theirs))
+        new = Taker(mine, definition(self.world, override.owner.path, mine))
+        yield from (one for one in calls_of(self.world, mine.name) if broken(one, old, new))
 
     def refused(self, override: Override) -> list[Problem]:
         """Return what is wrong with an override."""
@@ -126,15 +118,14 @@ class View:
 
 
 @uncollected()
-def judge(
-    files: Mapping[str, bytes], tree: Tree, origin: View | None, *, by_vllm: bool = False
-) -> tuple[Finding, ...]:
+def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[Finding, ...]:
     """Hold a plugin's Python files against a vLLM. What is also found beside its ``origin``, for which it was made, is left out.
 
-    Without it all are notes, and what the plugin replaces and overrides is not judged. ``by_vllm`` says that nothing but
-    vLLM starts the plugin, as a general one. Raises as ``fit`` does.
+    Without it all are notes, and what the plugin replaces and overrides is not judged. Raises as ``fit`` does.
     """
-    target = View(tree, files, origin.world.cache if origin else None)
+    target = View(tree, files, origin.world.cache if origin else SummaryCache())
+    for view in (target, origin or target):
+        load_python(view.world.tree)
     problems: list[Problem] = []
     overrides: list[tuple[Override, Override | None]] = []
     imported: dict[str, set[tuple[str, bool]]] = defaultdict(set)
@@ -142,7 +133,6 @@ def judge(
         if target.world.module(path) is None:
             problems.append(_noted(invalid(path, 1, "it was not read", None)))
             continue
-        writes_in(target.world, path)  # while its syntax is known: it is parsed again later on
         for word, is_chosen in _imported(files[path]):
             imported[word].add((path, is_chosen))
         met = target.imports(path)
@@ -151,7 +141,7 @@ def judge(
         problems += _standing_in(target, origin, path) if origin else ()
         overrides += _changed(target, origin, path) if origin else ()
     problems += _overriding(target, origin, overrides) if origin else ()
-    problems += _replaced(target, origin, by_vllm=by_vllm) if origin else ()
+    problems += _replaced(target, origin) if origin else ()
     met_at = {(one.path, one.line) for one in problems}
     by_place = target.diagnostics(files.keys())
     old = origin.diagnostics({one.path for one in by_place.values()}) if origin else {}
@@ -203,7 +193,8 @@ def _changed(target: View, origin: View, path: str) -> Iterator[tuple[Override, 
 def _overriding(
     target: View, origin: View, overrides: list[tuple[Override, Override | None]]
 ) -> Iterator[Problem]:
-    learn_receivers(target.world, (call for one, _ in overrides for call in target.refusing(one)))
+    calls = (call for override, _ in overrides for call in target.refusing(override))
+    learn_receivers(target.world, dict.fromkeys(calls))
     for override, before in overrides:
         mine, now = override.method, override.overridden
         problems = target.refused(override)
@@ -229,7 +220,7 @@ def _moved(target: View, mine: Function, now: Function, before: Function) -> str
     return ""
 
 
-def _replaced(target: View, origin: View, *, by_vllm: bool) -> Iterator[Problem]:
+def _replaced(target: View, origin: View) -> Iterator[Problem]:
     """Judge what is put in the place of names that vLLM has there."""
     writes = [origin.placed(one) for one in all_writes(target.world) if one.name]
     owners = [target.owner(one) for one in writes]
@@ -254,7 +245,7 @@ def _replaced(target: View, origin: View, *, by_vllm: bool) -> Iterator[Problem]
         if owner.module and before.module and name not in handed:
             here = Replaced(target.world, owner.module, name, every_name)
             there = Replaced(origin.world, before.module, name, then)
-            for level, why in islice(missed(here, there, write, by_vllm=by_vllm), 1):
+            for level, why in islice(missed(here, there, write), 1):
                 text = f"{what} is replaced, but {why}; in vLLM {origin.world.tree.version} it had the new one"
                 yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
         old = plain_function(origin.world, before, name)
