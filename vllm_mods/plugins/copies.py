@@ -5,7 +5,6 @@ from collections.abc import Iterator, Set as AbstractSet
 from itertools import pairwise
 from typing import NamedTuple
 
-from vllm_mods.base.model import Level
 from vllm_mods.fit.calls import calls_of
 from vllm_mods.fit.cycles import Loading, load_steps
 from vllm_mods.fit.run_time import Write
@@ -27,22 +26,20 @@ class Replaced(NamedTuple):
     names: AbstractSet[tuple[str, str]]
 
 
-def missed(now: Replaced, before: Replaced, write: Write) -> Iterator[tuple[Level, str]]:
-    """Yield which call has the old one of a replaced name and had the new one before, and why; a note if it may have had it."""
+def missed(now: Replaced, before: Replaced, write: Write) -> Iterator[str]:
+    """Yield which call has the old one of a replaced name and had the new one before, and why."""
     paths = [path for path, _ in files_mentioning(now.world, (now.name,))]
     new = _copiers(now, paths) - _copiers(before, paths)
     files = {one for path, of in new for one in (path, now.world.locate(of).module or "")}
     ways = [way for way in _ways(now, files) if way[2] or way[3]]
     met = _ways(before, files | {before.module}) if ways else ()
-    is_sure = {caller: not copies for caller, _, copies, end in met if not end}
-    for caller, place, copies, end in (way for way in ways if way[0] in is_sure):
-        where, sure = f"the call in {place} has the old one", is_sure[caller]
-        above = None if [*write.scope.in_function()] else write.node.lineno - 1
-        loaded = _loaded(now.world, write.path, above) if sure and not end else ()
-        if end:
-            yield Level.ERROR if sure else Level.NOTE, f"{where}, of {end}"
-        elif early := [one for one in copies if one in loaded]:
-            yield Level.ERROR, f"{where}: {early[0]} has imported it before"
+    reached = {caller for caller, _, copies, end in met if not copies and not end}
+    above = None if [*write.scope.in_function()] else write.node.lineno - 1
+    for _, place, copies, end in (way for way in ways if way[0] in reached):
+        loaded = () if end else _loaded(now.world, write.path, above)
+        early = (f": {one} has imported it before" for one in copies if one in loaded)
+        if why := f", of {end}" if end else next(early, ""):
+            yield f"the call in {place} has the old one{why}"
 
 
 def _copiers(of: Replaced, paths: list[str]) -> AbstractSet[tuple[str, str]]:

@@ -2,8 +2,8 @@
 
 import ast
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set as AbstractSet
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from inspect import Parameter
 from itertools import islice
 
@@ -30,7 +30,7 @@ from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
-from vllm_mods.fit.world import SummaryCache, World, module_stem
+from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
 from vllm_mods.plugins.copies import Replaced, missed
 
@@ -45,7 +45,6 @@ class View:
 
     def __init__(self, tree: Tree, files: Mapping[str, bytes], cache: SummaryCache) -> None:
         self.files = files
-        self._said: dict[str, dict[tuple[object, ...], Diagnostic]] = {}
         self.world = World(tree, files, cache)
         # where the plugin is installed, the tree has it too
         self.bare = World(tree, dict.fromkeys(files), cache, self.world.texts)
@@ -57,17 +56,14 @@ class View:
         answers = import_problems(self.world, path, _sites(data, rb"\bvllm\b|\benvs\."), every_line)
         return {(*one.key, str(one.line)): one for one in answers if isinstance(one, Problem)}
 
-    def diagnostics(self, paths: AbstractSet[str]) -> dict[tuple[object, ...], Diagnostic]:
-        """Return what the type checker says, by what is the same beside another vLLM: its place and its rule."""
-        if paths := paths - self._said.keys():
-            files = {path: plain_getattr(data) for path, data in self.files.items()}
-            folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
-            self._said |= {path: {} for path in paths}
-            for one in check(folder, paths, RULES, self.world.python):
-                # it speaks of syntax unasked
-                if one.rule in RULES and RULES[one.rule].only in one.text:
-                    self._said[one.path][one[:4]] = one
-        return {key: one for said in self._said.values() for key, one in said.items()}
+    @cached_property
+    def diagnostics(self) -> dict[tuple[object, ...], Diagnostic]:
+        """What the type checker says, by what is the same beside another vLLM: its place and its rule."""
+        files = {path: plain_getattr(data) for path, data in self.files.items()}
+        folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
+        said = check(folder, files, RULES, self.world.python)
+        known = (one for one in said if one.rule in RULES)  # it speaks of syntax unasked
+        return {one[:4]: one for one in known if RULES[one.rule].only in one.text}
 
     def overrides(self, path: str) -> dict[tuple[str, str], Override]:
         """Return what the classes of a file override of vLLM's, by class and method."""
@@ -128,13 +124,10 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
         load_python(view.world.tree)
     problems: list[Problem] = []
     overrides: list[tuple[Override, Override | None]] = []
-    imported: dict[str, set[tuple[str, bool]]] = defaultdict(set)
     for path in files:
         if target.world.module(path) is None:
             problems.append(_noted(invalid(path, 1, "it was not read", None)))
             continue
-        for word, is_chosen in _imported(files[path]):
-            imported[word].add((path, is_chosen))
         met = target.imports(path)
         known = origin.imports(path) if origin and met else {}
         problems += (one for key, one in met.items() if key not in known)
@@ -143,8 +136,8 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     problems += _overriding(target, origin, overrides) if origin else ()
     problems += _replaced(target, origin) if origin else ()
     met_at = {(one.path, one.line) for one in problems}
-    by_place = target.diagnostics(files.keys())
-    old = origin.diagnostics({one.path for one in by_place.values()}) if origin else {}
+    by_place = target.diagnostics
+    old = origin.diagnostics if origin and by_place else {}
     new = [one for key, one in by_place.items() if key not in old and one[:2] not in met_at]
     typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
     problems += (one for one in typed if one and one.level is Level.ERROR)
@@ -153,8 +146,7 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
         # all but the code that meets what one change of vLLM makes
         text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
         met_by.setdefault((one.code, text, one.level), []).append(one)
-    chosen = {path for path in files if _is_chosen(imported[module_stem(path)], path)}
-    causes = [_one_of(target.world, chosen, ones) for ones in met_by.values()]
+    causes = [_one_of(target.world, ones) for ones in met_by.values()]
     causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
     return tuple(map(finding, causes))
 
@@ -222,14 +214,12 @@ def _moved(target: View, mine: Function, now: Function, before: Function) -> str
 
 def _replaced(target: View, origin: View) -> Iterator[Problem]:
     """Judge what is put in the place of names that vLLM has there."""
-    writes = [origin.placed(one) for one in all_writes(target.world) if one.name]
-    owners = [target.owner(one) for one in writes]
-    handed = {w.name for w, owner in zip(writes, owners, strict=True) if owner is None}
-    owned = [(w, owner) for w, owner in zip(writes, owners, strict=True) if owner]
-    every_name = frozenset((owner_name(one), w.name or "") for w, one in owned)
-    owned = [(w, owner) for w, owner in owned if not w.scope.tolerant]
-    names = frozenset((owner_name(one), w.name or "") for w, one in owned)
-    then = {(owner_name(one), w.name or "") for w, _ in owned if (one := origin.owner(w))}
+    writes = (origin.placed(one) for one in all_writes(target.world) if one.name)
+    found = [(one, target.owner(one)) for one in writes]
+    handed = {write.name for write, owner in found if owner is None}
+    known = [(write, owner) for write, owner in found if owner]
+    owned = [(write, owner) for write, owner in known if not write.scope.tolerant]
+    all_, names = (frozenset((owner_name(o), w.name or "") for w, o in ws) for ws in (known, owned))
     for write, owner in owned:
         name, before = write.name or "", origin.owner(write)
         place = write.path, write.node.lineno, write.scope.name
@@ -243,11 +233,11 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
             continue
         if owner.module and before.module and name not in handed:
-            here = Replaced(target.world, owner.module, name, every_name)
-            there = Replaced(origin.world, before.module, name, then)
-            for level, why in islice(missed(here, there, write), 1):
+            here = Replaced(target.world, owner.module, name, all_)
+            there = Replaced(origin.world, before.module, name, names)
+            for why in islice(missed(here, there, write), 1):
                 text = f"{what} is replaced, but {why}; in vLLM {origin.world.tree.version} it had the new one"
-                yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
+                yield Problem(_C.FIT_DEAD, *place, text, (what,), name)
         old = plain_function(origin.world, before, name)
         now = plain_function(target.world, owner, name)
         same = old and now and old.function.parameters == now.function.parameters
@@ -262,24 +252,22 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
             yield from replacement_problems(target.world, write, names)
 
 
-def _one_of(world: World, chosen: set[str], problems: list[Problem]) -> Problem:
+def _one_of(world: World, problems: list[Problem]) -> Problem:
     """Return the first of the problems with one cause that is an error, the first one if none is, with how many there are."""
-    noted = (_noted(one) if one.path in chosen else one for one in problems)
+    noted = (_noted(one) if _is_chosen(world, one.path) else one for one in problems)
     judged = [lessen(world, soften(world, one)) for one in noted]
     worst, more = min(judged, key=lambda one: (one.level is Level.NOTE, one[1:3])), len(judged) - 1
     text = f"{worst.message}; so in {more} other place{'s' * (more != 1)}"
     return worst._replace(message=text) if more else worst
 
 
-def _imported(data: bytes) -> Iterator[tuple[str, bool]]:
-    """Yield the words of the names that a file imports, each with whether that is where the plugin asks for a version."""
-    for node, scope in _sites(data, rb"\b(?:from|import)\b"):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = getattr(node, "module", None), *(alias.name for alias in node.names)
-            words = (word for name in names for word in (name or "").split("."))
-            yield from ((word, scope.tolerant) for word in words)
-
-
-def _is_chosen(imports: set[tuple[str, bool]], path: str) -> bool:
-    """Tell whether all imports of a file in other ones stand where the plugin asks for a version."""
-    return {is_chosen for other, is_chosen in imports if other != path} == {True}
+@remembered
+def _is_chosen(world: World, path: str) -> bool:
+    """Tell whether all imports of a file stand where the plugin asks for a version."""
+    stem = re.escape(module_stem(path).encode())
+    # in a list of several lines, it stands after names alone
+    line = rb"^(?:(?=.*\b(?:from|import)\b).*|[\s\w,]*)\b%b\b" % stem
+    others = (data or b"" for other, data in world.files.items() if other != path)
+    sites = (site for data in others if stem in data for site in _sites(data, line))
+    imports = (site for site in sites if isinstance(site.node, ast.Import | ast.ImportFrom))
+    return {site.scope.tolerant for site in imports} == {True}
