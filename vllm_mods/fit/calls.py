@@ -2,8 +2,8 @@
 
 import ast
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vllm_mods.fit.checker import check, replaced
@@ -68,7 +68,7 @@ def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[Metho
 
     It is asked on copies of the files in which they stand in ``reveal_type``.
     """
-    known: Mapping[MethodCall, str] = world.answers.get(learn_receivers, {})
+    known: Mapping[MethodCall, str] = world.answers.get(receiver_types, {})
     if known.keys() >= {*calls}:
         return known
     by_file: dict[str, list[MethodCall]] = defaultdict(list)
@@ -89,14 +89,6 @@ def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[Metho
             if len(types[path, line]) == len(here):
                 type_of.update(zip(here, types[path, line], strict=True))
     return type_of
-
-
-def learn_receivers(world: World, calls: Collection[MethodCall]) -> None:
-    """Ask at once for the types of receivers that are asked for later, but for calls that share a line."""
-    lines = Counter((call.path, call.receiver.lineno) for call in calls)
-    alone = [call for call in calls if lines[call.path, call.receiver.lineno] == 1][:_MOST]
-    types = receiver_types(world, tuple(alone))
-    world.answers[learn_receivers] = {call: types.get(call, "") for call in alone}
 
 
 def _revealing(data: bytes, calls: list[MethodCall]) -> bytes:

@@ -5,13 +5,11 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from inspect import Parameter
-from itertools import islice
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
-from vllm_mods.fit.bodies import definition
-from vllm_mods.fit.calls import MethodCall, calls_of, learn_receivers
+from vllm_mods.fit.calls import calls_of
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.dead import gone_hooks
 from vllm_mods.fit.gates import RULES, judge as judge_diagnostic
@@ -20,7 +18,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.judge import uncollected
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import load_python
-from vllm_mods.fit.overrides import Override, Taker, broken, override_problems, overrides_of
+from vllm_mods.fit.overrides import Override, learn_receivers, override_problems, overrides_of
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
 from vllm_mods.fit.results import abstract_misuses
@@ -74,13 +72,6 @@ class View:
             if one.base.path not in self.files
         }
 
-    def refusing(self, override: Override) -> Iterator[MethodCall]:
-        """Yield the calls of what is overridden that do not suit what overrides it, whatever they are made on."""
-        _, mine, base, theirs = override
-        old = Taker(theirs, definition(self.world, base.path, theirs))
-        new = Taker(mine, definition(self.world, override.owner.path, mine))
-        yield from (one for one in calls_of(self.world, mine.name) if broken(one, old, new))
-
     def refused(self, override: Override) -> list[Problem]:
         """Return what is wrong with an override."""
         answers = override_problems(self.world, override, override.owner.path, override.method.line)
@@ -123,7 +114,6 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     for view in (target, origin or target):
         load_python(view.world.tree)
     problems: list[Problem] = []
-    overrides: list[tuple[Override, Override | None]] = []
     for path in files:
         if target.world.module(path) is None:
             problems.append(_noted(invalid(path, 1, "it was not read", None)))
@@ -132,9 +122,7 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
         known = origin.imports(path) if origin and met else {}
         problems += (one for key, one in met.items() if key not in known)
         problems += _standing_in(target, origin, path) if origin else ()
-        overrides += _changed(target, origin, path) if origin else ()
-    problems += _overriding(target, origin, overrides) if origin else ()
-    problems += _replaced(target, origin) if origin else ()
+    problems += (*_overriding(target, origin), *_replaced(target, origin)) if origin else ()
     met_at = {(one.path, one.line) for one in problems}
     by_place = target.diagnostics
     old = origin.diagnostics if origin and by_place else {}
@@ -173,21 +161,15 @@ def _standing_in(target: View, origin: View, path: str) -> Iterator[Problem]:
     yield from (one for one in gone if one.level is Level.ERROR)
 
 
-def _changed(target: View, origin: View, path: str) -> Iterator[tuple[Override, Override | None]]:
-    """Yield the overrides of a file of what takes other parameters, each with what it was."""
-    was = origin.overrides(path)
-    for key, override in target.overrides(path).items():
-        before = was.get(key)
-        if before is None or before.overridden.parameters != override.overridden.parameters:
-            yield override, before
-
-
-def _overriding(
-    target: View, origin: View, overrides: list[tuple[Override, Override | None]]
-) -> Iterator[Problem]:
-    calls = (call for override, _ in overrides for call in target.refusing(override))
-    learn_receivers(target.world, dict.fromkeys(calls))
-    for override, before in overrides:
+def _overriding(target: View, origin: View) -> Iterator[Problem]:
+    """Judge the methods that override what takes other parameters now."""
+    pairs: list[tuple[Override, Override | None]] = []
+    for path in target.files:
+        was = origin.overrides(path)
+        pairs += ((one, was.get(key)) for key, one in target.overrides(path).items())
+    new = [(n, o) for n, o in pairs if not o or o.overridden.parameters != n.overridden.parameters]
+    learn_receivers(target.world, (override for override, _ in new))
+    for override, before in new:
         mine, now = override.method, override.overridden
         problems = target.refused(override)
         if not problems and before and (moved := _moved(target, mine, now, before.overridden)):
@@ -235,7 +217,7 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
         if owner.module and before.module and name not in handed:
             here = Replaced(target.world, owner.module, name, all_)
             there = Replaced(origin.world, before.module, name, names)
-            for why in islice(missed(here, there, write), 1):
+            if why := next(missed(here, there, write), ""):
                 text = f"{what} is replaced, but {why}; in vLLM {origin.world.tree.version} it had the new one"
                 yield Problem(_C.FIT_DEAD, *place, text, (what,), name)
         old = plain_function(origin.world, before, name)
