@@ -95,6 +95,33 @@ def test_plugins_beside_vllm_are_named(call: Call, site: Path) -> None:
     assert call(*told["hint"].split()[1:]).out.startswith("fast-plugin 1.2 on vLLM 0.19.1")
 
 
+@pytest.mark.parametrize(
+    ("written", "told"), [("load", ["Loader.load"]), ("close", []), ("__doc__", [])]
+)
+def test_what_a_plugin_and_a_mod_both_change_is_told(
+    call: Call, site: Path, written: str, told: list[str]
+) -> None:
+    info = site / "fast_plugin-1.2.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[vllm.general_plugins]\nfast = fast_plugin:register\n")
+    (info / "METADATA").write_text("Name: fast-plugin\nVersion: 1.2\n")
+    (info / "RECORD").write_text("fast_plugin/__init__.py,,\n")
+    (site / "fast_plugin").mkdir()
+    (site / "fast_plugin/__init__.py").write_text(
+        f"from vllm.loader import Loader, Saver\n\n\ndef register():\n    Loader.{written} = Saver.load = print\n"
+    )
+    assert call("apply", "fast", "limit", "--target", site).code == 0
+    found = look(call, site)
+    assert (found["ok"], codes(found)) == (True, {"plugin"})
+    both = [one["message"] for one in found["troubles"][1:]]
+    assert [text.partition(": ")[0] for text in both] == [
+        f"fast_plugin 1.2 replaces {name} while it runs, which fast changes too" for name in told
+    ]
+    if told:
+        assert call("revert", "fast", "--target", site).code == 0
+        assert len(look(call, site)["troubles"]) == 1
+
+
 def test_no_key_of_the_answer_is_lost(call: Call, site: Path) -> None:
     """Schema 1 may only gain keys."""
     found = look(call, site)

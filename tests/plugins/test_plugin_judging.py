@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,8 @@ from toy_plugin import NEW, OLD, PLUGIN, tree_of
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.plugins.judging import judge
+from vllm_mods.fit.world import SummaryCache
+from vllm_mods.plugins.judging import View, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 def on(plugin: str, more: Mapping[str, str] = {}, *, made_for: bool = True) -> tuple[Finding, ...]:
     held = tree_of({"fast_plugin/__init__.py": plugin, **more}, "").files
-    return judge(held, tree_of(NEW, "0.19.0"), tree_of(OLD, "0.18.0") if made_for else None)
+    origin = View(tree_of(OLD, "0.18.0"), held, SummaryCache()) if made_for else None
+    return judge(held, tree_of(NEW, "0.19.0"), origin)
 
 
 def errors(findings: tuple[Finding, ...]) -> list[Finding]:
@@ -53,9 +56,9 @@ def test_every_break_is_found_and_what_is_gone_comes_first() -> None:
 def test_a_plugin_that_is_installed_beside_vllm_is_judged_as_any() -> None:
     held = tree_of({"fast_plugin/__init__.py": PLUGIN}, "").files
     new, old = tree_of(NEW, "0.19.0"), tree_of(OLD, "0.18.0")
-    alone = judge(held, new, old)
+    alone = judge(held, new, View(old, held, SummaryCache()))
     new.files.update(held)
-    assert judge(held, new, old) == alone
+    assert judge(held, new, View(old, held, SummaryCache())) == alone
 
 
 @pytest.mark.slow
@@ -73,8 +76,11 @@ def test_a_class_that_was_open_where_it_was_made_is_no_news() -> None:
         tree_of({"vllm/loader.py": loader + "".join(map(asked.format, names))}, "")
         for names in (("load",), ("load", "close"), ("load", "close", "stop"))
     )
-    assert [one.code for one in judge(held, open_, whole)] == [FindingCode.FIT_KIND]
-    assert judge(held, open_, open_) == judge(held, wider, open_) == ()
+    assert [one.code for one in judge(held, open_, View(whole, held, SummaryCache()))] == [
+        FindingCode.FIT_KIND
+    ]
+    origin = View(open_, held, SummaryCache())  # of a row of the matrix
+    assert judge(held, open_, origin) == judge(held, wider, origin) == ()
 
 
 @pytest.mark.slow
@@ -159,3 +165,55 @@ def test_a_name_that_no_code_can_read_is_not_searched_for() -> None:
         setattr(Engine, "\\ud800", stop)
     """
     assert on(patch) == ()
+
+
+OPS = """
+    def scale(x):
+        return x
+
+
+    class Layer:
+        def run(self):
+            return scale(1)
+"""
+SCALE = OPS.partition("class")[0]
+TAKEN = {"vllm/layer.py": "from vllm.ops import scale\n" + dedent(OPS).partition("\n\n\n")[2]}
+PATCH = "import vllm.ops\n\n\ndef scale(x):\n    return 2\n\n\n"
+REGISTER = f"{PATCH}def register():\n    vllm.ops.scale = scale\n"
+TOLD = "in vllm/layer.py:4 has the old one"
+
+
+@pytest.mark.parametrize(
+    ("patch", "moved", "told"),
+    [
+        # who has imported it by then has the old one, and who comes later has the new one
+        (f"import vllm.layer\n{REGISTER}", TAKEN, f"{TOLD}: vllm/layer.py has imported it before"),
+        (REGISTER, TAKEN, None),
+        (f"{PATCH}vllm.ops.scale = scale\nimport vllm.layer\n", TAKEN, None),
+        # it is defined elsewhere, and the old place only passes it on
+        (
+            REGISTER,
+            {
+                "vllm/base.py": SCALE,
+                "vllm/ops.py": "from vllm.base import scale\n",
+                "vllm/layer.py": TAKEN["vllm/layer.py"].replace("ops", "base"),
+            },
+            f"{TOLD}, of vllm/base.py",
+        ),
+        # both are replaced, or whatever has it, or what calls it does not run
+        (f"import vllm.layer\n{REGISTER}    vllm.layer.scale = scale\n", TAKEN, None),
+        (f"import vllm.layer\n{REGISTER}    setattr(find(), 'scale', scale)\n", TAKEN, None),
+        (f"import vllm.layer\n{REGISTER}    vllm.layer.Layer = object\n", TAKEN, None),
+    ],
+)
+def test_a_call_that_has_the_old_function_is_found(
+    patch: str, moved: dict[str, str], told: str | None
+) -> None:
+    held = tree_of({"p/__init__.py": patch}, "").files
+    old = tree_of({"vllm/__init__.py": "", "vllm/ops.py": OPS}, "0.18.0")
+    new = tree_of({"vllm/__init__.py": "", "vllm/ops.py": SCALE, **moved}, "0.19.0")
+    origin = View(old, held, SummaryCache())
+    found = judge(held, new, origin)
+    assert [one.code for one in found] == [FindingCode.FIT_DEAD] * bool(told)
+    assert all(told in one.message for one in found if told)
+    assert judge(held, old, origin) == judge(held, new, View(new, held, SummaryCache())) == ()

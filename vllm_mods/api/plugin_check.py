@@ -9,9 +9,10 @@ from vllm_mods.base.errors import ManifestError, TreeError, UsageError
 from vllm_mods.base.model import Finding, all_well
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.base.versions import is_final, sort_key
+from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.syntax_tree import TOO_DEEP
-from vllm_mods.plugins.judging import judge
+from vllm_mods.plugins.judging import View, judge
 from vllm_mods.plugins.reading import Plugin, read_plugin
 from vllm_mods.trees.open import as_tree
 
@@ -116,6 +117,7 @@ class _Opened(NamedTuple):
     plugin: Plugin
     files: Mapping[str, bytes]
     known: Tree | None
+    origin: View | None
     source: str
     spec: str
 
@@ -131,14 +133,15 @@ def _opened(plugin: str, made_for: Tree | None, access: Access) -> _Opened:
         except (UsageError, TreeError) as error:
             why = f"{plugin} was made for vLLM {versions} ({source}): {error.message}"
             raise type(error)(why, hint="name another one: --made-for TREE") from error
-    return _Opened(read, files, known, source, plugin)
+    origin = View(known, files, SummaryCache()) if known else None
+    return _Opened(read, files, known, origin, source, plugin)
 
 
 def _judge(opened: _Opened, tree: Tree) -> PluginChecked:
     known = opened.known
     is_same = known is not None and known.identity == tree.identity is not None
     try:
-        findings = () if is_same else judge(opened.files, tree, known)
+        findings = () if is_same else judge(opened.files, tree, opened.origin)
     except (RecursionError, OSError) as error:
         why = TOO_DEEP if isinstance(error, RecursionError) else str(error.strerror)
         hint = "is this a plugin?"

@@ -19,7 +19,7 @@ from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
 from vllm_mods.diagnosis.listing import Listed, compare, listed
 from vllm_mods.formats import tree_names
-from vllm_mods.formats.receipt import Receipt
+from vllm_mods.formats.receipt import Receipt, original
 from vllm_mods.plugins.reading import entry_points
 from vllm_mods.site import integrity
 from vllm_mods.site.state_folder import read_state
@@ -83,7 +83,7 @@ def _look(tree: Tree, issues: list[Trouble]) -> Examined:
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
         with _collect_errors(issues):
             issues += _distributions(tree)
-            issues += _plugins(tree)
+            issues += _plugins(tree, current)
             files = listed(tree)
             issues += _files(tree, files, current, again)
     if tree.root is not None:
@@ -141,7 +141,9 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
     )
 
 
-def _plugins(tree: Tree) -> Iterator[Trouble]:
+def _plugins(tree: Tree, current: Receipt | None) -> Iterator[Trouble]:
+    touched = [one.path for one in current.files if one.path.endswith(".py")] if current else []
+    originals = {path: data for path in touched if (data := tree.read(original(path)))}
     for folder, (name, version) in tree_names.dist_infos(sorted(tree.folders())).items():
         built, data = f"{folder}/entry_points.txt", None
         with suppress(TreeError):  # a link of another package's is nothing wrong
@@ -154,6 +156,14 @@ def _plugins(tree: Tree) -> Iterator[Trouble]:
             told = f"{name} {version}: a plugin, which may change vLLM while it runs ({group}: {entry})"
             hint = f"vllm-mods check --plugin {place} --target {shlex.quote(tree.spec)}"
             yield Trouble(FindingCode.PLUGIN, told, hint, Level.NOTE)
+            if current and originals:
+                from vllm_mods.plugins.shared import both_change  # noqa: PLC0415  (only for both)
+
+                shared = dict(both_change(tree, package, originals))
+                hashed = ((mod.name, one.path) for mod in current.mods for one in mod.files)
+                mods = dict.fromkeys(mod for mod, path in hashed if path in shared.values())
+                told = f"{name} {version} replaces {', '.join(shared)} while it runs, which {', '.join(mods)} changes too: one of the two is lost, unless the plugin calls what it replaces"
+                yield from [Trouble(FindingCode.PLUGIN, told, level=Level.NOTE)] * bool(shared)
 
 
 def _files(

@@ -36,12 +36,15 @@ class MethodCall:
 
 
 @remembered
-def calls_of(world: World, method: str, start: bytes = rb"\.") -> tuple[MethodCall, ...]:
-    """Return every call of methods of a name, found by text first; with ``start`` at a word, of functions and classes too."""
+def calls_of(
+    world: World, method: str, start: bytes = rb"\.", files: frozenset[str] = frozenset()
+) -> tuple[MethodCall, ...]:
+    """Return every call of methods of a name in some ``files`` or all, found by text first; with ``start`` at a word, of functions and classes too."""
     calls: list[MethodCall] = []
     called = re.compile(start + rb"%b\s*\(" % re.escape(method.encode()))
     for path, data in files_mentioning(world, (method,)):
-        tree = syntax_tree.module(data) if called.search(data) else None
+        is_in = path in (files or (path,)) and called.search(data)
+        tree = syntax_tree.module(data) if is_in else None
         if tree is None:
             continue
         lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))
@@ -65,8 +68,9 @@ def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[Metho
 
     It is asked on copies of the files in which they stand in ``reveal_type``.
     """
-    if not calls:
-        return {}
+    known: Mapping[MethodCall, str] = world.answers.get(receiver_types, {})
+    if known.keys() >= {*calls}:
+        return known
     by_file: dict[str, list[MethodCall]] = defaultdict(list)
     for call in calls[:_MOST]:
         by_file[call.path].append(call)

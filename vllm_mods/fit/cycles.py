@@ -45,19 +45,19 @@ class _Stuck(NamedTuple):
 def cycle_problems(before: World, after: World, path: str, lines: frozenset[int]) -> Problems:
     """Judge the imports at the margin of some lines of a file."""
     data = after.read(path) or b""
-    rows = {step.start: data.count(b"\n", 0, step.start) + 1 for step in _steps(data, path)}
+    rows = {step.start: data.count(b"\n", 0, step.start) + 1 for step in load_steps(data, path)}
     if lines.isdisjoint(rows.values()):
         return
-    loading = _Loading(after)
+    loading = Loading(after)
     stuck = loading.load(path)
     if stuck is None or path not in stuck.cycle or rows[loading.at[path]] not in lines:
         return
-    if _Loading(before).load(path) is not None:
+    if Loading(before).load(path) is not None:
         return
     here = stuck.cycle.index(path)
     way = stuck.cycle[here + 1 :] + stuck.cycle[:here]
     after.consulted.update(way)
-    always = all(_Loading(after).load(other) is not None for other in way)
+    always = all(Loading(after).load(other) is not None for other in way)
     asked = f"{stuck.path}:{stuck.line} asks {stuck.module} for {stuck.name}"
     yield Problem(
         FindingCode.FIT_IMPORT,
@@ -72,7 +72,7 @@ def cycle_problems(before: World, after: World, path: str, lines: frozenset[int]
 
 
 @lru_cache(maxsize=4096)
-def _steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
+def load_steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
     """Return the imports of a file that stand at its margin."""
     steps: list[_LoadStep] = []
     last = max((match.end() for match in _IMPORT.finditer(data)), default=0)
@@ -104,8 +104,8 @@ def _file(world: World, dotted: str) -> str | None:
     return next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in files), None)
 
 
-class _Loading:
-    """Loads modules as Python does, as far as their margins say."""
+class Loading:
+    """Loads modules as Python does, as far as their margins say; ``at`` are those that it has come to."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -129,7 +129,7 @@ class _Loading:
         if path in self.at or data is None:
             return None
         self.at[path] = 0
-        for step in _steps(data, path):
+        for step in load_steps(data, path):
             self.at[path] = step.start
             target = _file(self.world, step.module)
             stuck = None if target is None else self.load(target)

@@ -138,11 +138,12 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
 def _is_mixin(world: World, line: Lineage) -> bool:
     """Tell whether nobody makes a class without a base, or names it but in a string, as vLLM's ``worker_extension_cls``."""
     name = line.classes[0].cls.name.encode()
-    alone = len(line.classes) == 1 and not line.outside and line.owner("__init__") is None
+    if len(line.classes) != 1 or line.outside or line.owner("__init__") is not None:
+        return False
     named = re.compile(rb"(?<!class )(?<![\w.])%b\b|[\"'][\w.]+[.:]%b[\"']" % (name, name))
     files = files_mentioning(world, (name.decode(),))
     texts = [text for _, data in files for text in named.findall(data)]
-    return alone and bool(texts) and all(text[:1] in b"\"'" for text in texts)
+    return bool(texts) and all(text[:1] in b"\"'" for text in texts)
 
 
 def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:

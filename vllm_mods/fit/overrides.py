@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -89,6 +90,18 @@ def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator
                 if len(mine) == 1 and len(theirs) == 1:
                     yield Override(owner=owner, method=mine[0], base=base, overridden=theirs[0])
                 break
+
+
+def learn_receivers(world: World, overrides: Iterable[Override]) -> None:
+    """Ask at once for the types that judging some overrides asks for one after the other, but those of calls that share a line."""
+    calls: dict[MethodCall, None] = {}
+    for owner, mine, base, theirs in overrides:
+        new = Taker(mine, definition(world, owner.path, mine))
+        old = Taker(theirs, definition(world, base.path, theirs))
+        calls |= dict.fromkeys(c for c in calls_of(world, mine.name) if broken(c, old, new))
+    lines = Counter((call.path, call.receiver.lineno) for call in calls)
+    alone = tuple(call for call in calls if lines[call.path, call.receiver.lineno] == 1)
+    world.answers[receiver_types] = receiver_types(world, alone)
 
 
 def override_problems(world: World, override: Override, path: str, line: int) -> Answers:

@@ -210,7 +210,6 @@ def _resting(world: World, problem: Problem, write: Write) -> str:
     """Say what of a problem a write may be the reason for, ``""`` if nothing."""
     # without the code that the type checker's words are about
     text = problem.message.partition("`: ")[2] or problem.message
-    named = set(re.findall(r"\w+", text))
     about = {problem.token, *_QUOTED.findall(text), *_PLACED.findall(text)}
     is_maker = write.name is None or write.name in _MAKERS
     if not is_maker and write.name not in about:
@@ -218,7 +217,7 @@ def _resting(world: World, problem: Problem, write: Write) -> str:
     family = _family(world, write)
     if family is None:
         return "" if is_maker else f"{write.name} is"
-    if owner := next(iter(sorted(family & named)), ""):
+    if owner := next(iter(sorted(family.intersection(re.findall(r"\w+", text)))), ""):
         return f"attributes of {owner} are" if is_maker else f"{write.name} is"
     of_module = any(one.module for one in write.owners(world))
     return f"{write.name} is" if of_module and not is_maker and not _MODULE.search(text) else ""

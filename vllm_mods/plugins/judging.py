@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from inspect import Parameter
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -17,7 +18,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.judge import uncollected
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import load_python
-from vllm_mods.fit.overrides import Override, override_problems, overrides_of
+from vllm_mods.fit.overrides import Override, learn_receivers, override_problems, overrides_of
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
 from vllm_mods.fit.results import abstract_misuses
@@ -29,6 +30,7 @@ from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
+from vllm_mods.plugins.copies import Replaced, missed
 
 _C = FindingCode
 _ORDER = (_C.FIT_IMPORT, _C.FIT_DEAD, _C.FIT_ATTRIBUTE, _C.FIT_CALL, _C.FIT_OVERRIDE)
@@ -36,31 +38,33 @@ _ORDER = (_C.FIT_IMPORT, _C.FIT_DEAD, _C.FIT_ATTRIBUTE, _C.FIT_CALL, _C.FIT_OVER
 _PLACED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class _View:
-    """The files of a plugin beside one vLLM."""
+class View:
+    """The files of a plugin beside one vLLM; it remembers what it was asked."""
 
     def __init__(self, tree: Tree, files: Mapping[str, bytes], cache: SummaryCache) -> None:
-        load_python(tree)
         self.files = files
         self.world = World(tree, files, cache)
         # where the plugin is installed, the tree has it too
         self.bare = World(tree, dict.fromkeys(files), cache, self.world.texts)
 
     def imports(self, path: str) -> dict[tuple[str, ...], Problem]:
+        """Return what cannot be imported of vLLM, by what is the same beside another one."""
         data = self.files[path]
         every_line = frozenset(range(1, data.count(b"\n") + 2))
         answers = import_problems(self.world, path, _sites(data, rb"\bvllm\b|\benvs\."), every_line)
         return {(*one.key, str(one.line)): one for one in answers if isinstance(one, Problem)}
 
-    def diagnostics(self, paths: Collection[str]) -> dict[tuple[object, ...], Diagnostic]:
-        """Return what the type checker says, by what is the same beside another vLLM: its place and its rule."""
+    @cached_property
+    def diagnostics(self) -> dict[tuple[object, ...], Diagnostic]:
+        """What the type checker says, by what is the same beside another vLLM: its place and its rule."""
         files = {path: plain_getattr(data) for path, data in self.files.items()}
         folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
-        said = check(folder, paths, RULES, self.world.python)
+        said = check(folder, files, RULES, self.world.python)
         known = (one for one in said if one.rule in RULES)  # it speaks of syntax unasked
         return {one[:4]: one for one in known if RULES[one.rule].only in one.text}
 
     def overrides(self, path: str) -> dict[tuple[str, str], Override]:
+        """Return what the classes of a file override of vLLM's, by class and method."""
         return {
             (name, one.method.name): one
             for name, symbol in classes_in(self.world, path)
@@ -69,6 +73,7 @@ class _View:
         }
 
     def refused(self, override: Override) -> list[Problem]:
+        """Return what is wrong with an override."""
         answers = override_problems(self.world, override, override.owner.path, override.method.line)
         return [one for one in answers if isinstance(one, Problem)]
 
@@ -100,14 +105,14 @@ class _View:
 
 
 @uncollected()
-def judge(files: Mapping[str, bytes], tree: Tree, made_for: Tree | None) -> tuple[Finding, ...]:
-    """Hold a plugin's Python files against a vLLM. What is also found in ``made_for`` is left out.
+def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[Finding, ...]:
+    """Hold a plugin's Python files against a vLLM. What is also found beside its ``origin``, for which it was made, is left out.
 
     Without it all are notes, and what the plugin replaces and overrides is not judged. Raises as ``fit`` does.
     """
-    cache = SummaryCache()
-    target = _View(tree, files, cache)
-    origin = _View(made_for, files, cache) if made_for else None
+    target = View(tree, files, origin.world.cache if origin else SummaryCache())
+    for view in (target, origin or target):
+        load_python(view.world.tree)
     problems: list[Problem] = []
     for path in files:
         if target.world.module(path) is None:
@@ -117,10 +122,10 @@ def judge(files: Mapping[str, bytes], tree: Tree, made_for: Tree | None) -> tupl
         known = origin.imports(path) if origin and met else {}
         problems += (one for key, one in met.items() if key not in known)
         problems += _standing_in(target, origin, path) if origin else ()
-    problems += _replaced(target, origin) if origin else ()
+    problems += (*_overriding(target, origin), *_replaced(target, origin)) if origin else ()
     met_at = {(one.path, one.line) for one in problems}
-    by_place = target.diagnostics(files)
-    old = origin.diagnostics({one.path for one in by_place.values()}) if origin else {}
+    by_place = target.diagnostics
+    old = origin.diagnostics if origin and by_place else {}
     new = [one for key, one in by_place.items() if key not in old and one[:2] not in met_at]
     typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
     problems += (one for one in typed if one and one.level is Level.ERROR)
@@ -146,7 +151,7 @@ def _sites(data: bytes, word: bytes) -> Iterator[CodeSite]:
     return walk(parsed, lines) if parsed else iter(())
 
 
-def _standing_in(target: _View, origin: _View, path: str) -> Iterator[Problem]:
+def _standing_in(target: View, origin: View, path: str) -> Iterator[Problem]:
     """Judge the classes of a file by vLLM's above them."""
     for site in _sites(target.files[path], rb"\bclass\b"):
         new = [*abstract_misuses(target.world, path, site, origin.world)]
@@ -154,21 +159,28 @@ def _standing_in(target: _View, origin: _View, path: str) -> Iterator[Problem]:
             yield from (at_site(path, site, _C.FIT_KIND, one, one.text) for one in new)
     gone = gone_hooks(target.bare, target.world, origin.world, path)
     yield from (one for one in gone if one.level is Level.ERROR)
-    was = origin.overrides(path)
-    for key, override in target.overrides(path).items():
-        before, mine, now = was.get(key), override.method, override.overridden
-        if before and before.overridden.parameters == now.parameters:
-            continue
+
+
+def _overriding(target: View, origin: View) -> Iterator[Problem]:
+    """Judge the methods that override what takes other parameters now."""
+    pairs: list[tuple[Override, Override | None]] = []
+    for path in target.files:
+        was = origin.overrides(path)
+        pairs += ((one, was.get(key)) for key, one in target.overrides(path).items())
+    new = [(n, o) for n, o in pairs if not o or o.overridden.parameters != n.overridden.parameters]
+    learn_receivers(target.world, (override for override, _ in new))
+    for override, before in new:
+        mine, now = override.method, override.overridden
         problems = target.refused(override)
         if not problems and before and (moved := _moved(target, mine, now, before.overridden)):
             name = f"{override.owner.cls.name}.{mine.name}"
-            place, text = (path, mine.line, name), f"{name}{mine.text()} {moved}"
+            place, text = (override.owner.path, mine.line, name), f"{name}{mine.text()} {moved}"
             yield Problem(_C.FIT_OVERRIDE, *place, text, (name,), mine.name)
         elif not (problems and before and origin.refused(before)):
             yield from problems
 
 
-def _moved(target: _View, mine: Function, now: Function, before: Function) -> str:
+def _moved(target: View, mine: Function, now: Function, before: Function) -> str:
     """Say which parameter has the place in which vLLM no longer gives it; ``""`` for none."""
     own, new, old = (
         [p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, before)
@@ -182,11 +194,14 @@ def _moved(target: _View, mine: Function, now: Function, before: Function) -> st
     return ""
 
 
-def _replaced(target: _View, origin: _View) -> Iterator[Problem]:
+def _replaced(target: View, origin: View) -> Iterator[Problem]:
     """Judge what is put in the place of names that vLLM has there."""
-    writes = (one for one in all_writes(target.world) if one.name and not one.scope.tolerant)
-    owned = [(one, owner) for one in map(origin.placed, writes) if (owner := target.owner(one))]
-    names = frozenset((owner_name(one), w.name or "") for w, one in owned)
+    writes = (origin.placed(one) for one in all_writes(target.world) if one.name)
+    found = [(one, target.owner(one)) for one in writes]
+    handed = {write.name for write, owner in found if owner is None}
+    known = [(write, owner) for write, owner in found if owner]
+    owned = [(write, owner) for write, owner in known if not write.scope.tolerant]
+    all_, names = (frozenset((owner_name(o), w.name or "") for w, o in ws) for ws in (known, owned))
     for write, owner in owned:
         name, before = write.name or "", origin.owner(write)
         place = write.path, write.node.lineno, write.scope.name
@@ -199,6 +214,12 @@ def _replaced(target: _View, origin: _View) -> Iterator[Problem]:
             text = f"{what} is replaced, but this vLLM has none; vLLM {origin.world.tree.version} has it"
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
             continue
+        if owner.module and before.module and name not in handed:
+            here = Replaced(target.world, owner.module, name, all_)
+            there = Replaced(origin.world, before.module, name, names)
+            if why := next(missed(here, there, write), ""):
+                text = f"{what} is replaced, but {why}; in vLLM {origin.world.tree.version} it had the new one"
+                yield Problem(_C.FIT_DEAD, *place, text, (what,), name)
         old = plain_function(origin.world, before, name)
         now = plain_function(target.world, owner, name)
         same = old and now and old.function.parameters == now.function.parameters
@@ -225,8 +246,10 @@ def _one_of(world: World, problems: list[Problem]) -> Problem:
 @remembered
 def _is_chosen(world: World, path: str) -> bool:
     """Tell whether all imports of a file stand where the plugin asks for a version."""
-    stem = rb"\b%b\b" % re.escape(module_stem(path).encode())
+    stem = re.escape(module_stem(path).encode())
+    # in a list of several lines, it stands after names alone
+    line = rb"^(?:(?=.*\b(?:from|import)\b).*|[\s\w,]*)\b%b\b" % stem
     others = (data or b"" for other, data in world.files.items() if other != path)
-    sites = (site for data in others for site in _sites(data, stem))
+    sites = (site for data in others if stem in data for site in _sites(data, line))
     imports = (site for site in sites if isinstance(site.node, ast.Import | ast.ImportFrom))
     return {site.scope.tolerant for site in imports} == {True}

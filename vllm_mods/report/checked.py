@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vllm_mods.applying.outcomes import Applied
     from vllm_mods.formats.pairing import Pairing
 
-_UNEXAMINED = "not examined: names in strings, source that exec runs, compiled modules, code that imported a name before the plugin replaced it, spawned workers"
+_UNEXAMINED = "not examined: names in strings, source that exec runs, compiled modules, whether spawned workers run the plugin"
 
 
 def check(result: CheckResult, paint: text.Paint, *, explain: bool) -> Reply:
