@@ -1,6 +1,7 @@
 """What all steps of one plan share: the tree as it is, the mods' locks and patches, small questions."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
@@ -43,18 +44,16 @@ class PlanContext:
         self._parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
         self._located: dict[tuple[str, str], tuple[Part, ...]] = {}
         self.package = cache(self.tree.package)
-        self.changed_by: dict[str, list[str]] = {}
+        self.changed_by = defaultdict[str, list[str]](list)
         for mod in receipt.mods if receipt is not None else ():
-            self._note_changes(mod.name, (file.path for file in mod.files))
-
-    def _note_changes(self, name: str, paths: Iterable[str]) -> None:
-        for path in paths:
-            self.changed_by.setdefault(path, []).append(name)
+            for file in mod.files:
+                self.changed_by[file.path].append(mod.name)
 
     def put_in(self, plan: ModPlan) -> None:
         """Lay a mod's changes over the tree, for the mods after it."""
         self.view.lay(plan.changes)
-        self._note_changes(plan.mod.name, (change.path for change in plan.changes))
+        for change in plan.changes:
+            self.changed_by[change.path].append(plan.mod.name)
 
     def take_lock(self, mod: Mod) -> bool:
         """Keep a mod's lock if it was made from this very mod; False for a stale one."""
