@@ -39,9 +39,8 @@ class ImportTerms(NamedTuple):
 def is_mod(path: str) -> bool:
     """Return True for a folder or a zip; anything else is taken for a recipe. Raises ``UsageError`` for a diff."""
     if path.endswith((".patch", ".diff")):
-        raise UsageError(
-            f"{path} is a diff", hint=f"vllm-mods new NAME --from-diff {path} --tree TREE"
-        )
+        why = f"{path} is a diff"
+        raise UsageError(why, hint=f"vllm-mods new NAME --from-diff {path} --tree TREE")
     is_zip = path.endswith(".zip") or (os.path.isfile(path) and zipfile.is_zipfile(path))
     return os.path.isdir(path) or is_zip
 
@@ -182,7 +181,6 @@ def recipe_text(data: bytes, path: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{path} is not a recipe: byte {error.start} is not UTF-8", hint="a recipe is YAML"
-        ) from error
+        why = f"{path} is not a recipe: byte {error.start} is not UTF-8"
+        raise UsageError(why, hint="a recipe is YAML") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")

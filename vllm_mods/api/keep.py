@@ -47,9 +47,8 @@ def keep(
     loaded = [library.load(name) for name in library.names()]
     own = {mod.name: mod for mod in loaded if root_of(mod) == place}
     if unknown := [name for name in mods if name not in own]:
-        raise UsageError(
-            f"{folder} has no mod {', '.join(unknown)}", hint=f"vllm-mods list --library {folder}"
-        )
+        why = f"{folder} has no mod {', '.join(unknown)}"
+        raise UsageError(why, hint=f"vllm-mods list --library {folder}")
     specs = choose_releases((), access.releases.files(), ">=0" if vllm is None else vllm, pre=pre)
     numbers = [spec.removeprefix("pypi:") for spec in specs if not spec.endswith(".whl")]
     versions = [name for name in numbers if pre or vllm is not None or is_final(name)]

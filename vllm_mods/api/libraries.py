@@ -145,9 +145,8 @@ def find_variant(mod: Mod, name: str) -> Variant:
     """Return a variant of a mod by its id. Raises ``UsageError`` if it has no such one."""
     variants = {variant.id: variant for variant in mod.variants}
     if name not in variants:
-        raise UsageError(
-            f"{mod.name} has no variant `{name}`", hint=f"--variant {', '.join(variants)}"
-        )
+        why = f"{mod.name} has no variant `{name}`"
+        raise UsageError(why, hint=f"--variant {', '.join(variants)}")
     return variants[name]
 
 

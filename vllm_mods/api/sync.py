@@ -72,9 +72,8 @@ def sync(
     own = stated and os.path.join(os.path.dirname(project.where), stated)
     place = target or own or (default_target and default_target())
     if place is None:
-        raise UsageError(
-            f"{project.where} names no path for the target `{wanted.name}`", hint='path = "DIR"'
-        )
+        why = f"{project.where} names no path for the target `{wanted.name}`"
+        raise UsageError(why, hint='path = "DIR"')
     terms = Terms(
         workspace,
         planned=lambda plan: planned(plan, chosen),

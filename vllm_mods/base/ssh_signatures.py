@@ -26,8 +26,7 @@ def _run(arguments: list[str], data: bytes) -> tuple[bytes | None, str]:
             ["ssh-keygen", "-Y", *arguments], input=data, capture_output=True, check=False
         )
     except FileNotFoundError as error:
-        raise UsageError(
-            "ssh-keygen, for signatures, is not installed", hint="apt-get install openssh-client"
-        ) from error
+        why = "ssh-keygen, for signatures, is not installed"
+        raise UsageError(why, hint="apt-get install openssh-client") from error
     why = (done.stderr.strip() or done.stdout.strip()).decode("utf-8", "replace")
     return (done.stdout if done.returncode == 0 else None), why.replace("\n", "; ")

@@ -158,9 +158,8 @@ def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> 
         why = f"is a {'folder' if entry.kind == DIR else entry.kind} in this image"
     if why is not None:
         where = file.path if file.path == f"/{path}" else f"{file.path}, which leads to /{path},"
-        raise Refused(
-            f"{mod}: {where} {why}; nothing was built", hint=f"another path in {mod}'s mod.toml"
-        )
+        why = f"{mod}: {where} {why}; nothing was built"
+        raise Refused(why, hint=f"another path in {mod}'s mod.toml")
     for place in (path, *_hidden(base, path)):
         digest = sha256(base.read(place)) if base.entry(place) is not None else None
         if digest not in {None, sha256(file.data), *file.replaces}:

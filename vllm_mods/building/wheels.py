@@ -112,9 +112,8 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
     files: dict[str, tuple[bytes, int]] = {}
     archive = ZipArchive(io.BytesIO(data), label=wheel.filename)
     if sum(info.file_size for info in archive.infos.values()) > limits.WHEEL:
-        raise TreeError(
-            f"{wheel.filename}: it unpacks to more than {limits.WHEEL}", hint=pip.SETTINGS
-        )
+        why = f"{wheel.filename}: it unpacks to more than {limits.WHEEL}"
+        raise TreeError(why, hint=pip.SETTINGS)
     for name, info in archive.infos.items():
         path = _place(name, wheel)
         if path in files:

@@ -157,9 +157,8 @@ class _HubModel:
         except Unreachable as error:
             raise Unreachable(error.message, hint=f"HF_ENDPOINT=URL; or {_FOLDER}") from None
         if page is None:
-            raise UsageError(
-                f"{model}: the Hub has no such model at {revision}, or wants a login", hint=_FOLDER
-            )
+            why = f"{model}: the Hub has no such model at {revision}, or wants a login"
+            raise UsageError(why, hint=_FOLDER)
         answer = table(page.body, asked)
         commit, files = answer.get("sha"), answer.get("siblings")
         if not isinstance(commit, str) or not _COMMIT.match(commit) or not isinstance(files, list):

@@ -73,9 +73,8 @@ def matrix_command(
     releases is checked on --vllm, or on the vLLM that it was made for and the three after it: 0 if no vLLM breaks it.
     """
     if relock and (trees or others):
-        raise UsageError(
-            "--update-lock records results for releases as published; --tree and --with name other trees"
-        )
+        why = "--update-lock records results for releases as published; --tree and --with name other trees"
+        raise UsageError(why)
     form = "json" if as_json else form
     if plugin is not None:
         return _check_plugin(plugin, given["vllm"], form, access)

@@ -30,9 +30,8 @@ def read(path: str, most: limits.Limit | None = None) -> bytes:
     with opened(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise UsageError(
-            f"{path} has more than {most}, the limit for {most.what}", hint=f"ls -la {path}"
-        )
+        why = f"{path} has more than {most}, the limit for {most.what}"
+        raise UsageError(why, hint=f"ls -la {path}")
     return data
 
 

@@ -94,9 +94,8 @@ class _DiffReader:
         if line == b"GIT binary patch" or (
             line.startswith(b"Binary files ") and line.endswith(b" differ")
         ):
-            raise self.fail(
-                "a binary change has no text to match", hint="put the file into the mod's overlay"
-            )
+            why = "a binary change has no text to match"
+            raise self.fail(why, hint="put the file into the mod's overlay")
 
     def git_file(self) -> FileDiff:
         start = self.at

@@ -26,9 +26,8 @@ class Info(tarfile.TarInfo):
         if self.size < 0:
             raise tarfile.ReadError(f"{self.name!r} has {self.size} bytes")
         if ord(self.type) in _BEFORE and self.size > limits.TAR_HEADER:
-            raise tarfile.ReadError(
-                f"the extended header of a member takes {self.size:,} bytes; the limit is {limits.TAR_HEADER}"
-            )
+            why = f"the extended header of a member takes {self.size:,} bytes; the limit is {limits.TAR_HEADER}"
+            raise tarfile.ReadError(why)
         member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
         return member
 

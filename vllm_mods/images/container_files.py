@@ -218,9 +218,8 @@ def asking(what: str) -> Iterator[None]:
         words = error.explanation or str(error)
         raise TreeError(f"{what}: the engine refused: {words}", hint=AGAIN) from error
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise TreeError(
-            f"{what}: the engine stopped in the middle: {reason(error)}", hint=AGAIN
-        ) from error
+        why = f"{what}: the engine stopped in the middle: {reason(error)}"
+        raise TreeError(why, hint=AGAIN) from error
 
 
 def _said(response: requests.Response) -> str:

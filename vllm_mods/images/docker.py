@@ -43,9 +43,8 @@ def connect() -> APIClient:
         )
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
         place = where.get("base_url") or "its default socket"
-        raise TreeError(
-            f"no docker engine responds at {place}: {reason(error)}", hint="docker version"
-        ) from error
+        why = f"no docker engine responds at {place}: {reason(error)}"
+        raise TreeError(why, hint="docker version") from error
 
 
 class EngineImage(ContainerFiles):

@@ -40,9 +40,8 @@ def run(
                 command, input=given, capture_output=True, check=False, timeout=float(within)
             )
     except subprocess.TimeoutExpired as error:
-        raise TreeError(
-            f"{program} {arguments[0]} did not answer within {within}", hint=f"{program} info"
-        ) from error
+        why = f"{program} {arguments[0]} did not answer within {within}"
+        raise TreeError(why, hint=f"{program} info") from error
     out, errors = (text.decode("utf-8", "replace").strip() for text in (done.stdout, done.stderr))
     return EngineOutcome(done.returncode, out, errors)
 

@@ -73,9 +73,8 @@ def scan(source: io.IOBase, what: str) -> Layer:
                     contents[path] = len(pack), len(packed)
                     pack += packed
                 if len(entries) > limits.LAYER_FILES:
-                    raise TreeError(
-                        f"{what}: more than {limits.LAYER_FILES} in one layer", hint=_AGAIN
-                    )
+                    why = f"{what}: more than {limits.LAYER_FILES} in one layer"
+                    raise TreeError(why, hint=_AGAIN)
         file.finish()
     for path, first in names.items():
         if first in entries:

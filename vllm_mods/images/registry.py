@@ -231,9 +231,8 @@ def find_login(host: str, repository: str, environ: Mapping[str, str]) -> tuple[
             fitting = next((known.auths[place] for place in places if place in known.auths), None)
             credentials = fitting or known.resolve_authconfig(host)
         except DockerException as error:
-            raise TreeError(
-                f"{path}: the login for {host} cannot be read: {error}", hint=f"docker login {host}"
-            ) from error
+            why = f"{path}: the login for {host} cannot be read: {error}"
+            raise TreeError(why, hint=f"docker login {host}") from error
         if credentials and credentials.get("IdentityToken"):
             return TOKEN_USER, str(credentials["IdentityToken"])
         # The library writes the keys in two ways: of the file, and of a credential helper.

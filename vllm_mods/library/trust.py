@@ -79,9 +79,8 @@ def _check(rules: Iterable[Policy], libraries: Mapping[str, Mapping[str, bytes |
                 for path, data in files.items():
                     checksums.check(root, path, data, listed)
             except (Refused, UsageError) as error:
-                raise Refused(
-                    f"{policy.where} does not allow this: {error.message}", hint=error.hint
-                ) from error
+                why = f"{policy.where} does not allow this: {error.message}"
+                raise Refused(why, hint=error.hint) from error
 
 
 def _files(mod: Mod) -> Iterator[tuple[str, str, bytes]]:

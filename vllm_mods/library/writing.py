@@ -32,9 +32,8 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
                 raise Refused(f"{name!r} is outside {root}; nothing was written", hint=f"ls {root}")
         for name in sorted(new):
             if os.path.lexists(os.path.join(root, name)):
-                raise Refused(
-                    f"{root}/{name} already exists; nothing was written", hint=f"ls {root}/{name}"
-                )
+                why = f"{root}/{name} already exists; nothing was written"
+                raise Refused(why, hint=f"ls {root}/{name}")
         ready = os.path.join(root, READY)
         fill_folder(os.path.join(root, LAID_OUT), files, ready)
         _move(root, ready)
@@ -51,9 +50,8 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
     """Write a new folder, whole or not at all. Raises ``Refused`` if it is there, or cannot be written."""
     parent, name = os.path.split(os.path.abspath(place))
     if os.path.lexists(place):
-        raise Refused(
-            f"{place} already exists; nothing was written", hint=f"rm -r {place}, or another name"
-        )
+        why = f"{place} already exists; nothing was written"
+        raise Refused(why, hint=f"rm -r {place}, or another name")
     staged = os.path.join(parent, f".{name}.new")
     with refusing_to_write(place):
         os.makedirs(parent, exist_ok=True)

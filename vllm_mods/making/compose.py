@@ -314,9 +314,8 @@ def written(
         return "\n".join([*rows, ""]).encode()
     except UnicodeEncodeError as error:
         line = error.object[error.object.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
-        raise Refused(
-            f"a path is not UTF-8, so mod.toml cannot name it: {line!a}", hint="rename the file"
-        ) from error
+        why = f"a path is not UTF-8, so mod.toml cannot name it: {line!a}"
+        raise Refused(why, hint="rename the file") from error
 
 
 def _variant(parts: Parts) -> Iterator[str]:

@@ -92,9 +92,8 @@ def _download(url: str) -> bytes:
 
     def check_size(done: int, _total: int | None) -> None:
         if done > limits.MOD_BYTES:
-            raise UsageError(
-                f"{redact(url)}: more than {limits.MOD_BYTES}", hint="put it into the mod's folder"
-            )
+            why = f"{redact(url)}: more than {limits.MOD_BYTES}"
+            raise UsageError(why, hint="put it into the mod's folder")
 
     with tempfile.TemporaryFile() as file:
         Http(read_settings(os.environ), anonymous=True).download(url, file, check_size)

@@ -87,9 +87,8 @@ def _files_in(path: str, hint: str, *, needs_all: bool) -> dict[str, bytes]:
             _check_size(path, len(files) + 1, size, hint)
             files[name] = reading.read(place, path) or b""
     except OSError as error:
-        raise UsageError(
-            f"{error.filename or path} cannot be read: {error.strerror}", hint=f"ls -lR {path}"
-        ) from error
+        why = f"{error.filename or path} cannot be read: {error.strerror}"
+        raise UsageError(why, hint=f"ls -lR {path}") from error
     return files
 
 

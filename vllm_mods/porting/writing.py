@@ -174,9 +174,8 @@ def unfinished(mod: Mod) -> Unfinished:
             raise ValueError("another schema")  # noqa: TRY301
         return decode(Unfinished, {**raw, "folder": folder})
     except (ManifestError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"{folder} is not a port that can be continued: {error!r}", hint=f"rm -r {folder}"
-        ) from error
+        why = f"{folder} is not a port that can be continued: {error!r}"
+        raise UsageError(why, hint=f"rm -r {folder}") from error
 
 
 def is_unfinished(name: str) -> bool:

@@ -48,9 +48,8 @@ def installed(wanted: str | None = None) -> tuple[str, ...]:
     """Return the engines that are here, or the one that is wanted. Raises ``UsageError`` if there is none."""
     usable = tuple(one for one in engines_here() if wanted in {None, one})
     if not usable:
-        raise UsageError(
-            f"{wanted or ' and '.join(PROGRAMS)}: not installed here", hint="apt install podman"
-        )
+        why = f"{wanted or ' and '.join(PROGRAMS)}: not installed here"
+        raise UsageError(why, hint="apt install podman")
     return usable
 
 
@@ -79,9 +78,8 @@ def container(name: str, wanted: str | None = None) -> EngineContainer:
         if not done.code:
             (raw,) = json.loads(done.out)
             return _container(program, raw)
-    raise UsageError(
-        f"{' and '.join(programs)}: no container {name}", hint=f"{programs[0]} ps --all"
-    )
+    why = f"{' and '.join(programs)}: no container {name}"
+    raise UsageError(why, hint=f"{programs[0]} ps --all")
 
 
 def containers(program: str) -> tuple[EngineContainer, ...]:

@@ -123,9 +123,8 @@ def _installed(name: str) -> tuple[str, str]:
         version = distribution.version if "Version" in distribution.metadata else ""
         parse_version(version)
     except metadata.PackageNotFoundError as error:
-        raise UsageError(
-            f"package:{name}: it is not installed beside vllm-mods", hint=f"pip install {name}"
-        ) from error
+        why = f"package:{name}: it is not installed beside vllm-mods"
+        raise UsageError(why, hint=f"pip install {name}") from error
     except (ValueError, TypeError) as error:  # no UTF-8, no entry points, no version
         why = f"package:{name}: its installation record is damaged: {error}"
         raise UsageError(why, hint=f"pip install --force-reinstall {name}") from error

@@ -181,9 +181,8 @@ def _run(opened: OpenFolders, drafted: Draft, source_date_epoch: int | None) -> 
                 if not isinstance(error, OSError):
                     raise
                 if not progress.committed:
-                    raise obstacles.refusal(
-                        opened.root, error, "everything was put back"
-                    ) from error
+                    why = "everything was put back"
+                    raise obstacles.refusal(opened.root, error, why) from error
                 note = f"{error}: {progress.work} could not be removed; the next command will"
                 progress.notes.append(note)
     except _Interrupted:

@@ -61,9 +61,8 @@ class ReleaseParsers(NamedTuple):
             ("--reasoning-parser", reasoning, self.reasoners),
         ):
             if name is not None and name not in known:
-                raise UsageError(
-                    f"{self.spec} has no {flag} {name}", hint=f"it has {', '.join(known)}"
-                )
+                why = f"{self.spec} has no {flag} {name}"
+                raise UsageError(why, hint=f"it has {', '.join(known)}")
         if answers.is_harmony(tool, reasoning) and _HARMONY not in self.sources:
             why = f"{self.spec} has no {_HARMONY}: its server parses the answers of gpt-oss itself"
             raise UsageError(why, hint="--target TREE with vLLM 0.24 or newer")

@@ -38,9 +38,8 @@ class ArchiveTree(PristineTree):
         self, archive: Archive, *, spec: str, remote: bool = False, identity: str | None = None
     ) -> None:
         if "vllm/__init__.py" not in archive.names:
-            raise UsageError(
-                f"{spec} has no vLLM: it has no vllm/__init__.py", hint="name a vllm wheel or sdist"
-            )
+            why = f"{spec} has no vLLM: it has no vllm/__init__.py"
+            raise UsageError(why, hint="name a vllm wheel or sdist")
         self.spec = spec
         self.remote = remote
         self.identity = identity

@@ -24,9 +24,8 @@ try:
     import git
     from git.exc import GitCommandError
 except ImportError as error:  # GitPython raises it when there is no git program.
-    raise TreeError(
-        f"git: trees need the git program: {str(error).splitlines()[0]}", hint="apt-get install git"
-    ) from error
+    why = f"git: trees need the git program: {str(error).splitlines()[0]}"
+    raise TreeError(why, hint="apt-get install git") from error
 
 REGULAR = frozenset({b"100644", b"100755", b"100664"})
 """The modes of plain files."""

@@ -134,9 +134,8 @@ class ImageTree(Tree):
                     hint="install vLLM into the image with real files: "
                     "uv pip install --link-mode copy, or without -e",
                 )
-        raise TreeError(
-            f"{self.spec}: {'/'.join(parts)} is not a regular file", hint="build the image again"
-        )
+        why = f"{self.spec}: {'/'.join(parts)} is not a regular file"
+        raise TreeError(why, hint="build the image again")
 
 
 def open_image(base: Base, spec: str, *, platform: str | None, named: str | None) -> ImageTree:

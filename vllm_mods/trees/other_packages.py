@@ -116,9 +116,8 @@ class OtherPackages:
         newest = max((Version(file.version) for file in finals), default=None)
         if newest is None:
             when = "" if exact else f", among those available on {self._day}"
-            raise TreeError(
-                f"{name}: no release of it is in {allowed}{when}", hint=f"--with {name}==VERSION"
-            )
+            why = f"{name}: no release of it is in {allowed}{when}"
+            raise TreeError(why, hint=f"--with {name}==VERSION")
         return OtherPackage(name, str(newest), other.archive(str(newest)))
 
     def _could_be_had(self, name: str, file: ReleaseFile) -> bool:

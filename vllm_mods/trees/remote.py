@@ -246,6 +246,5 @@ class RemoteZip:
         (folder,) = tree_names.dist_infos({name.partition("/")[0] for name in self.names})
         stated = self._file.metadata_sha256
         if stated and self._digest(f"{folder}/METADATA") != stated:
-            raise TreeError(
-                f"{self._file.filename}: METADATA differs from the index's", hint=_CHANGED
-            )
+            why = f"{self._file.filename}: METADATA differs from the index's"
+            raise TreeError(why, hint=_CHANGED)
