@@ -281,6 +281,7 @@ def test_a_release_that_cannot_be_read_fails_its_own_row(
         (("--command", "vllm serve m"), "no vLLM to check against was named"),
         (("--command", "vllm bench m", "--target", "TREE"), "not start a server: it has"),
         (("--command", "vllm serve 'm", "--target", "TREE"), "bash cannot read"),
+        (("--command", "vllm serve m; vllm serve m --x", "--target", "TREE"), "several servers"),
         (("--command", " ", "--target", "TREE"), "empty"),
         (("--command", "vllm serve m", "--vllm", "new"), "new"),
         (("--command", "vllm serve m", "--vllm", ">=0.19", "--target", "TREE"), "give one"),

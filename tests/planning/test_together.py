@@ -11,7 +11,7 @@ from small_plans import codes, found
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Plan, Verdict
-from vllm_mods.formats.receipt import Receipt, ReceiptMod
+from vllm_mods.formats.receipt import FileHash, Receipt, ReceiptMod
 from vllm_mods.planning.planner import plan
 
 NAMES = "abcde"
@@ -121,6 +121,13 @@ def test_a_mod_does_not_go_in_beside_one_that_is_in_and_excluded() -> None:
 def test_a_mod_that_is_in_is_not_held_to_what_it_requires() -> None:
     (one,) = asked(of("a", requires=("b",)), a=b"v = 2\n").mods
     assert one.verdict is Verdict.APPLIED
+
+
+def test_a_change_that_another_mod_has_made_is_said_to_be_its() -> None:
+    entry = ReceiptMod("c", "1", "0" * 64, "one", "applies", (FileHash("vllm/a.py", None, None),))
+    (one,) = asked(of("a"), receipt=Receipt("0.19.1", (entry,), ()), a=b"v = 2\n").mods
+    assert one.verdict is Verdict.APPLIED
+    assert "perhaps as a change of c" in found(one, "no-receipt").message
 
 
 def test_every_objection_is_told() -> None:

@@ -175,6 +175,8 @@ def of_script(text: str, what: str, hint: str) -> ServeArguments:
         raise UsageError(f"bash cannot read {what}: {error}", hint=hint) from error
     if not script.commands:
         raise UsageError(f"{what} is empty", hint=hint)
+    if sum(pairings.serves(pairings.unwrapped(one).argv) for one in script.commands) > 1:
+        raise UsageError(f"{what} starts several servers", hint="name one of its commands")
     first = pairings.served_by(script)
     env = {**command_line.exported(script), **dict(first.assignments)}
     unknown = tuple(one.text for one in script.unknown)

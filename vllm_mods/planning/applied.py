@@ -94,7 +94,11 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     if _is_released(context, mod, variant):
         message = f"this release already has the change: {mod.name} is not needed"
         return context.plan_of(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
+    paths = {part.path for part in context.parts(mod, variant)}
+    others = sorted({name for path in paths for name in context.changed_by.get(path, ())})
     message = f"every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}{library_option(mod)}` shows which releases have the change themselves"
+    if others:
+        message = f"every change is already there, perhaps as a change of {' or '.join(others)}: a revert of that may take it out"
     return context.plan_of(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 
