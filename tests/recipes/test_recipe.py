@@ -417,7 +417,10 @@ def test_a_model_is_taken_from_the_command_that_names_it(command: str, model: st
     imported = read(LEAST.replace("vllm serve example/m", command))
     assert imported.pairing.model == model
     (note,) = imported.findings
-    assert (note.code, note.message) == ("model", f"model: is {model}, taken from the command")
+    assert (note.code, note.message) == (
+        "model",
+        f"model: the recipe names none; the command serves {model}",
+    )
 
 
 def test_a_pairing_is_written_with_its_keys_in_order_and_nothing_empty() -> None:

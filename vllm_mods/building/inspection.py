@@ -84,9 +84,9 @@ def compare_with_lock(
     if inspection.lock is None:
         is_compared = data is None and inspection.receipt is not None
         what = "only the files of its mods were compared" if is_compared else "nothing was compared"
-        message = f"the image contains no lock of a pairing: {what}"
         level = Level.NOTE if is_compared else Level.ERROR
-        return (Finding(FindingCode.LOCK_MISSING, message, level=level, path=LOCK),)
+        why = f"the image contains no lock of a pairing: {what}"
+        return (Finding(FindingCode.LOCK_MISSING, why, level=level, path=LOCK),)
     if wanted is None or data is None or inspection.lock_digest == sha256(data):
         return ()
     messages = [

@@ -180,9 +180,10 @@ def evidence_command(
 ) -> Reply:
     """Check in a server's log whether the code of the mods ran.
 
-    Without a name, check the mods of the container's image. The command looks for the [evidence] of each mod,
-    in the lines that the mod's own files logged since the server's last start. Exit code 0 if the server became
-    ready and each mod's code ran, as far as a log can show it. A record says which functions each process entered.
+    Without a name, check the mods of the container's image. It looks for the log text that `[evidence]` in
+    each mod.toml names, in the lines that the mod's own files logged since the server's last start. Exit code 0 if
+    the server became ready and each mod's code ran, as far as a log can show it. A record, the file of
+    `with --record`, says which functions each process entered.
     """
     if container is not None and log is record is None:
         return report.evidence(run.of_container(running=engine.container(container), **given))

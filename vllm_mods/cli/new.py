@@ -33,7 +33,7 @@ recorded = options.grouped(
     options.option("--partial", "With --each: make the mod without the entries that failed."),
     options.option(
         "--each NAME",
-        "For a registry of patches: the Python function or program that runs once for each entry. Each entry becomes an optional patch; if some fail, they are listed, and the exit code is 1.",
+        "If COMMAND applies a list of patches: the Python function or program that it calls for each. Each becomes an optional patch; if one fails, no mod is made, and all that failed are listed (exit code 1).",
     ),
     options.option("--env NAME=VALUE", "A variable for the container.", "environ", multiple=True),
 )
@@ -48,7 +48,7 @@ recorded = options.grouped(
 @options.option("--record", "Run COMMAND on a copy of --tree.")
 @options.option(
     "--tree TREE",
-    "The vLLM that the diff was made on, or to run COMMAND on; `auto` is the newest release where each hunk matches at its line.",
+    "The vLLM that the diff was made on, or that COMMAND is to change; `auto` is the newest release where each hunk matches at its line.",
     "base",
 )
 @options.option("--image REF", "Run COMMAND in a container of this image, which must contain vLLM.")

@@ -49,7 +49,7 @@ def replacement_problems(
         return
     place = write.path, write.node.lineno, write.scope.name
     name = f"{owner_name(owners[0])}.{write.name}"
-    text = f"{name} becomes {new.function.name}{new.function.text()} while the code runs, {why}"
+    text = f"at run time {name} is replaced by {new.function.name}{new.function.text()}, {why}"
     yield Problem(FindingCode.FIT_OVERRIDE, *place, text, (name,), write.name)
 
 

@@ -252,7 +252,7 @@ class _Placing:
     def look_alike(self, hunk: Hunk, rival: _Rival) -> Lost:
         scope = scope_of(hunk, self.target, rival.own)
         here = _quote(enclosure.texts_at(hunk, self.target, rival.own))
-        message = f"its text is at line {rival.own}, in {here}, but line {rival.line}, in {_quote(rival.chains)}, has {rival.score:.0%} of {rival.side}: the hunk could belong to either"
+        message = f"its text is at line {rival.own}, in {here}, but line {rival.line}, in {_quote(rival.chains)}, is nearly the same, with {rival.score:.0%} of {rival.side}: the hunk could belong to either"
         return Lost(FindingCode.LOOK_ALIKE, message, scope or None, (rival.own, rival.line))
 
     def hold_stated(self, proven: Mapping[int, Located]) -> bool:

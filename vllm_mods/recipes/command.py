@@ -91,7 +91,9 @@ def with_model(findings: RecipeFindings, pairing: pairings.Pairing) -> pairings.
     """Take the model from the command of a recipe that names it nowhere else."""
     named = model_of(pairings.arguments(pairing))
     if named and not pairing.model:
-        findings.note(FindingCode.MODEL, "model", f"is {named}, taken from the command")
+        findings.note(
+            FindingCode.MODEL, "model", f"the recipe names none; the command serves {named}"
+        )
         return pairing._replace(model=named)
     if not pairing.model:
         findings.problem("model", "is required, and the command does not name one either")

@@ -213,7 +213,7 @@ class _RecipeReader(command.RecipeFindings):
         name = self.paths.get(path) or self.paths.get(base) or slug(base)
         ours = _LAUNCHERS.get(name)
         if name not in self.known and ours is not None and ours in self.known:
-            self.note(FindingCode.LAUNCHER_MOD, at, f"{path}: the pairing uses `{ours}` for it")
+            self.note(FindingCode.LAUNCHER_MOD, at, f"the pairing has `{ours}` in place of {path}")
             return ours
         if name not in self.known:
             which = f"the path is kept; `--mod {path}=NAME` names a mod for it"
