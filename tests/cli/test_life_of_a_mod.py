@@ -46,7 +46,7 @@ def test_the_whole_life(call: Call, site: Path) -> None:
         file.write("# by hand\n")
     answer = call("verify", "--target", site)
     assert answer.code == 1
-    assert "vllm/loader.py: was changed after the mods were applied" in answer.out
+    assert "vllm/loader.py: was edited after the mods were applied" in answer.out
     assert "partial" in call("check", "fast", "--target", site).out
     answer = call("revert", "--target", site)
     assert answer.code == 3
