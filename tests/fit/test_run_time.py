@@ -365,6 +365,12 @@ def x():
 """,
 }
 BROKEN = {
+    "a keyword has the name of an attribute": """
+def keep(other):
+    other.cached = 1
+def x():
+    return Worker(cached=2)
+""",
     "another name is written": """
 Worker.fast = lambda self: 1
 def x(w: Worker):

@@ -36,6 +36,7 @@ _SETTERS = words("setattr type.__setattr__ object.__setattr__ mock.patch.object 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 _QUOTED = re.compile(r"`(?:\w+\.)*(\w+)`")
+_KEYWORD = re.compile(r"^[Aa]rgument `(\w+)`")
 _PLACED = re.compile(r"\b(\w+) \([\w/]+\.py:\d+\)")  # the class that is meant, with its place
 _MODULE = re.compile(r"[Mm]odule `|cannot import |\.py does not define ")
 _CALLED = re.compile(r"`?(\w+)\(")
@@ -211,6 +212,7 @@ def _resting(world: World, problem: Problem, write: Write) -> str:
     # without the code that the type checker's words are about
     text = problem.message.partition("`: ")[2] or problem.message
     about = {problem.token, *_QUOTED.findall(text), *_PLACED.findall(text)}
+    about -= {*_KEYWORD.findall(text)}  # of a call: no attribute
     is_maker = write.name is None or write.name in _MAKERS
     if not is_maker and write.name not in about:
         return ""
