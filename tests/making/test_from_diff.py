@@ -120,10 +120,13 @@ def test_what_a_mail_says_in_front_of_a_diff_is_no_part_of_it(line: str) -> None
     assert changed(mail, part) == ({"vllm/x.py": (OLD, NEW)}, ())
 
 
-def test_a_hunk_may_have_lines_that_look_like_names() -> None:
-    old, new = (OLD.replace("A4 = 4", line) for line in ("-- a/x", "++ b/x"))
-    tree = MemoryTree({**FILES, "vllm/x.py": old.encode()})
-    (change,) = from_diff.changes(diff("vllm/x.py", "vllm/x.py", old, new), "x.diff", tree).changes
+def test_a_hunk_may_have_lines_that_look_like_a_head() -> None:
+    text = OLD.replace("A3 = 3", "new file mode 120000")
+    old, new = (text.replace("A4 = 4", line) for line in ("-- a/x", "++ b/x"))
+    tree = MemoryTree({**FILES, "vllm/x.txt": old.encode()})
+    (change,) = from_diff.changes(
+        diff("vllm/x.txt", "vllm/x.txt", old, new), "x.diff", tree
+    ).changes
     assert change.after == new.encode()
 
 

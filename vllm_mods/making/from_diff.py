@@ -32,7 +32,10 @@ _REFUSED = {
         "a binary change has no text",
         "--from-trees OLD NEW",
     ),
-    rb"^[a-z ]+ mode 1[26]0000$": ("a link or submodule is no file", "remove it from the diff"),
+    rb"^[a-z][a-z ]+ mode 1[26]0000$": (
+        "a link or submodule is no file",
+        "remove it from the diff",
+    ),
 }
 _LEFT_OUT = {
     rb"^(?:new mode [0-7]+|new file mode 100755)$": "mods made of a diff have no modes",
