@@ -24,18 +24,9 @@ _HEADER = re.compile(
 # a hunk may take out "-- a" and put in "++ b"
 _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ [^\n]*\n@@ )", re.MULTILINE)
 _REFUSED = {
-    rb"^(rename|copy) from .*\n\1 to ": (
-        "the diff renames or copies a file",
-        "git diff --no-renames",
-    ),
-    rb"^(?:GIT binary patch|Binary files .* differ)$": (
-        "a binary change has no text",
-        "--from-trees OLD NEW",
-    ),
-    rb"^[a-z][a-z ]+ mode 1[26]0000$": (
-        "a link or submodule is no file",
-        "remove it from the diff",
-    ),
+    rb"^(rename|copy) .*\n\1 to ": ("the diff renames or copies a file", "git diff --no-renames"),
+    rb"^GIT binary|^Binary .* differ$": ("a binary change has no text", "--from-trees OLD NEW"),
+    rb"^\w.* mode 1[26]0000$": ("a link or submodule is no file", "remove it from the diff"),
 }
 _LEFT_OUT = {
     rb"^(?:new mode [0-7]+|new file mode 100755)$": "mods made of a diff have no modes",
