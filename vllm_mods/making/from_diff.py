@@ -89,10 +89,9 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
 def is_of(data: bytes, where: str, tree: Tree, *, alone: bool = True) -> bool:
     """Tell whether a tree has what each hunk of a diff expects, at the line that it states and, if ``alone``, in no other place.
 
-    Raises ``DiffError`` for what is no diff, or has no line to tell a tree by.
+    Of a series, the first commit on a file tells. Raises ``DiffError`` for what is no diff, or has no line to tell a tree by.
     """
-    parts = list(_parts(data, where))[::-1]  # of a series, the first commit on a file tells
-    first = {(part.new if part.old == _NO_FILE else part.old)[1:]: part for part in parts}
+    first = {(x.new if x.old == _NO_FILE else x.old)[1:]: x for x in [*_parts(data, where)][::-1]}
     expecting = [part for part in first.values() if any(hunk.old for hunk in part.file.hunks)]
     if not expecting:
         why = "the diff adds only new files, so nothing shows its release"
