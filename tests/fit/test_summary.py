@@ -198,6 +198,7 @@ def test_what_a_class_is() -> None:
         ("def f(self): object.__setattr__(self, 'a', 1)", "f a"),
         ("def f(self): super().__setattr__('a', 1)", "f a"),
         ("def f(self): self.register_buffer('a', x); self.add_module('b', y)", "f a b"),
+        ("def f(self): self.register_buffer(name='a', tensor=x)", "f a"),
         ("def f(self): x.register_buffer('a', x)", "f"),
         ("def f(self): self.other('a')", "f"),
         ("def f(self): replace_parameter(self, 'a', x)", "f a"),

@@ -219,6 +219,7 @@ def test_another_vllm_than_the_pairings_is_noted(
         ("python3 -m vllm.entrypoints.openai.api_server", True),
         ("python3 -u -m vllm.entrypoints.openai.api_server", True),
         ("python3 -X y -m vllm.entrypoints.openai.api_server", False),
+        ("pkill -f vllm.entrypoints.openai.api_server", False),
         ("vllm", False),
     ],
 )

@@ -106,6 +106,28 @@ def test_of_a_series_each_commit_changes_what_the_ones_before_left() -> None:
     )
     mails = (b"From 1\nSubject: x\n---\n%b-- \n2.40\n\n" % commit for commit in series)
     assert changed(*mails)[0] == {"vllm/x.py": (OLD, last), "vllm/sub/new.py": (None, "N = 2\n")}
+    assert from_diff.is_of(b"".join(series), "x.diff", TREE)
+    assert not from_diff.is_of(b"".join(series[::-1]), "x.diff", TREE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["copy from host to device", "rename from a", "Binary files are read", "Only in eager mode"],
+)
+def test_what_a_mail_says_in_front_of_a_diff_is_no_part_of_it(line: str) -> None:
+    part = diff("a/vllm/x.py", "b/vllm/x.py")
+    mail = f"From 1\nSubject: x\n\n{line}\n---\n x.py | 2 +-\n\n".encode()
+    assert changed(mail, part) == ({"vllm/x.py": (OLD, NEW)}, ())
+
+
+def test_a_hunk_may_have_lines_that_look_like_a_head() -> None:
+    text = OLD.replace("A3 = 3", "new file mode 120000")
+    old, new = (text.replace("A4 = 4", line) for line in ("-- a/x", "++ b/x"))
+    tree = MemoryTree({**FILES, "vllm/x.txt": old.encode()})
+    (change,) = from_diff.changes(
+        diff("vllm/x.txt", "vllm/x.txt", old, new), "x.diff", tree
+    ).changes
+    assert change.after == new.encode()
 
 
 def test_svn_says_behind_the_name_that_a_file_is_new() -> None:
@@ -250,7 +272,7 @@ def test_what_may_mean_several_files_is_refused(names: tuple[str, str]) -> None:
             "the diff renames or copies a file",
             "git diff --no-renames",
         ),
-        (b"copy from a\n", 1, "the diff renames or copies a file", None),
+        (b"copy from a\ncopy to b\n", 1, "the diff renames or copies a file", None),
         (b"x\nGIT binary patch\n", 2, "a binary change has no text", "--from-trees OLD NEW"),
         (
             b"Binary files a and b differ\n",

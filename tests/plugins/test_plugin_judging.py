@@ -204,6 +204,13 @@ TOLD = "in vllm/layer.py:4 has the old one"
         (f"import vllm.layer\n{REGISTER}    vllm.layer.scale = scale\n", TAKEN, None),
         (f"import vllm.layer\n{REGISTER}    setattr(find(), 'scale', scale)\n", TAKEN, None),
         (f"import vllm.layer\n{REGISTER}    vllm.layer.Layer = object\n", TAKEN, None),
+        # who has it is loaded anew, or a helper that gets its name may replace it there
+        (f"import vllm.layer\n{REGISTER}    reload(vllm.layer)\n", TAKEN, None),
+        (
+            f"import vllm.layer\n{REGISTER}    put(vllm.layer, 'scale')\n\n\ndef put(where, name):\n    setattr(where, name, scale)\n",
+            TAKEN,
+            None,
+        ),
     ],
 )
 def test_a_call_that_has_the_old_function_is_found(

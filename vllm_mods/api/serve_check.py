@@ -95,7 +95,8 @@ def serve_check(
     """
     access = access or Access()
     if command is not None and pairing is None:
-        asked = _with_template(of_script(command, "--command", _CALL), library or Library())
+        served = of_script(command, "--command", _CALL, alone=True)
+        asked = _with_template(served, library or Library())
     elif command is None and pairing is not None:
         library = library or Library()
         asked = of_pairing(library, library.pairing(pairing))
@@ -167,15 +168,15 @@ def of_pairing(library: Library, named: pairings.Pairing) -> ServeArguments:
     return ServeArguments(serving, mods, named.name, named.vllm)
 
 
-def of_script(text: str, what: str, hint: str) -> ServeArguments:
-    """Return what a script serves. Raises ``UsageError`` for one that bash does not read."""
+def of_script(text: str, what: str, hint: str, *, alone: bool = False) -> ServeArguments:
+    """Return what a script serves. Raises ``UsageError`` for one that bash does not read and, if ``alone``, for several servers."""
     try:
         script = command_line.read(text)
     except command_line.ShellError as error:
         raise UsageError(f"bash cannot read {what}: {error}", hint=hint) from error
     if not script.commands:
         raise UsageError(f"{what} is empty", hint=hint)
-    if sum(pairings.serves(pairings.unwrapped(one).argv) for one in script.commands) > 1:
+    if alone and sum(pairings.serves(pairings.unwrapped(one).argv) for one in script.commands) > 1:
         raise UsageError(f"{what} starts several servers", hint="name one of its commands")
     first = pairings.served_by(script)
     env = {**command_line.exported(script), **dict(first.assignments)}

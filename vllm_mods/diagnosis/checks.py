@@ -19,7 +19,7 @@ from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
 from vllm_mods.diagnosis.listing import Listed, compare, listed
 from vllm_mods.formats import tree_names
-from vllm_mods.formats.receipt import Receipt, original
+from vllm_mods.formats.receipt import Receipt, untouched
 from vllm_mods.plugins.reading import entry_points
 from vllm_mods.site import integrity
 from vllm_mods.site.state_folder import read_state
@@ -142,16 +142,16 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
 
 
 def _plugins(tree: Tree, current: Receipt | None) -> Iterator[Trouble]:
-    touched = [one.path for one in current.files if one.path.endswith(".py")] if current else []
-    originals = {path: data for path in touched if (data := tree.read(original(path)))}
+    touched = [one for one in current.files if one.path.endswith(".py")] if current else []
+    originals = {one.path: data for one in touched if (data := untouched(one, tree.read))}
     for folder, (name, version) in tree_names.dist_infos(sorted(tree.folders())).items():
         built, data = f"{folder}/entry_points.txt", None
         with suppress(TreeError):  # a link of another package's is nothing wrong
             data = tree.read(built) if name != "vllm" else None
         entries = entry_points({built: data or b""}, {})
         group, entry = next((one for one in entries if one[0].startswith("vllm.")), ("", ""))
-        if group:
-            package = re.split(r"[.:\s]", entry.partition("=")[2].strip())[0]
+        package = re.split(r"[.:\s]", entry.partition("=")[2].strip())[0]
+        if package not in {"", "vllm"}:  # whatever the name under which vLLM is distributed
             place = shlex.quote(f"{tree.root or tree.spec}/{package}")
             told = f"{name} {version}: a plugin, which may change vLLM while it runs ({group}: {entry})"
             hint = f"vllm-mods check --plugin {place} --target {shlex.quote(tree.spec)}"
@@ -162,7 +162,7 @@ def _plugins(tree: Tree, current: Receipt | None) -> Iterator[Trouble]:
                 shared = dict(both_change(tree, package, originals))
                 hashed = ((mod.name, one.path) for mod in current.mods for one in mod.files)
                 mods = dict.fromkeys(mod for mod, path in hashed if path in shared.values())
-                told = f"{name} {version} replaces {', '.join(shared)} while it runs, which {', '.join(mods)} changes too: one of the two is lost, unless the plugin calls what it replaces"
+                told = f"{name} {version} replaces {', '.join(shared)} while it runs, which {' or '.join(mods)} changes too: one of the two is lost, unless the plugin calls what it replaces"
                 yield from [Trouble(FindingCode.PLUGIN, told, level=Level.NOTE)] * bool(shared)
 
 

@@ -119,8 +119,9 @@ class _ClassReader:
             arguments = node.args if called == "super().__setattr__" else node.args[1:]
             if called == "super().__setattr__" or is_name(node.args[0], me):
                 self._name(arguments[0] if arguments else None)
-        elif head == me and last in _REGISTERING and node.args:
-            self._name(node.args[0])
+        elif head == me and last in _REGISTERING:
+            named = [one.value for one in node.keywords if one.arg in {"name", None}]
+            self._name([*node.args, *named, None][0])
         elif called not in {"hasattr", "getattr", "delattr"}:
             # ``replace_parameter(self, "weight", …)`` sets what it names.
             sets = last.startswith(("replace", "set", "register"))

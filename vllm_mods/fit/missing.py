@@ -97,7 +97,9 @@ def is_missing(asked: Asked) -> bool:
         read = re.compile(rb"\.%b\b" % name.encode())
         readers = [p for p, data in files_mentioning(world, (name,)) for _ in read.findall(data)]
         is_own = SELF.fullmatch(kind) and {*readers} == {asked.diagnostic.path}
-        return len(readers) <= 1 or bool(is_own)
+        # ``for name in ("scale", …): setattr(layer, name, …)``, ``setattr(layer, f"{kind}scale", …)``
+        quoted = re.compile(rb"[\"'}]%b[\"'{]" % name.encode())
+        return len(readers) <= 1 or bool(is_own and not is_mentioned(world, name, quoted))
     return True
 
 

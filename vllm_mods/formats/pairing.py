@@ -4,6 +4,7 @@ The command is a template as launchers of recipes know it: ``{name}`` stands for
 ``}}`` for braces. ``rendered`` and ``arguments`` say what such a launcher would run.
 """
 
+import itertools
 import math
 import re
 import shlex
@@ -313,7 +314,8 @@ def unwrapped(command: command_line.WordedCommand) -> command_line.WordedCommand
 def serves(argv: tuple[str, ...]) -> bool:
     """Tell whether a command is ``vllm serve`` or vLLM's API server."""
     program = [word.rsplit("/", 1)[-1] for word in argv[:2]]
-    return program == ["vllm", "serve"] or "vllm.entrypoints.openai.api_server" in argv[:4]
+    as_module = ("-m", "vllm.entrypoints.openai.api_server") in itertools.pairwise(argv[:4])
+    return program == ["vllm", "serve"] or as_module
 
 
 def _recipe(table: Table) -> Recipe:

@@ -21,15 +21,16 @@ _HEADER = re.compile(
     rb"|^diff --git ([^\n]*)\n(new|deleted) file mode [^\n]*\n(?:index [^\n]*\n?)?+(?!--- )",
     re.MULTILINE,
 )
-_NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ )", re.MULTILINE)
+# a hunk may take out "-- a" and put in "++ b"
+_NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ [^\n]*\n@@ )", re.MULTILINE)
 _REFUSED = {
-    rb"^(?:rename|copy) from ": ("the diff renames or copies a file", "git diff --no-renames"),
-    rb"^(?:GIT binary|Binary files) ": ("a binary change has no text", "--from-trees OLD NEW"),
-    rb"^[a-z ]+ mode 1[26]0000$": ("a link or submodule is no file", "remove it from the diff"),
+    rb"^(rename|copy) .*\n\1 to ": ("the diff renames or copies a file", "git diff --no-renames"),
+    rb"^GIT binary|^Binary .* differ$": ("a binary change has no text", "--from-trees OLD NEW"),
+    rb"^\w.* mode 1[26]0000$": ("a link or submodule is no file", "remove it from the diff"),
 }
 _LEFT_OUT = {
     rb"^(?:new mode [0-7]+|new file mode 100755)$": "mods made of a diff have no modes",
-    rb"^Only in [^\n]*(?<!__pycache__)$": "`diff -ruN` has the text of such files",
+    rb"^Only in [^\n]*: [^\n]*(?<!__pycache__)$": "`diff -ruN` has the text of such files",
     rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "no lines follow, as of an empty file",
 }
 _NO_FILE = "/dev/null"
@@ -88,9 +89,10 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
 def is_of(data: bytes, where: str, tree: Tree, *, alone: bool = True) -> bool:
     """Tell whether a tree has what each hunk of a diff expects, at the line that it states and, if ``alone``, in no other place.
 
-    Raises ``DiffError`` for what is no diff, or has no line to tell a tree by.
+    Of a series, the first commit on a file tells. Raises ``DiffError`` for what is no diff, or has no line to tell a tree by.
     """
-    expecting = [part for part in _parts(data, where) if any(hunk.old for hunk in part.file.hunks)]
+    first = {(x.new if x.old == _NO_FILE else x.old)[1:]: x for x in [*_parts(data, where)][::-1]}
+    expecting = [part for part in first.values() if any(hunk.old for hunk in part.file.hunks)]
     if not expecting:
         why = "the diff adds only new files, so nothing shows its release"
         raise DiffError(where, 1, why, hint="name its release: --tree pypi:VERSION")

@@ -15,7 +15,8 @@ def both_change(
     tree: Tree, package: str, originals: Mapping[str, bytes]
 ) -> Iterator[tuple[str, str]]:
     """Yield the names that a package replaces, and whose code differs from the ``originals`` of some files, each with its file."""
-    files = {path: tree.read(path) or b"" for path in tree.paths(package) if path.endswith(".py")}
+    paths = [path for path in (f"{package}.py", *tree.paths(package)) if path.endswith(".py")]
+    files = {path: data for path in paths if (data := tree.read(path))}
     view = View(tree, files, SummaryCache())
     for write in all_writes(view.world):
         owner = view.owner(write) if write.name else None
