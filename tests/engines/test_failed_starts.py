@@ -139,7 +139,7 @@ def test_a_start_tells_what_it_is_at_and_keeps_what_has_served(docker: Host) -> 
         f", http://127.0.0.1:{docker.port + 1}\npatching: its code ran: patched 7\n" in said.stdout
     )
     phases = [line.split(" s  ")[1] for line in said.stderr.splitlines() if " s  " in line]
-    loads = [phase for phase in phases if phase.startswith("loads ")]  # what comes last, chance says
+    loads = [one for one in phases if one.startswith("loads ")]  # it may be looked at once more
     assert loads == ["loads weights, 1 of 2 files", "loads weights, 2 of 2 files"]
     assert docker.state(".HostConfig.RestartPolicy.Name") == "unless-stopped"
     (listed,) = docker.tool.json("ps")["containers"]
