@@ -409,7 +409,7 @@ HERE = Located(3, "f", "unique")
 
 def through(here: Located | Lost, below: Located | Lost, now: str = ABOVE) -> Located | Lost:
     (answer,) = layers.place_through(
-        FILE, (here,), (below,), BENEATH.encode(), target(now), others="ab"
+        FILE, (here,), (below,), BENEATH.encode(), target(now), others="a or b"
     )
     return answer
 

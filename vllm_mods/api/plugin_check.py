@@ -144,7 +144,7 @@ def _judge(opened: _Opened, tree: Tree) -> PluginChecked:
         findings = () if is_same else judge(opened.files, tree, opened.origin)
     except (RecursionError, OSError) as error:
         why = TOO_DEEP if isinstance(error, RecursionError) else str(error.strerror)
-        hint = "is this a plugin?"
-        raise TreeError(f"{opened.spec} cannot be checked: {why}", hint=hint) from error
+        why = f"{opened.spec} cannot be checked: {why}"
+        raise TreeError(why, hint="is this a plugin?") from error
     version = known.version if known else None
     return PluginChecked(opened.plugin, tree, version, opened.source, findings)

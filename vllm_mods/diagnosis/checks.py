@@ -142,8 +142,8 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
 
 
 def _plugins(tree: Tree, current: Receipt | None) -> Iterator[Trouble]:
-    touched = [one for one in current.files if one.path.endswith(".py")] if current else []
-    originals = {one.path: data for one in touched if (data := untouched(one, tree.read))}
+    touched = [file for file in current.files if file.path.endswith(".py")] if current else []
+    originals = {file.path: data for file in touched if (data := untouched(file, tree.read))}
     for folder, (name, version) in tree_names.dist_infos(sorted(tree.folders())).items():
         built, data = f"{folder}/entry_points.txt", None
         with suppress(TreeError):  # a link of another package's is nothing wrong
@@ -160,7 +160,7 @@ def _plugins(tree: Tree, current: Receipt | None) -> Iterator[Trouble]:
                 from vllm_mods.plugins.shared import both_change  # noqa: PLC0415  (only for both)
 
                 shared = dict(both_change(tree, package, originals))
-                hashed = ((mod.name, one.path) for mod in current.mods for one in mod.files)
+                hashed = ((mod.name, file.path) for mod in current.mods for file in mod.files)
                 mods = dict.fromkeys(mod for mod, path in hashed if path in shared.values())
                 told = f"{name} {version} replaces {', '.join(shared)} while it runs, which {' or '.join(mods)} changes too: one of the two is lost, unless the plugin calls what it replaces"
                 yield from [Trouble(FindingCode.PLUGIN, told, level=Level.NOTE)] * bool(shared)

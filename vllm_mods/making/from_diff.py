@@ -1,6 +1,6 @@
 """A diff of somebody's, whatever its paths are from: which file of the tree each part means."""
 
-import os
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -56,15 +56,15 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
     parts = tuple(_parts(data, where))
     if not parts:
         raise diff_forms.without_changes(data, where)
-    if len(re.findall(rb"^@@ -", data, re.MULTILINE)) > sum(len(one.file.hunks) for one in parts):
+    if len(re.findall(rb"^@@ -", data, re.MULTILINE)) > sum(len(part.file.hunks) for part in parts):
         why = "a hunk belongs to no file: the '---' and '+++' lines before it are missing"
         raise DiffError(where, 1, why, hint="make it again with `git diff` or `diff -u`")
-    view = LayeredTree(tree)
+    view, paths = LayeredTree(tree), sorted(tree.paths("vllm"))
     meant: dict[str, str] = {}
     named = {part.old[1:] for part in parts}  # new ones last, but for those of a series' commits
     for part in sorted(parts, key=lambda part: part.old == _NO_FILE and part.new[1:] not in named):
         if part.old != _NO_FILE:
-            change = _place(part, where, sorted(view.paths("vllm")), view)
+            change = _place(part, where, paths, view)
         else:
             path = _new_path(part, where, meant)
             if view.read(path) is not None:
@@ -73,6 +73,8 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
             after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
             change = FileChange(path=path, before=None, after=after)
         view.lay([change])
+        if None in {change.before, change.after}:
+            paths = sorted(view.paths("vllm"))
         meant[part.new if part.old == _NO_FILE else part.old] = change.path
     notes = [
         f"{named} in the diff was taken as {path}"
@@ -199,8 +201,8 @@ def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     """Return the paths that end as a name does, of its longest end that any path has."""
     parts = _steps(name)
     tails = ("/".join(parts[start:]) for start in range(len(parts)))
-    found = ([path for path in paths if f"/{path}".endswith(f"/{tail}")] for tail in tails)
-    return next(filter(None, found), [])
+    ending = ([path for path in paths if f"/{path}".endswith(f"/{tail}")] for tail in tails)
+    return next(filter(None, ending), [])
 
 
 def _patched(file: FileDiff, path: str, tree: Tree, *, base: bytes | None = None) -> bytes | None:
@@ -227,7 +229,8 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
 def _difference(name: str, place: str) -> tuple[int, list[str]] | None:
     """Return how many folders of a diff's path to leave out, and which to put in front."""
     named, path = _steps(name), place.split("/")
-    same = len(_steps(os.path.commonpath(["/".join(one[::-1]) for one in (named, path)])))
+    backwards = zip(reversed(named), reversed(path), strict=False)
+    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], backwards))
     return (len(named) - same, path[: len(path) - same]) if same else None
 
 

@@ -18,7 +18,7 @@ def place_through(
     beneath: bytes,
     target: Target,
     *,
-    others: Sequence[str],
+    others: str,
 ) -> tuple[Located | Lost, ...]:
     """Place hunks in a file that ``others``, mods too, have changed by where they go in the file ``beneath``: ``below``, carried along.
 
@@ -40,12 +40,9 @@ def place_through(
     return carried if strong else answers
 
 
-def _changed_by(
-    others: Sequence[str], answer: Located | Lost, below: Located | Lost
-) -> Located | Lost:
+def _changed_by(mod: str, answer: Located | Lost, below: Located | Lost) -> Located | Lost:
     if isinstance(answer, Located) or isinstance(below, Lost):
         return answer
-    mod = " or ".join(others)
     message = f"{mod}, which is applied first, changes the same lines (without it, this hunk belongs at line {below.line})"
     scope = below.scope.split(" | ")[0]
     return Lost(FindingCode.CONFLICTING_MOD, message, scope or None, (below.line,))

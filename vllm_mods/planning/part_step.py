@@ -184,7 +184,7 @@ class PatchingStep:
             if self.beneath is not None and not back:
                 below = self.place_hunks(file, target_of(path, self.beneath), back=False)
                 spots = layers.place_through(
-                    file, spots, below, self.beneath, target, others=self.others
+                    file, spots, below, self.beneath, target, others=" or ".join(self.others)
                 )
             for hunk, spot in zip(file.hunks, spots, strict=True):
                 if isinstance(spot, Lost):

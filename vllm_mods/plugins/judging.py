@@ -196,10 +196,10 @@ def _moved(target: View, mine: Function, now: Function, before: Function) -> str
 
 def _replaced(target: View, origin: View) -> Iterator[Problem]:
     """Judge what is put in the place of names that vLLM has there."""
-    writes = (origin.placed(one) for one in all_writes(target.world) if one.name)
-    found = [(one, target.owner(one)) for one in writes]
-    handed = {write.name for write, owner in found if owner is None}
-    known = [(write, owner) for write, owner in found if owner]
+    writes = [origin.placed(write) for write in all_writes(target.world) if write.name]
+    with_owners = [(write, target.owner(write)) for write in writes]
+    handed = {write.name for write, owner in with_owners if owner is None}
+    known = [(write, owner) for write, owner in with_owners if owner]
     owned = [(write, owner) for write, owner in known if not write.scope.tolerant]
     all_, names = (frozenset((owner_name(o), w.name or "") for w, o in ws) for ws in (known, owned))
     for write, owner in owned:

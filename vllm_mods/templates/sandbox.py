@@ -129,11 +129,13 @@ def _answer(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         tree = env.parse(case["template"])
         template = env.from_string(case["template"])
         uses = [*tree.find_all((jinja2.nodes.Filter, jinja2.nodes.Test))]
-        for one in () if {"filter", "test"} & {use.name for use in uses} else uses:
+        asks_first = bool({"filter", "test"} & {use.name for use in uses})
+        for use in uses:
             # of one in a branch, Jinja itself says so only when it gets there
-            if one.name not in (env.tests if isinstance(one, jinja2.nodes.Test) else env.filters):
-                what = type(one).__name__.lower()
-                yield {"error": f"No {what} named {one.name!r}.", "line": one.lineno}
+            known = env.tests if isinstance(use, jinja2.nodes.Test) else env.filters
+            if not asks_first and use.name not in known:
+                what = type(use).__name__.lower()
+                yield {"error": f"No {what} named {use.name!r}.", "line": use.lineno}
                 return
         yield {
             "variables": sorted(jinja2.meta.find_undeclared_variables(tree)),
