@@ -24,11 +24,9 @@ OPTIONS = (
     *("--jobs", "--timeout", "--base", "--lock", "fast"),
     *("--check", "--from-diff", "render", "check", "diff", "inspect"),
 )
-hostile = st.text(
-    st.sampled_from("\x01\x07\x08\x0b\x1b\x7f\x9b\u202e\u2066[];0am-/=,:>. "),
-    min_size=1,
-    max_size=12,
-).filter(lambda text: STEERING.search(text) is not None)
+steering = st.sampled_from("\x01\x07\x08\x0b\x1b\x7f\x9b\u202e\u2066")
+around = st.text(st.sampled_from("\x1b\x9b[];0am-/=,:>. "), max_size=6)
+hostile = st.builds("{}{}{}".format, around, steering, around)
 words = st.one_of(
     hostile,
     hostile.map("--{}".format),
