@@ -14,6 +14,7 @@ from vllm_mods.base.versions import (
     lowest,
     nearest,
     node,
+    only,
     public,
     sort_key,
 )
@@ -174,3 +175,11 @@ def test_nearest_releases_come_by_distance_and_the_newer_of_two_first() -> None:
     assert nearest("0.20.3", known, 3) == ("0.20.4", "0.20.2", "0.20.0")
     assert nearest("0.20.3", known, 9)[3:] == ("0.21.0", "0.19.0", "weird")
     assert nearest("weird", ["0.20.0", "0.19.0"], 1) == ("0.19.0",)
+
+
+@pytest.mark.parametrize("version", ["0.20.0", "0.20.0+cu129", DEV])
+def test_the_range_of_one_version_takes_its_release_and_no_other_commit(version: str) -> None:
+    spec = only(version)
+    assert in_range(version, spec)
+    assert in_range("0.20.0", spec) is (version != DEV)
+    assert not in_range("0.19.1rc1.dev46+gaaaaaaaaa.d20260406", spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -181,6 +182,15 @@ def test_what_is_hidden_or_has_no_file_of_its_kind_is_not_listed(tmp_path: Path)
     assert set(library.pairing_names()) - set(bundled.pairing_names()) == {"mine"}
     assert set(library.template_names()) - set(bundled.template_names()) == {"t"}
     assert bundled.own_names() == ()
+
+
+def test_files_without_a_manifest_are_not_passed_over(tmp_path: Path) -> None:
+    write_mod(tmp_path, "mine")
+    (write_mod(tmp_path, "other") / "mod.toml").unlink()
+    library = Library(tmp_path)
+    assert library.own_names() == ("mine", "other")
+    with pytest.raises(UsageError, match=r"patches/other has no mod\.toml"):
+        library.mods("other")
 
 
 def test_what_lies_in_a_library_that_was_named_is_written_and_what_lies_beside_is_not(
@@ -381,10 +391,10 @@ def test_the_mod_that_brings_a_template_is_looked_for_beside_the_pairing_first(
     (tmp_path / "pairings/pair.toml").write_text(PAIRING)
     library = Library(tmp_path)
     assert library.mods_of(library.pairing("pair")) == ("t",)
-    (tmp_path / "patches/t/mod.toml").unlink()
+    shutil.rmtree(tmp_path / "patches/t")
     library = Library(tmp_path)
     assert library.mods_of(library.pairing("pair")) == ("a",)
-    (tmp_path / "patches/a/mod.toml").unlink()
+    shutil.rmtree(tmp_path / "patches/a")
     library = Library(tmp_path)
     with pytest.raises(UsageError) as caught:
         library.mods_of(library.pairing("pair"))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
+from vllm_mods.base import versions
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.library import reading, writing as library_writing
@@ -94,7 +95,7 @@ def port(
             base_version=source.version or source.spec,
             target=target,
             name=name or variants.default_name(copy, target.version),
-            vllm=vllm or f"=={target.version}",
+            vllm=vllm or versions.only(str(target.version)),
             roots=library.roots,
             repair=repair,
             others=tuple((others or {}).items()),

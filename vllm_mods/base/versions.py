@@ -33,6 +33,11 @@ def in_range(version: str | None, spec: str) -> bool | None:
     return None if parsed is None else allowed.contains(parsed, prereleases=True)
 
 
+def only(version: str) -> str:
+    """Return the range of a version: of all its builds, or of the commit that it names."""
+    return f"=={version if node(version) else public(version)}"
+
+
 def has_end(spec: str) -> bool:
     """Tell whether a specifier leaves out all versions from some number on."""
     return any(clause.strip().startswith(("<", "==", "~=")) for clause in spec.split(","))

@@ -328,5 +328,7 @@ def _members(root: str, kind: str) -> Iterator[tuple[str, str]]:
         if kind == "pairing" and extension == ".toml":
             yield name, place
         # what begins with a dot is not finished, or somebody's own
-        elif file and not entry.startswith(".") and os.path.lexists(os.path.join(place, file)):
-            yield entry, place
+        elif file and not entry.startswith((".", "__")) and os.path.isdir(place):
+            held = os.listdir(place)
+            if file in held or (held and kind == "mod"):  # one without its mod.toml is told, too
+                yield entry, place

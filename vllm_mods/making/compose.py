@@ -246,7 +246,7 @@ def _parts(
     packages = ((canonical(name), f"=={version}") for name, version in sorted(filter(None, owners)))
     parts = Parts(
         id=variant,
-        vllm=wanted.vllm or f"=={tree.version}",
+        vllm=wanted.vllm or versions.only(str(tree.version)),
         made_on=f"# Made on vLLM {tree.version or tree.spec}.",
         lists={
             "patches": [*patches],
