@@ -30,6 +30,8 @@ FILES = {
 
             def give(self, a): ...
 
+            def close(self): ...
+
             async def wait(self): ...
 
 
@@ -37,6 +39,8 @@ FILES = {
             more = 1
 
             def give(self, a, b): ...
+
+            def close(self, a): ...
 
             def __enter__(self): ...
 
@@ -53,6 +57,14 @@ FILES = {
             x = 1
 
             def __getattr__(self, name): ...
+
+
+        class Platform:
+            def __getattr__(self, name): ...
+
+
+        class Cuda(Platform):
+            def is_below(self): ...
 
 
         class Outer(Foreign):
@@ -130,6 +142,8 @@ def levels(code: str, rule: str, text: str, more: str = "") -> str:
     [
         (f"{_MANY} bound method `Plain.take`: expected 2, got 3", "error error"),
         (f"{_MANY} bound method `Plain.give`: expected 2, got 3", "note error"),
+        # nor does the one below take so many
+        (f"{_MANY} bound method `Plain.close`: expected 1, got 3", "error error"),
         (f"{_MANY} bound method `Taker.take`: expected 2, got 3", "note note"),
         # a class below a protocol is one like any other
         (f"{_MANY} bound method `Fed.feed`: expected 2, got 3", "error error"),
@@ -242,6 +256,10 @@ def test_what_a_builtin_is_asked_about() -> None:
         ("Plain | Below", "gone", "note error"),
         ("Taker", "gone", "note note"),
         ("Dynamic", "gone", "note error"),
+        ("Dynamic", "gone()", "note error"),
+        ("Platform", "gone", "note error"),
+        ("Platform", "gone()", "error error"),
+        ("Platform", "is_below()", "note error"),
         ("Outer", "gone", "note error"),
         ("Empty", "gone", "note error"),
         ("Layer", "gone", "error error"),
@@ -268,8 +286,8 @@ def test_what_a_builtin_is_asked_about() -> None:
     ],
 )
 def test_members_that_are_missing(owner: str, name: str, expected: str) -> None:
-    text = f"Object of type `{owner}` has no attribute `{name}`"
-    assert levels(f"x(§1).{name}", "missing-attribute", text) == expected
+    text = f"Object of type `{owner}` has no attribute `{name.removesuffix('()')}`"
+    assert levels(f"§x(1).{name}", "missing-attribute", text) == expected
 
 
 @pytest.mark.parametrize(
@@ -278,11 +296,16 @@ def test_members_that_are_missing(owner: str, name: str, expected: str) -> None:
         ("    def use(self):\n        §self.gone", "error error"),
         ("    def use(self):\n        §self.more", "note note"),
         ("    @made\n    def use(me):\n        §me.gone", "note note"),
+        # names that are computed are those of fields, or stand somewhere
+        ("    def use(self):\n        setattr(self, n, 1)\n        §self.gone", "note note"),
+        ("    def use(self):\n        setattr(self, n, 1)\n        §self.gone()", "error error"),
+        ("    def use(self):\n        setattr(self, n, 'gone')\n        §self.gone()", "note note"),
+        ("    def __getattr__(self, n): ...\n    def use(self):\n        §self.gone()", "note note"),
     ],
 )
 def test_members_of_the_object_itself(body: str, expected: str) -> None:
     code = f"class Mine(Plain):\n    x = 1\n{body}\nclass Under(Mine):\n    more = 1"
-    name = body.rpartition(".")[2]
+    name = body.rpartition(".")[2].removesuffix("()")
     text = f"Object of type `Self@use` has no attribute `{name}`"
     assert levels(code, "missing-attribute", text) == expected
 
@@ -305,6 +328,7 @@ def test_a_layer_lacks_what_only_its_own_file_reads(name: str, expected: str) ->
         ("Plain", "super().gone()", "error error"),
         ("Plain", "super().take(1)", "nothing nothing"),
         ("Outer", "super().gone()", "note note"),
+        ("Dynamic", "super().gone()", "note note"),
         ("object", "super().gone()", "nothing nothing"),  # a mixin
     ],
 )
@@ -315,6 +339,10 @@ def test_members_of_what_is_above_a_class(bases: str, body: str, expected: str) 
     assert levels(code, "missing-attribute", text) == expected
     below = "\n\n\nclass Under(Mine, Other): ..."
     assert levels(code + below, "missing-attribute", text) != "error error"
+    own = f"\n\n\nclass Under(Mine):\n    def {name}(self): ..."
+    assert levels(code + own, "missing-attribute", text) == expected
+    beside = f"\n\n\nclass Has:\n    def {name}(self): ...\n\n\nclass Under(Mine, Has): ..."
+    assert levels(code + beside, "missing-attribute", text) != "error error"
 
 
 @pytest.mark.parametrize(
@@ -354,6 +382,8 @@ def test_what_is_missing_of_what(
         ("not-callable", "Object of type `Plain` is not callable", "error error"),
         ("not-iterable", "Object of type `int` is not iterable", "note error"),
         ("not-iterable", "Object of type `Plain` is not iterable", "error error"),
+        ("not-iterable", "Object of type `CoroutineType[Any, Any, list[int | str]]` is not iterable", "error error"),
+        ("not-iterable", "Object of type `CoroutineType[Any, Any, int] | list[int]` is not iterable", "note note"),
         ("not-subscriptable", "Cannot subscript object of type `Plain`", "error error"),
         ("invalid-context-manager", "Object of type `Plain` cannot be used with `with`", "note error"),
         ("invalid-context-manager", "Object of type `int` cannot be used with `with`", "error error"),

@@ -220,6 +220,7 @@ def test_every_attribute_that_an_instance_may_have(body: str, attributes: str) -
         "def __getattr__(self, name): ...",
         "def __getattribute__(self, name): ...",
         "def f(self): self.__dict__.update(x)",
+        "def f(self): fill(self.__dict__)",
         "def f(self): vars(self)[x] = 1",
         "def f(self): setattr(self, name, 1)",
         "def f(self): setattr(self)",
@@ -239,6 +240,7 @@ def test_a_class_that_may_have_more(body: str) -> None:
     [
         "def f(self): g(self, name)",
         "def f(self): vars(x)[y] = 1",
+        "def f(self): return dict(self.__dict__.items())",
         "def f(self): x.__dict__ = 1",
         "def f(): setattr(self, name, 1)",
         "x = made()",

@@ -7,8 +7,8 @@ from collections import ChainMap
 from vllm_mods.fit.asked import QUOTED, Asked
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import classes_named, definers, subclasses
-from vllm_mods.fit.shapes import Symbol, words
-from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.shapes import Class, Symbol, words
+from vllm_mods.fit.signatures import dotted, opaque_decorator, refusal, unbound
 from vllm_mods.fit.world import World
 
 _CALLED = re.compile(r"(?:function|method|constructor|class|to|of) `([\w.]+)`")
@@ -80,11 +80,20 @@ def bound(asked: Asked) -> bool:
             and (
                 name in _MAKERS
                 or is_above
-                or not any(name in below.cls.methods for below in subclasses(world, one))
+                or not any(_may_take(asked, name, below.cls) for below in subclasses(world, one))
             )
             for one in classes
         )
     return True
+
+
+def _may_take(asked: Asked, name: str, cls: Class) -> bool:
+    """Tell whether a class has a method of its own that may take the call."""
+    call = asked.call()
+    return call is None or any(
+        opaque_decorator(one) is not None or refusal(unbound(one), call) is None
+        for one in cls.methods.get(name, ())
+    )
 
 
 def overload(asked: Asked) -> bool:

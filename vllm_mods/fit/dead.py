@@ -12,6 +12,8 @@ from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, Problems, nearest
 from vllm_mods.fit.search import classes_in, files_mentioning, python_files, subclasses
 from vllm_mods.fit.shapes import Class, Function, Symbol
+from vllm_mods.fit.signatures import unbound
+from vllm_mods.fit.users import without_texts
 from vllm_mods.fit.world import World, module_stem
 
 # What frameworks call by a name of their own making.
@@ -69,8 +71,28 @@ def _unnamed(before: World, after: World, path: str) -> Problems:
         ):
             continue
         near = nearest(method, new.above)
+        is_meant = near and _is_meant(after, new, near.rpartition(" ")[2])
         message = f"nothing calls {new.scope}, and no base class defines it{near}"
-        yield _problem(path, new, message, Level.NOTE)
+        instead = ", a hook that takes the same" if is_meant else ""
+        yield _problem(path, new, message + instead, Level.ERROR if is_meant else Level.NOTE)
+
+
+def _is_meant(world: World, new: _Added, hook: str) -> bool:
+    """Tell whether an added method is to be a hook of another name: it takes the same, others override that, and no code puts its name together."""
+    method, cls = new.function, new.symbol.cls
+    owner = lineage(world, new.symbol).owner(hook)
+    if owner is None or hook in cls.attributes:
+        return False
+    words, theirs = method.name.split("_"), (unbound(one) for one in owner[1])
+    cuts = range(1, len(words))
+    heads = "|".join(["_".join(words[:cut]) + "_" for cut in cuts])
+    tails = "|".join(["_" + "_".join(words[cut:]) for cut in cuts])
+    composed = re.compile(rf"[\"'](?:{heads})[{{%\"']|[}}s\"'](?:{tails})[\"']".encode())
+    return (
+        [one.name for one in unbound(method)] in [[one.name for one in their] for their in theirs]
+        and any(hook in one.cls.methods for one in subclasses(world, owner[0]))
+        and not (heads and any(composed.search(data) for _, data in files_mentioning(world, ("getattr",))))
+    )
 
 
 def gone_hooks(before: World, after: World, origin: World, path: str) -> Problems:
@@ -102,8 +124,8 @@ def _problem(path: str, new: _Added, message: str, level: Level) -> Problem:
 
 def _is_named(world: World, word: str, path: str) -> bool:
     """Tell whether a name stands anywhere but in the one definition."""
-    find = re.compile(rb"\b%b\b" % re.escape(word.encode()))
-    if len(find.findall(world.read(path) or b"")) > 1:
+    find = re.compile(rb"(?<!super\(\)\.)\b%b\b" % re.escape(word.encode()))
+    if len(find.findall(without_texts(world.read(path) or b""))) > 1:
         return True
     # One file that has it is enough: what a patch adds, its own files use, else what stands nearest.
     near = *world.files, path.rpartition("/")[0]

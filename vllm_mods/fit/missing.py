@@ -6,7 +6,7 @@ import re
 from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
-from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
+from vllm_mods.fit.shapes import Class, Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
 
@@ -33,27 +33,46 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
         return True
     classes = asked.classes(kind)
     world = asked.world
+    above = kind.startswith("<super")
     return bool(classes) and all(
-        _is_known(world, one) and not (special and _may_have(world, one, special))
+        _is_known(asked, one, special)
+        and not (special and _may_have(world, one, special, above=above))
         for one in classes
     )
 
 
-def _is_known(world: World, symbol: Symbol) -> bool:
-    line = lineage(world, symbol)
+def _is_known(asked: Asked, symbol: Symbol, special: str) -> bool:
+    line = lineage(asked.world, symbol)
+    dynamic = [one.cls for one in line.classes if one.cls.dynamic]
     # a class without a member says nothing of what is handed around under its name
     return (
         "Protocol" not in line.bases
         and not line.unknown
         and any(one.cls.attributes for one in line.classes)
-        and not any(one.cls.dynamic for one in line.classes)
+        and (not dynamic or _is_called_in_vain(asked, dynamic, special))
     )
 
 
-def _may_have(world: World, symbol: Symbol, name: str) -> bool:
-    """Tell whether a class below has a member, or somebody sets it from outside."""
+def _is_called_in_vain(asked: Asked, dynamic: list[Class], name: str) -> bool:
+    """Tell whether a method is called that the tree has in no other way: names that are computed are those of fields.
+
+    What a platform lacks, and torch too, is ``None``.
+    """
+    calls = (node for node in asked.around if isinstance(node, ast.Call))
+    any_name = words("__getattr__ __getattribute__")
+    return (
+        any(getattr(call.func, "attr", "") == name for call in calls)
+        and all(c.name == "Platform" or any_name.isdisjoint(c.methods) for c in dynamic)
+        and not is_mentioned(asked.world, name, re.compile(rb"(?<!\.)\b%b\b" % name.encode()))
+    )
+
+
+def _may_have(world: World, symbol: Symbol, name: str, *, above: bool) -> bool:
+    """Tell whether a class below has a member, or one that comes behind a class in its line; or somebody sets it from outside."""
     for other in subclasses(world, symbol):
         line = lineage(world, other)
+        if above and symbol in line.classes:
+            line = line._replace(classes=line.classes[line.classes.index(symbol) + 1 :])
         if name in attributes(world, line) or line.unknown:
             return True
     if name.startswith("__"):

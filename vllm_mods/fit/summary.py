@@ -14,6 +14,7 @@ from vllm_mods.fit.signatures import (
     every,
     function_of,
     imports_of,
+    is_name,
     statements,
 )
 from vllm_mods.fit.walk import walk
@@ -146,7 +147,9 @@ def _looks_up(tree: ast.Module) -> bool:
                 name="__getattr__", args=ast.arguments(args=[ast.arg(arg=name), *_])
             ) if name != "self":
                 asked = [n for n in every(node) if isinstance(n, ast.Compare)]
-                reads = any(dotted(getattr(n, "func", None)) == "getattr" for n in every(node))
+                calls = [n for n in every(node) if isinstance(n, ast.Call)]
+                read = [n.args[1:] for n in calls if dotted(n.func) == "getattr"]
+                reads = any(is_name(one, name) for given in read for one in given)
                 raises = any(isinstance(inner, ast.Raise) for inner in every(node))
                 compares = any(
                     dotted(one.left) == name
