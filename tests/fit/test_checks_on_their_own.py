@@ -491,7 +491,7 @@ HOOKS = {
     "vllm/__init__.py": "",
     "vllm/base.py": "class Base:\n    def hook(self): ...\n\n    def other(self): ...\n",
     USE: "from vllm.base import Base\n\n\nclass Mine(Base):\n    x = 1\n",
-    "vllm/caller.py": "def f(a):\n    a.called()\n    getattr(a, f'made_{a}')()\n",
+    "vllm/caller.py": "def f(a):\n    a.called()\n    getattr(a, f'made_{a}')(f'{a}_of')\n",
     "vllm/far.py": """
         class Far:
             def late_hook(self, a): ...
@@ -500,11 +500,15 @@ HOOKS = {
 
             def made_hook(self, a): ...
 
+            def hook_of(self, a): ...
+
 
         class Near(Far):
             def late_hook(self, a): ...
 
             def made_hook(self, a): ...
+
+            def hook_of(self, a): ...
     """,
 }
 
@@ -543,12 +547,13 @@ def test_hooks_that_nobody_calls(method: str, message: str) -> None:
         ("def late_hok(self, a): ...\n\n    late_hook = 1", "note"),
         ("def lone_hok(self, a): ...", "note"),  # nobody overrides that
         ("def made_hok(self, a): ...", "note"),  # its name may be put together
+        ("def hok_of(self, a): ...", "note"),
     ],
 )
 def test_a_hook_of_another_name_that_takes_the_same_is_meant(method: str, level: str) -> None:
     (found,) = _dead(f"from vllm.far import Far\n\n\nclass New(Far):\n    {method}\n")
     assert found.startswith(f"{level} 5 New.")
-    assert found.endswith("_hook, a hook that takes the same") is (level == "error")
+    assert found.endswith(", a hook that takes the same") is (level == "error")
 
 
 def test_hooks_of_new_classes_count_where_there_is_a_base() -> None:

@@ -83,15 +83,14 @@ def _is_meant(world: World, new: _Added, hook: str) -> bool:
     owner = lineage(world, new.symbol).owner(hook)
     if owner is None or hook in cls.attributes:
         return False
-    words, theirs = method.name.split("_"), (unbound(one) for one in owner[1])
-    cuts = range(1, len(words))
-    heads = "|".join(["_".join(words[:cut]) + "_" for cut in cuts])
-    tails = "|".join(["_" + "_".join(words[cut:]) for cut in cuts])
-    composed = re.compile(rf"[\"'](?:{heads})[{{%\"']|[}}s\"'](?:{tails})[\"']".encode())
+    words = method.name.encode().strip(b"_").split(b"_")
+    ends = words[0], words[-1]
+    composed = re.compile(rb"[\"']_?%b_(?:\w*_)?[\"'{%%]|[\"'}s]_(?:\w*_)?%b[\"']" % ends)
+    mine, *theirs = ([one.name for one in unbound(function)] for function in (method, *owner[1]))
     return (
-        [one.name for one in unbound(method)] in [[one.name for one in their] for their in theirs]
+        mine in theirs
         and any(hook in one.cls.methods for one in subclasses(world, owner[0]))
-        and not (heads and any(composed.search(data) for _, data in files_mentioning(world, ("getattr",))))
+        and not any(composed.search(data) for _, data in files_mentioning(world, ("getattr",)))
     )
 
 
