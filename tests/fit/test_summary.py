@@ -138,6 +138,7 @@ def test_a_module_that_makes_names_at_run_time(text: str, dynamic: bool) -> None
         ("if name != 'x':\n        raise AttributeError", False),
         ("if other in TABLE:\n        raise AttributeError", False),
         ("if name in globals():\n        raise AttributeError", False),
+        ("'Find name in x.'\n    raise AttributeError('no name in x')", False),
     ],
 )
 def test_a_module_that_only_looks_names_up(body: str, looks_up: bool) -> None:  # noqa: FBT001

@@ -60,7 +60,12 @@ def judge(
     judged: list[FileChange] = []
     sought: list[Sought] = []
     writes: list[Write] = []
-    at_origin = None if origin is None else _question_at_origin(origin, cache)
+    at_origin = None
+    if (
+        origin is not None
+    ):  # what the type checker can be asked about the patch where it was written
+        there = tuple(change for change in origin.changes if change.path.endswith(".py"))
+        at_origin = Question(*_states(origin.tree, there, cache), there, (), frozenset())
     origin_with = at_origin and at_origin.after
     # All of one file, then the next: its syntax trees are at hand.
     for change in changes:
@@ -136,12 +141,6 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
             place = () if answer.code in _ONCE else (answer.path, answer.line)
             distinct.setdefault((answer.code, *answer.key, *place), answer)
     return tuple(distinct.values())
-
-
-def _question_at_origin(origin: AtOrigin, cache: SummaryCache) -> Question:
-    """Return what the type checker can be asked about the patch where it was written."""
-    changes = tuple(change for change in origin.changes if change.path.endswith(".py"))
-    return Question(*_states(origin.tree, changes, cache), changes, (), frozenset())
 
 
 def _opinion(

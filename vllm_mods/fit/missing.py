@@ -209,10 +209,7 @@ def unset(asked: Asked) -> bool | None:
 
 
 def sometimes_unset(asked: Asked) -> bool | None:
-    """Make a note of what one branch sets and another does not.
-
-    Where a condition or an exit between the branch that sets a name and its use may know better, nothing is said.
-    """
+    """Make a note of what one branch sets and another does not, unless a condition around the use, or an exit before it, may know better."""
     names = QUOTED.findall(asked.diagnostic.text)
     function = next((one for one in asked.around if isinstance(one, DefNode)), None)
     if not names or function is None:
@@ -220,27 +217,9 @@ def sometimes_unset(asked: Asked) -> bool | None:
     depth = asked.around.index(function)
     if any(isinstance(one, _BLOCKS) for one in asked.around[:depth]):
         return None
-    line, asked_for, setting = asked.diagnostic.line, set[str](), 0
-    for node in every(function):
-        if isinstance(node, ast.If) and node.lineno < line and names[0] in _stored(node):
-            asked_for |= _named(node.test)
-            setting = max(setting, node.end_lineno or 0)
-    if not setting:
-        return None  # a loop or a try: whether it ran, nobody knows
-    knows = any(
-        setting < node.lineno < line
-        and any(isinstance(inner, _EXITS) for inner in every(node))
-        and asked_for & _named(node)
-        for node in function.body
-    )
-    return None if knows else False
-
-
-def _stored(node: ast.AST) -> set[str]:
-    names = (n for n in every(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return {name.id for name in names}
-
-
-def _named(node: ast.AST) -> set[str]:
-    names = (getattr(inner, "id", getattr(inner, "attr", None)) for inner in every(node))
-    return {name for name in names if name is not None}
+    line, name = asked.diagnostic.line, names[0]
+    ifs = [one for one in every(function) if isinstance(one, ast.If) and one.lineno < line]
+    setting = [one.end_lineno or 0 for one in ifs if name in dict(bindings(one))]
+    between = (one for one in function.body if setting and max(setting) < one.lineno < line)
+    knows = any(isinstance(inner, _EXITS) for one in between for inner in every(one))
+    return None if knows or not setting else False  # a loop or a try: whether it ran, nobody knows

@@ -13,7 +13,6 @@ from vllm_mods.fit.signatures import (
     every,
     function_of,
     imports_of,
-    is_name,
     statements,
 )
 from vllm_mods.formats import syntax_tree
@@ -125,24 +124,16 @@ class _ModuleReader:
 
 
 def _looks_up(tree: ast.Module) -> bool:
-    """Tell whether ``__getattr__`` compares the name with constants and nothing else."""
+    """Tell whether ``__getattr__`` compares the name with constants, or looks for it in a table, and nothing else."""
     for node in every(tree):
         match node:
             case ast.FunctionDef(
                 name="__getattr__", args=ast.arguments(args=[ast.arg(arg=name), *_])
             ) if name != "self":
-                asked = [n for n in every(node) if isinstance(n, ast.Compare)]
-                calls = [n for n in every(node) if isinstance(n, ast.Call)]
-                read = [n.args[1:] for n in calls if dotted(n.func) == "getattr"]
-                reads = any(is_name(one, name) for given in read for one in given)
-                raises = any(isinstance(inner, ast.Raise) for inner in every(node))
-                compares = any(
-                    dotted(one.left) == name
-                    and isinstance(one.ops[0], ast.In | ast.Eq | ast.NotIn)
-                    and "globals" not in ast.dump(one)
-                    for one in asked
-                )
-                return raises and compares and not reads
+                text = ast.unparse(node)
+                compares = re.search(rf"\n +(?:el)?if {name} (?:==|(?:not )?in) (?!globals)", text)
+                reads = re.search(rf"\bgetattr\(.*, {name}[,)]", text)
+                return "raise " in text and compares is not None and reads is None
             case _:
                 pass
     return False
