@@ -173,7 +173,9 @@ def _assignment(asked: Asked) -> bool | None:
         assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
         value = getattr(assigned, "value", None)
         return None if isinstance(value, ast.Call | ast.Await) else isinstance(value, ast.Tuple)
-    if "is read-only" in text or "read-only property" in text:
+    what, _, stated = text.partition(" is not assignable to ")
+    waits = COROUTINE in what and stated and not _is_union(what) and not _AWAITS.search(stated)
+    if waits or "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
 
