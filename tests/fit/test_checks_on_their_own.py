@@ -496,6 +496,8 @@ HOOKS = {
         class Far:
             def late_hook(self, a): ...
 
+            def late_works(self, a): ...
+
             def lone_hook(self, a): ...
 
             def made_hook(self, a): ...
@@ -505,6 +507,8 @@ HOOKS = {
 
         class Near(Far):
             def late_hook(self, a): ...
+
+            def late_works(self, a): ...
 
             def made_hook(self, a): ...
 
@@ -544,6 +548,7 @@ def test_hooks_that_nobody_calls(method: str, message: str) -> None:
     [
         ("def late_hok(self, a): ...", "error"),
         ("def late_hok(self, b): ...", "note"),
+        ("def late_calls(self, a): ...", "note"),
         ("def late_hok(self, a): ...\n\n    late_hook = 1", "note"),
         ("def lone_hok(self, a): ...", "note"),  # nobody overrides that
         ("def made_hok(self, a): ...", "note"),  # its name may be put together

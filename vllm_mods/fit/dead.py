@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
@@ -71,7 +72,9 @@ def _unnamed(before: World, after: World, path: str) -> Problems:
         ):
             continue
         near = nearest(method, new.above)
-        is_meant = near and _is_meant(after, new, near.rpartition(" ")[2])
+        is_meant = any(
+            _is_meant(after, new, one) for one in get_close_matches(method, new.above, 1, 0.8)
+        )
         message = f"nothing calls {new.scope}, and no base class defines it{near}"
         instead = ", a hook that takes the same" if is_meant else ""
         yield _problem(path, new, message + instead, Level.ERROR if is_meant else Level.NOTE)
