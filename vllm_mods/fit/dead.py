@@ -72,26 +72,24 @@ def _unnamed(before: World, after: World, path: str) -> Problems:
         ):
             continue
         near = nearest(method, new.above)
-        is_meant = any(
-            _is_meant(after, new, one) for one in get_close_matches(method, new.above, 1, 0.8)
-        )
-        message = f"nothing calls {new.scope}, and no base class defines it{near}"
-        instead = ", a hook that takes the same" if is_meant else ""
-        yield _problem(path, new, message + instead, Level.ERROR if is_meant else Level.NOTE)
+        is_meant = _is_meant(after, new)
+        why = f"{near}, a hook that takes the same" if is_meant else near
+        message = f"nothing calls {new.scope}, and no base class defines it{why}"
+        yield _problem(path, new, message, Level.ERROR if is_meant else Level.NOTE)
 
 
-def _is_meant(world: World, new: _Added, hook: str) -> bool:
-    """Tell whether an added method is to be a hook of another name: it takes the same, others override that, and no code puts its name together."""
-    method, cls = new.function, new.symbol.cls
+def _is_meant(world: World, new: _Added) -> bool:
+    """Tell whether an added method is to be a hook of nearly its name: it takes the same, others override that, and no code puts its name together."""
+    hook = "".join(get_close_matches(new.function.name, new.above, 1, 0.8))
     owner = lineage(world, new.symbol).owner(hook)
-    if owner is None or hook in cls.attributes:
+    if owner is None or hook in new.symbol.cls.attributes:
         return False
-    words = method.name.encode().strip(b"_").split(b"_")
+    words = new.function.name.strip("_").encode().split(b"_")
     ends = words[0], words[-1]
     composed = re.compile(rb"[\"']_?%b_(?:\w*_)?[\"'{%%]|[\"'}s]_(?:\w*_)?%b[\"']" % ends)
-    mine, *theirs = ([one.name for one in unbound(function)] for function in (method, *owner[1]))
+    takes, *theirs = ([one.name for one in unbound(f)] for f in (new.function, *owner[1]))
     return (
-        mine in theirs
+        takes in theirs
         and any(hook in one.cls.methods for one in subclasses(world, owner[0]))
         and not any(composed.search(data) for _, data in files_mentioning(world, ("getattr",)))
     )
