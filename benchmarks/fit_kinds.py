@@ -213,8 +213,9 @@ def _sole(file: File, node: ast.Call, code: Code) -> tuple[str, FunctionNode] | 
     head = value.id if isinstance(value, ast.Name) else ""
     mine = file.scope(node, ast.ClassDef) if head in {"self", "cls"} else None
     owner = mine or _typed(file, node, head, code)
-    known = isinstance(owner, ast.ClassDef) and code.bases(owner) is not None
-    return found if known and code.members(owner).get(name) is found[1] else None
+    if not isinstance(owner, ast.ClassDef) or code.bases(owner) is None:
+        return None
+    return found if code.members(owner).get(name) is found[1] else None
 
 
 def _members(file: File, node: ast.Attribute, code: Code) -> Iterator[Mutant]:

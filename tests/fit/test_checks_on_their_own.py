@@ -556,9 +556,10 @@ def test_hooks_that_nobody_calls(method: str, message: str) -> None:
     ],
 )
 def test_a_hook_of_another_name_that_takes_the_same_is_meant(method: str, level: str) -> None:
-    (found,) = _dead(f"from vllm.far import Far\n\n\nclass New(Far):\n    {method}\n")
-    assert found.startswith(f"{level} 5 New.")
-    assert found.endswith(", a hook that takes the same") is (level == "error")
+    for base in ("Far", "Near"):
+        (found,) = _dead(f"from vllm.far import *\n\n\nclass New({base}):\n    {method}\n")
+        assert found.startswith(f"{level} 5 New.")
+        assert found.endswith(", a hook that takes the same") is (level == "error")
 
 
 def test_hooks_of_new_classes_count_where_there_is_a_base() -> None:

@@ -81,16 +81,18 @@ def _unnamed(before: World, after: World, path: str) -> Problems:
 def _is_meant(world: World, new: _Added) -> bool:
     """Tell whether an added method is to be a hook of nearly its name: it takes the same, others override that, and no code puts its name together."""
     hook = "".join(get_close_matches(new.function.name, new.above, 1, 0.8))
-    owner = lineage(world, new.symbol).owner(hook)
+    line = lineage(world, new.symbol)
+    owner = line.owner(hook)
     if owner is None or hook in new.symbol.cls.attributes:
         return False
     words = new.function.name.strip("_").encode().split(b"_")
     ends = words[0], words[-1]
     composed = re.compile(rb"[\"']_?%b_(?:\w*_)?[\"'{%%]|[\"'}s]_(?:\w*_)?%b[\"']" % ends)
     takes, *theirs = ([one.name for one in unbound(f)] for f in (new.function, *owner[1]))
+    others = *line.classes, *subclasses(world, owner[0])
     return (
         takes in theirs
-        and any(hook in one.cls.methods for one in subclasses(world, owner[0]))
+        and sum(hook in one.cls.methods for one in others) > 1
         and not any(composed.search(data) for _, data in files_mentioning(world, ("getattr",)))
     )
 

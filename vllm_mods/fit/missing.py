@@ -58,10 +58,9 @@ def _is_called_in_vain(asked: Asked, dynamic: list[Class], name: str) -> bool:
 
     What a platform lacks, and torch too, is ``None``.
     """
-    calls = (node for node in asked.around if isinstance(node, ast.Call))
     any_name = words("__getattr__ __getattribute__")
     return (
-        any(getattr(call.func, "attr", "") == name for call in calls)
+        any(getattr(getattr(node, "func", None), "attr", "") == name for node in asked.around)
         and all(c.name == "Platform" or any_name.isdisjoint(c.methods) for c in dynamic)
         and not is_mentioned(asked.world, name, re.compile(rb"(?<!\.)\b%b\b" % name.encode()))
     )
