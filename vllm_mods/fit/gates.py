@@ -192,12 +192,8 @@ def _key(asked: Asked) -> bool | None:
 
 
 def _truth(asked: Asked) -> bool | None:
-    never_meant = ("Did you mean to call", "bound method", COROUTINE)
-    return any(part in asked.diagnostic.text for part in never_meant) or None
-
-
-def _returned(asked: Asked) -> bool | None:
-    return _value(asked) or None
+    text = asked.diagnostic.text
+    return "Did you mean to call" in text or "bound method" in text or COROUTINE in text or None
 
 
 def _await(asked: Asked) -> bool | None:
@@ -251,7 +247,7 @@ _NAMES_OF = {
     # Only a method or a coroutine is never meant.
     Rule(_C.FIT_KIND, _truth, _truth): "redundant-condition truthiness-test-of-callable",
     # Only a coroutine is surely not what is stated.
-    Rule(_C.FIT_KIND, _returned, _returned, only=COROUTINE): "invalid-explicit-return",
+    Rule(_C.FIT_KIND, _value, _value, only=COROUTINE): "invalid-explicit-return",
     # Python refuses it.
     Rule(_C.FIT_KIND, _cannot_be_made, _yes): "abstract-class-instantiation",
     # Python only refuses to unpack and to set what is frozen.
