@@ -294,6 +294,10 @@ def test_members_that_are_missing(owner: str, name: str, expected: str) -> None:
         ("    def use(self):\n        setattr(self, n, 1)\n        §self.gone()", "error error"),
         ("    def use(self):\n        setattr(self, n, 'gone')\n        §self.gone()", "note note"),
         (
+            "    def use(self):\n        setattr(self, f'be_{n}', 1)\n        §self.be_gone()",
+            "note note",
+        ),
+        (
             "    def __getattr__(self, n): ...\n    def use(self):\n        §self.gone()",
             "note note",
         ),

@@ -11,7 +11,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, Problems, nearest
-from vllm_mods.fit.search import classes_in, files_mentioning, python_files, subclasses
+from vllm_mods.fit.search import classes_in, files_mentioning, is_composed, python_files, subclasses
 from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import unbound
 from vllm_mods.fit.users import without_texts
@@ -85,15 +85,12 @@ def _is_meant(world: World, new: _Added) -> bool:
     owner = line.owner(hook)
     if owner is None or hook in new.symbol.cls.attributes:
         return False
-    words = new.function.name.strip("_").encode().split(b"_")
-    ends = words[0], words[-1]
-    composed = re.compile(rb"[\"']_?%b_(?:\w*_)?[\"'{%%]|[\"'}s]_(?:\w*_)?%b[\"']" % ends)
     takes, *theirs = ([one.name for one in unbound(f)] for f in (new.function, *owner[1]))
     others = *line.classes, *subclasses(world, owner[0])
     return (
         takes in theirs
         and sum(hook in one.cls.methods for one in others) > 1
-        and not any(composed.search(data) for _, data in files_mentioning(world, ("getattr",)))
+        and not is_composed(world, new.function.name)
     )
 
 

@@ -87,7 +87,7 @@ def _kind_of(kind: str) -> str:
     return kind.partition("[")[0]
 
 
-def _value(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of type
+def _value(asked: Asked) -> bool:
     """Believe that a number is no text, and a container or a coroutine neither; what else does not suit, a program may well take."""
     match = _GIVEN.search(asked.diagnostic.text)
     diagnostic = asked.diagnostic
@@ -103,10 +103,8 @@ def _value(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of type
         return FUNCTION.match(given) is not None
     if wanted not in NUMBERS | _TEXTS or "|" in given:
         return False
-    kind = _kind_of(given)
-    if _CONTAINERS.fullmatch(given):
-        return True
-    return kind in (_TEXTS if wanted in NUMBERS else NUMBERS)
+    others = _TEXTS if wanted in NUMBERS else NUMBERS
+    return _kind_of(given) in others or _CONTAINERS.fullmatch(given) is not None
 
 
 def _kind(asked: Asked) -> bool:

@@ -5,7 +5,7 @@ import re
 
 from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
+from vllm_mods.fit.search import files_mentioning, is_composed, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Class, Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
@@ -63,6 +63,7 @@ def _is_called_in_vain(asked: Asked, dynamic: list[Class], name: str) -> bool:
         any(getattr(getattr(node, "func", None), "attr", "") == name for node in asked.around)
         and all(c.name == "Platform" or any_name.isdisjoint(c.methods) for c in dynamic)
         and not is_mentioned(asked.world, name, re.compile(rb"(?<!\.)\b%b\b" % name.encode()))
+        and not is_composed(asked.world, name)
     )
 
 
@@ -186,7 +187,7 @@ def not_found(asked: Asked) -> bool | None:
 
 # --- names
 
-_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.IfExp, ast.BoolOp)
+_BLOCKS = ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try | ast.Match | ast.IfExp | ast.BoolOp
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 
 
@@ -211,10 +212,8 @@ def sometimes_unset(asked: Asked) -> bool | None:
     """Make a note of what one branch sets and another does not, unless a condition around the use, or an exit before it, may know better."""
     names = QUOTED.findall(asked.diagnostic.text)
     function = next((one for one in asked.around if isinstance(one, DefNode)), None)
-    if not names or function is None:
-        return None
-    depth = asked.around.index(function)
-    if any(isinstance(one, _BLOCKS) for one in asked.around[:depth]):
+    blocks = (one for one in asked.around if isinstance(one, DefNode | _BLOCKS))
+    if not names or function is None or next(blocks) is not function:
         return None
     line, name = asked.diagnostic.line, names[0]
     ifs = [one for one in every(function) if isinstance(one, ast.If) and one.lineno < line]

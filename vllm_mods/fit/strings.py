@@ -211,8 +211,7 @@ def _variable(world: World, key: ast.expr | None, value: ast.expr) -> Misuses:
     """Say that an environment variable of the table of them is read by another name, which stands nowhere else."""
     known = getattr(key, "value", None)
     read = [text for text in _literals(every(value)) if text.startswith("VLLM_")]
-    word = rb"\b%b\b"
-    once = (times_mentioned(world, n, re.compile(word % n.encode())) == 1 for n in read)
+    once = (times_mentioned(world, n, re.compile(rb"\b%b\b" % n.encode())) == 1 for n in read)
     if read and known not in read and all(once):
         yield Misuse(f"{known} is read as {read[0]}, which nothing else names", read[0])
 
