@@ -203,6 +203,9 @@ EXPLAINED = {
     ("fit-types", "vllm/model_executor/models/step3p5.py", "swiglu_limits_shared"): (
         "the wrong ModelConfig above"
     ),
+    ("fit-dead", "vllm/model_executor/models/gemma3n_mm.py", "get_max_tokens_per_item"): (
+        "the hook is get_mm_max_tokens_per_item, and nothing calls this one"
+    ),
 }
 
 

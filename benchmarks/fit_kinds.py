@@ -204,6 +204,20 @@ def _typed(file: File, node: ast.AST, name: str, code: Code) -> ast.ClassDef | N
     return code.known(found.annotation) if found is not None else None
 
 
+def _sole(file: File, node: ast.Call, code: Code) -> tuple[str, FunctionNode] | None:
+    """Return the one function that a call means, and its file: ``torch.cuda.stream`` is none of vLLM's."""
+    found, name = code.sole(last_name(node.func)), last_name(node.func)
+    if found is None or isinstance(node.func, ast.Name):
+        return found if name in file.imported else None
+    value = getattr(node.func, "value", None)
+    head = value.id if isinstance(value, ast.Name) else ""
+    mine = file.scope(node, ast.ClassDef) if head in {"self", "cls"} else None
+    owner = mine or _typed(file, node, head, code)
+    if not isinstance(owner, ast.ClassDef) or code.bases(owner) is None:
+        return None
+    return found if code.members(owner).get(name) is found[1] else None
+
+
 def _members(file: File, node: ast.Attribute, code: Code) -> Iterator[Mutant]:
     parent = file.parents.get(node)
     called = isinstance(parent, ast.Call) and parent.func is node
@@ -405,15 +419,8 @@ def _calls(file: File, node: ast.Call, code: Code) -> Iterator[Mutant]:
         yield file.mutant("arguments of a call of workers", node, "None, None", new)
     yield from _above(file, node, code)
     yield from _layers(file, node, code)
-    found = code.sole(name)
-    if found is None or isinstance(node.func, ast.Name) and name not in file.imported:
-        return
-    head = ast.unparse(node.func).partition(".")[0]
-    if (
-        isinstance(node.func, ast.Attribute)
-        and head not in {"self", "cls"}
-        and not _typed(file, node, head, code)
-    ):
+    found = _sole(file, node, code)
+    if found is None:
         return
     yield from _moved_on(file, node, found, code)
 
@@ -435,7 +442,9 @@ def _moved_on(
         new = text.put(start, start, b"brand_new, ")
         passed = {k.arg for k in node.keywords}
         if None not in passed and not any(isinstance(a, ast.Starred) for a in node.args):
-            if arguments[0].arg in passed or len(node.args) <= len(arguments):
+            named = ["brand_new", *(a.arg for a in arguments)]
+            filled, asked = named[: len(node.args)], len(named) - len(there.args.defaults)
+            if passed & {*filled} or not {*named[:asked]} <= passed | {*filled}:
                 yield file.mutant(
                     "parameter became required", node, there.name, file.text.data, **{path: new}
                 )
@@ -761,7 +770,7 @@ def _unpacking(file: File, node: ast.Assign, code: Code) -> Iterator[Mutant]:
     target, call = node.targets[0], node.value
     if not isinstance(target, ast.Tuple) or any(isinstance(e, ast.Starred) for e in target.elts):
         return
-    found = code.sole(last_name(call.func))  # type: ignore[attr-defined]
+    found = _sole(file, call, code)  # type: ignore[arg-type]
     if found is None or found[0] == file.path:
         return
     path, there = found
@@ -790,7 +799,7 @@ def _unpacking(file: File, node: ast.Assign, code: Code) -> Iterator[Mutant]:
 def _contexts(file: File, node: ast.With, code: Code) -> Iterator[Mutant]:
     for item in node.items:
         call = item.context_expr
-        found = code.sole(last_name(call)) if isinstance(call, ast.Call) else None
+        found = _sole(file, call, code) if isinstance(call, ast.Call) else None
         there = None if found is None else _decorated(found[1], "contextmanager")
         if (
             found is None

@@ -290,7 +290,7 @@ def _called(node: ast.Call, index: Index) -> tuple[FunctionNode, bool] | None:
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
         return None
     head = ast.unparse(node.func).partition(".")[0]
-    if head in index.outside or name in _FOREIGN:
+    if head in index.outside | {"tl", "triton"} or name in _FOREIGN:  # vLLM hands these on
         return None
     if isinstance(node.func, ast.Name) and name not in index.here:
         return None

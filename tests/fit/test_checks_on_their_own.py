@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 USE = "vllm/use.py"
 QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
 REGISTRY = "vllm/model_executor/models/registry.py"
+ENVS = "vllm/envs.py"
 FILES = {
     "vllm/__init__.py": "",
     "vllm/envs.py": "VLLM_LOGGING = VLLM_PORT = 1\nenvironment_variables = {'VLLM_PORT': 1}\n",
@@ -195,6 +196,21 @@ def test_a_string_that_names_what_is_not_there(code: str, message: str) -> None:
 )  # fmt: skip
 def test_the_models_of_the_registry(table: str, message: str) -> None:
     assert _messages(string_misuses, table, REGISTRY) == ([message] if message else [])
+    assert _messages(string_misuses, table) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("'VLLM_X': lambda: os.x('VLLM_X') or os.x('VLLM_Y')", ""),
+        ("'VLLM_X': lambda: os.x('VLLM_Y')", "VLLM_X is read as VLLM_Y, which nothing else names"),
+        ("'VLLM_X': lambda: os.x('VLLM_HOST')", ""),
+        ("'VLLM_X': lambda: os.x('HOME'), **more", ""),
+    ],
+)
+def test_variables_that_are_read_as_another(entry: str, message: str) -> None:
+    table = f"VLLM_HOST = 1\ntable = {{{entry}}}\n"
+    assert _messages(string_misuses, table, ENVS) == ([message] if message else [])
     assert _messages(string_misuses, table) == []
 
 
@@ -475,7 +491,29 @@ HOOKS = {
     "vllm/__init__.py": "",
     "vllm/base.py": "class Base:\n    def hook(self): ...\n\n    def other(self): ...\n",
     USE: "from vllm.base import Base\n\n\nclass Mine(Base):\n    x = 1\n",
-    "vllm/caller.py": "def f(a):\n    a.called()\n",
+    "vllm/caller.py": "def f(a):\n    a.called()\n    getattr(a, f'made_{a}')(f'{a}_of')\n",
+    "vllm/far.py": """
+        class Far:
+            def late_hook(self, a): ...
+
+            def late_works(self, a): ...
+
+            def lone_hook(self, a): ...
+
+            def made_hook(self, a): ...
+
+            def hook_of(self, a): ...
+
+
+        class Near(Far):
+            def late_hook(self, a): ...
+
+            def late_works(self, a): ...
+
+            def made_hook(self, a): ...
+
+            def hook_of(self, a): ...
+    """,
 }
 
 
@@ -505,6 +543,25 @@ def test_hooks_that_nobody_calls(method: str, message: str) -> None:
     assert _dead(f"{HOOKS[USE]}    {method}\n") == ([message] if message else [])
 
 
+@pytest.mark.parametrize(
+    ("method", "level"),
+    [
+        ("def late_hok(self, a): ...", "error"),
+        ("def late_hok(self, b): ...", "note"),
+        ("def late_calls(self, a): ...", "note"),
+        ("def late_hok(self, a): ...\n\n    late_hook = 1", "note"),
+        ("def lone_hok(self, a): ...", "note"),  # nobody overrides that
+        ("def made_hok(self, a): ...", "note"),  # its name may be put together
+        ("def hok_of(self, a): ...", "note"),
+    ],
+)
+def test_a_hook_of_another_name_that_takes_the_same_is_meant(method: str, level: str) -> None:
+    for base in ("Far", "Near"):
+        (found,) = _dead(f"from vllm.far import *\n\n\nclass New({base}):\n    {method}\n")
+        assert found.startswith(f"{level} 5 New.")
+        assert found.endswith(", a hook that takes the same") is (level == "error")
+
+
 def test_hooks_of_new_classes_count_where_there_is_a_base() -> None:
     assert _dead(HOOKS[USE] + "\n\nclass New:\n    def zzz(self): ...\n") == []
     assert len(_dead(HOOKS[USE] + "\n\nclass New(Base):\n    def zzz(self): ...\n")) == 1
@@ -521,6 +578,9 @@ def test_hooks_that_were_ones_where_the_patch_was_written() -> None:
     assert _dead(after.replace("...", "self.early_hook()"), origin) == [
         f"note 7 Mine.early_hook: {text}; the nearest is hook"
     ]
+    # no comment, text or call of what is gone calls it
+    for idle in ("'See early_hook.'  # early_hook", "super().early_hook()"):
+        assert _dead(after.replace("...", idle), origin)[0].startswith("error")
     own = after.replace("early_hook", "__early__")
     assert _dead(own, origin.replace("early_hook", "__early__")) == []
 
@@ -580,6 +640,8 @@ def test_what_code_writes_while_it_runs(code: str, writes: str) -> None:
         ("Worker.fast = 1", "no `x.fast` of Below", "fast is"),
         ("a.fast = 1", "no `x.fast`", "fast is"),
         ("a.fast = 1", "module `other` has no `fast`", ""),
+        # a parameter is no attribute
+        ("x.fast = 1", "required parameter `fast` of `Worker.f`", ""),
         ("def f(c):\n    c.fast = 1\nf(Worker)", "no `x.fast` of Other", ""),
         ("def f(c: Worker):\n    c.fast = 1\nf(x)", "no `x.fast` of Worker", "fast is"),
         ("mock.patch('vllm.a.Worker.fast', 1)", "no `x.fast` of Worker", "fast is"),

@@ -50,6 +50,12 @@ def test_a_cycle_is_nothing_where_no_name_is_asked_for_too_early() -> None:
     assert said(made) == []
 
 
+@pytest.mark.parametrize("text", ['"""Makes an A."""', "    # A is below"])
+def test_a_text_that_names_what_is_asked_for_binds_nothing(text: str) -> None:
+    (found,) = said(f"{text}\nfrom vllm.two import B\n")
+    assert found[1] is Level.ERROR
+
+
 def test_a_cycle_that_was_there_before_is_no_news() -> None:
     one = "from vllm.two import B\n\n\nclass A: ...\n"
     new = "from vllm.two import B\nfrom vllm.three import C\n"

@@ -83,6 +83,8 @@ RAISES = 'raise NotImplementedError("call forward")'
             "try:\n        y = envs.VLLM_HOST\n    except KeyError:\n        y = 1",
             "VLLM_HOST",
         ),
+        # the file is in the tree: its own name in a text loads nothing
+        ("Backend", "name = f'{id}.mine'\n    y = envs.VLLM_HOST", "VLLM_HOST"),
         (
             "Backend",
             "def groups(self, of: dict[Backend, int]):\n        for (a, b), c in of.items():\n            print(a, b, c)",

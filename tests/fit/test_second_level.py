@@ -226,6 +226,12 @@ BODY = "    pass\n"
 # (statements of `use`, code of the one error, words of its message)
 NOES = [
     (
+        # a platform gives ``None`` for what it lacks
+        "from vllm.platforms import current_platform\ncurrent_platform.gone()",
+        "fit-attribute",
+        "`Platform` has no attribute `gone`",
+    ),
+    (
         "from vllm import envs\nenvs.VLLM_GONE",
         "fit-import",
         "`vllm.envs` has no member `VLLM_GONE`",
@@ -333,7 +339,7 @@ NOTES = [
         "`x` used when possibly not defined",
     ),
     (
-        "if c:\n    x = 1\nif m:\n    return\nwith open('a') as f:\n    print(x)",
+        "if c:\n    x = 1\nwith open('a') as f:\n    print(x)",
         "fit-undefined-name",
         "`x` used when possibly not defined",
     ),
@@ -353,7 +359,7 @@ NOTES = [
     ),
     ("from vllm.parts import Sizes\nd: Sizes = m\nprint(d['x'])", "fit-string", 'unknown key "x"'),
     (
-        "from vllm.platforms import current_platform\ncurrent_platform.gone()",
+        "from vllm.platforms import current_platform\ncurrent_platform.gone",
         "fit-attribute",
         "`Platform` has no attribute `gone`",
     ),

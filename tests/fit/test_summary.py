@@ -138,6 +138,7 @@ def test_a_module_that_makes_names_at_run_time(text: str, dynamic: bool) -> None
         ("if name != 'x':\n        raise AttributeError", False),
         ("if other in TABLE:\n        raise AttributeError", False),
         ("if name in globals():\n        raise AttributeError", False),
+        ("'Find name in x.'\n    raise AttributeError('no name in x')", False),
     ],
 )
 def test_a_module_that_only_looks_names_up(body: str, looks_up: bool) -> None:  # noqa: FBT001
@@ -220,6 +221,7 @@ def test_every_attribute_that_an_instance_may_have(body: str, attributes: str) -
         "def __getattr__(self, name): ...",
         "def __getattribute__(self, name): ...",
         "def f(self): self.__dict__.update(x)",
+        "def f(self): fill(self.__dict__)",
         "def f(self): vars(self)[x] = 1",
         "def f(self): setattr(self, name, 1)",
         "def f(self): setattr(self)",
@@ -239,6 +241,7 @@ def test_a_class_that_may_have_more(body: str) -> None:
     [
         "def f(self): g(self, name)",
         "def f(self): vars(x)[y] = 1",
+        "def f(self): return dict(self.__dict__.items())",
         "def f(self): x.__dict__ = 1",
         "def f(): setattr(self, name, 1)",
         "x = made()",

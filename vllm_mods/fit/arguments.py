@@ -9,7 +9,6 @@ from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import classes_named, definers, subclasses
 from vllm_mods.fit.shapes import Symbol, words
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.fit.world import World
 
 _CALLED = re.compile(r"(?:function|method|constructor|class|to|of) `([\w.]+)`")
 _PARAMETER = re.compile(r"(\w+):")
@@ -45,18 +44,14 @@ def argument(asked: Asked) -> bool | None:
         if "BaseModel" in line.bases:
             if diagnostic.rule != "missing-argument":
                 return None
-            texts = (_class_text(world, one) for one in line.classes)
-            if any(_FILLS.search(text) for text in texts):
-                return None
+            for symbol in line.classes:
+                rows = (world.read(symbol.path) or b"").splitlines(keepends=True)
+                if _FILLS.search(b"".join(rows[symbol.cls.line - 1 : symbol.cls.end])):
+                    return None
             missed = set(QUOTED.findall(diagnostic.text))
             required = ChainMap(*(dict(one.cls.fields) for one in line.classes))
             return any(required.get(name) for name in missed) or None
     return True
-
-
-def _class_text(world: World, symbol: Symbol) -> bytes:
-    rows = (world.read(symbol.path) or b"").splitlines(keepends=True)
-    return b"".join(rows[symbol.cls.line - 1 : symbol.cls.end])
 
 
 def bound(asked: Asked) -> bool:

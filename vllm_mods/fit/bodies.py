@@ -48,12 +48,8 @@ def is_generator(node: DefNode) -> bool:
 def only_raises(world: World, path: str, function: Function) -> bool:
     """Tell whether a function says itself that nobody is to call it."""
     node = definition(world, path, function)
-    body = [one for one in node.body if not _is_text(one)] if node else []
-    return len(body) == 1 and isinstance(body[0], ast.Raise)
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    start = 1 if node and ast.get_docstring(node) else 0
+    return node is not None and [*map(type, node.body[start:])] == [ast.Raise]
 
 
 def arities(node: DefNode | None) -> frozenset[int | None]:

@@ -29,10 +29,8 @@ class MethodCall:
 
     @property
     def receiver(self) -> ast.expr:
-        """What the method is called on. Raises ``TypeError`` if the call is of a plain name."""
-        if not isinstance(self.node.func, ast.Attribute):
-            raise TypeError(f"{ast.unparse(self.node)} is not called on anything")
-        return self.node.func.value
+        """What the method is called on; of a plain name that itself."""
+        return getattr(self.node.func, "value", self.node.func)
 
 
 @remembered

@@ -20,6 +20,7 @@ _REGISTERING = words("register_buffer register_parameter add_module register_mod
 # Calls whose first argument is the instance and whose second names an attribute.
 _NAMING = {"setattr", "object.__setattr__", "super().__setattr__"}
 _FIELD_MAKERS = {"field", "Field", "PrivateAttr"}
+_READS = words("copy get items keys values")
 _DEFAULTS = {"default", "default_factory", "factory", None}
 
 
@@ -98,11 +99,14 @@ class _ClassReader:
         # ``self.n += 1`` needs an ``n`` and makes none.
         augmented: list[ast.expr] = []
         stored: list[ast.Attribute] = []
+        read: list[ast.expr] = []
         for inner in every(node):
+            if isinstance(inner, ast.Attribute) and inner.attr in _READS:
+                read.append(inner.value)
             if isinstance(inner, ast.Attribute) and is_name(inner.value, me):
                 if isinstance(inner.ctx, ast.Store):
                     stored.append(inner)
-                elif inner.attr == "__dict__":
+                elif inner.attr == "__dict__" and inner not in read:
                     self.dynamic = True
             elif isinstance(inner, ast.Call):
                 self._call(inner, me)

@@ -20,8 +20,8 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _COMMENT = re.compile(rb"#[^\n]*")
-# A text over several lines may have anything at its margin.
-_TEXT = re.compile(rb"\"\"\".*?(?:\"\"\"|\Z)|'''.*?(?:'''|\Z)", re.DOTALL)
+# A text over several lines may have anything at its margin, and names what nobody has bound, as a line of comment may.
+_TEXT = re.compile(rb"\"\"\".*?(?:\"\"\"|\Z)|'''.*?(?:'''|\Z)|(?m:^)[ \t]*#[^\n]*", re.DOTALL)
 
 
 class _LoadStep(NamedTuple):
@@ -76,8 +76,7 @@ def load_steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
     """Return the imports of a file that stand at its margin."""
     steps: list[_LoadStep] = []
     last = max((match.end() for match in _IMPORT.finditer(data)), default=0)
-    hidden = _TEXT.sub(lambda match: re.sub(rb"[^\n]", b" ", match[0]), data[:last])
-    for match in _IMPORT.finditer(hidden):
+    for match in _IMPORT.finditer(_without_texts(data[:last])):
         if match["whole"]:
             steps += (_LoadStep(match.start(), one, ()) for one in _names(match["whole"]))
             continue
@@ -87,6 +86,10 @@ def load_steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
         asked = _names(match["several"] or match["names"] or b"")
         steps.append(_LoadStep(match.start(), target, tuple(asked)))
     return tuple(steps)
+
+
+def _without_texts(data: bytes) -> bytes:
+    return _TEXT.sub(lambda match: re.sub(rb"[^\n]", b" ", match[0]), data)
 
 
 def _names(text: bytes) -> Iterator[str]:
@@ -149,7 +152,7 @@ class Loading:
         below = _file(self.world, f"{step.module}.{name}")
         if target is None or done:
             return None if below is None or self._binds(target, name) else self.load(below)
-        source = self.world.glance(target) or b""
+        source = _without_texts(self.world.glance(target) or b"")
         word = re.compile(
             rb"\b%b\b|^from[^\n]*import[ \t]*\*" % re.escape(name.encode()), re.MULTILINE
         )

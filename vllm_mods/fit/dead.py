@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
@@ -10,8 +11,10 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, Problems, nearest
-from vllm_mods.fit.search import classes_in, files_mentioning, python_files, subclasses
+from vllm_mods.fit.search import classes_in, files_mentioning, is_composed, python_files, subclasses
 from vllm_mods.fit.shapes import Class, Function, Symbol
+from vllm_mods.fit.signatures import unbound
+from vllm_mods.fit.users import without_texts
 from vllm_mods.fit.world import World, module_stem
 
 # What frameworks call by a name of their own making.
@@ -69,8 +72,26 @@ def _unnamed(before: World, after: World, path: str) -> Problems:
         ):
             continue
         near = nearest(method, new.above)
-        message = f"nothing calls {new.scope}, and no base class defines it{near}"
-        yield _problem(path, new, message, Level.NOTE)
+        is_meant = _is_meant(after, new)
+        why = f"{near}, a hook that takes the same" if is_meant else near
+        message = f"nothing calls {new.scope}, and no base class defines it{why}"
+        yield _problem(path, new, message, Level.ERROR if is_meant else Level.NOTE)
+
+
+def _is_meant(world: World, new: _Added) -> bool:
+    """Tell whether an added method is to be a hook of nearly its name: it takes the same, others override that, and no code puts its name together."""
+    hook = "".join(get_close_matches(new.function.name, new.above, 1, 0.8))
+    line = lineage(world, new.symbol)
+    owner = line.owner(hook)
+    if owner is None or hook in new.symbol.cls.attributes:
+        return False
+    takes, *theirs = ([one.name for one in unbound(f)] for f in (new.function, *owner[1]))
+    others = *line.classes, *subclasses(world, owner[0])
+    return (
+        takes in theirs
+        and sum(hook in one.cls.methods for one in others) > 1
+        and not is_composed(world, new.function.name)
+    )
 
 
 def gone_hooks(before: World, after: World, origin: World, path: str) -> Problems:
@@ -102,8 +123,8 @@ def _problem(path: str, new: _Added, message: str, level: Level) -> Problem:
 
 def _is_named(world: World, word: str, path: str) -> bool:
     """Tell whether a name stands anywhere but in the one definition."""
-    find = re.compile(rb"\b%b\b" % re.escape(word.encode()))
-    if len(find.findall(world.read(path) or b"")) > 1:
+    find = re.compile(rb"(?<!super\(\)\.)\b%b\b" % re.escape(word.encode()))
+    if len(find.findall(without_texts(world.read(path) or b""))) > 1:
         return True
     # One file that has it is enough: what a patch adds, its own files use, else what stands nearest.
     near = *world.files, path.rpartition("/")[0]

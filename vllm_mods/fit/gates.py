@@ -61,10 +61,15 @@ def _is_known_kind(asked: Asked) -> bool | None:
     kinds = _kinds(asked.diagnostic.text)
     if asked.is_stating():
         return any(_kind_of(kind) == "str" for kind in kinds) or None
-    if any(" | " in kind or kind in {"None", "object"} for kind in kinds):
+    if any(_is_union(kind) or kind in {"None", "object"} for kind in kinds):
         return False
     outer = {kind.partition("[")[0] for kind in kinds}
     return None if len(kinds) > 1 and len(outer) == 1 and _CONTAINERS.fullmatch(kinds[0]) else True
+
+
+def _is_union(kind: str) -> bool:
+    inner = re.sub(r"\[[^][]*\]", "", kind)
+    return " | " in kind if inner == kind else _is_union(inner)
 
 
 def _cannot_be_made(asked: Asked) -> bool | None:
@@ -82,7 +87,7 @@ def _kind_of(kind: str) -> str:
     return kind.partition("[")[0]
 
 
-def _value(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of type
+def _value(asked: Asked) -> bool:
     """Believe that a number is no text, and a container or a coroutine neither; what else does not suit, a program may well take."""
     match = _GIVEN.search(asked.diagnostic.text)
     diagnostic = asked.diagnostic
@@ -98,10 +103,8 @@ def _value(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of type
         return FUNCTION.match(given) is not None
     if wanted not in NUMBERS | _TEXTS or "|" in given:
         return False
-    kind = _kind_of(given)
-    if _CONTAINERS.fullmatch(given):
-        return True
-    return kind in (_TEXTS if wanted in NUMBERS else NUMBERS)
+    others = _TEXTS if wanted in NUMBERS else NUMBERS
+    return _kind_of(given) in others or _CONTAINERS.fullmatch(given) is not None
 
 
 def _kind(asked: Asked) -> bool:
@@ -168,7 +171,9 @@ def _assignment(asked: Asked) -> bool | None:
         assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
         value = getattr(assigned, "value", None)
         return None if isinstance(value, ast.Call | ast.Await) else isinstance(value, ast.Tuple)
-    if "is read-only" in text or "read-only property" in text:
+    what, _, stated = text.partition(" is not assignable to ")
+    waits = COROUTINE in what and stated and not _is_union(what) and not _AWAITS.search(stated)
+    if waits or "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
 
@@ -185,12 +190,8 @@ def _key(asked: Asked) -> bool | None:
 
 
 def _truth(asked: Asked) -> bool | None:
-    never_meant = ("Did you mean to call", "bound method", COROUTINE)
-    return any(part in asked.diagnostic.text for part in never_meant) or None
-
-
-def _returned(asked: Asked) -> bool | None:
-    return _value(asked) or None
+    text = asked.diagnostic.text
+    return "Did you mean to call" in text or "bound method" in text or COROUTINE in text or None
 
 
 def _await(asked: Asked) -> bool | None:
@@ -244,7 +245,7 @@ _NAMES_OF = {
     # Only a method or a coroutine is never meant.
     Rule(_C.FIT_KIND, _truth, _truth): "redundant-condition truthiness-test-of-callable",
     # Only a coroutine is surely not what is stated.
-    Rule(_C.FIT_KIND, _returned, _returned, only=COROUTINE): "invalid-explicit-return",
+    Rule(_C.FIT_KIND, _value, _value, only=COROUTINE): "invalid-explicit-return",
     # Python refuses it.
     Rule(_C.FIT_KIND, _cannot_be_made, _yes): "abstract-class-instantiation",
     # Python only refuses to unpack and to set what is frozen.

@@ -84,9 +84,7 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     return answer.exists, answer.why or f"{path} does not define {name}"
 
 
-def _installed(  # noqa: PLR0911 - an answer per place
-    world: World, module: str, name: str | None
-) -> tuple[bool | None, str]:
+def _installed(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
     """Judge an import from outside vLLM by what is installed beside it."""
     if is_standard(module):
         return True, ""  # the type checker knows
@@ -97,14 +95,14 @@ def _installed(  # noqa: PLR0911 - an answer per place
     if path is None:
         if world.read(f"{root}/__init__.py") is None and world.read(f"{root}.py") is None:
             return None, f"{root} is not in the tree"
-        if any(p.startswith((f"{stem}/", f"{stem}.")) for p in world.paths(root)):
-            return True, ""
-        return False, f"the {root} installed beside vLLM has no module {module}"
-    data = world.read(path) or b""
-    if name is None or name == "*" or re.search(rb"\b%b\b" % re.escape(name.encode()), data):
-        return True, ""
-    below = (f"{stem}/{name}/", f"{stem}/{name}.")
-    if path.endswith("/__init__.py") and any(p.startswith(below) for p in world.paths(root)):
+        below = any(p.startswith((f"{stem}/", f"{stem}.")) for p in world.paths(root))
+        return below, f"the {root} installed beside vLLM has no module {module}"
+    data, inner = world.read(path) or b"", (f"{stem}/{name}/", f"{stem}/{name}.")
+    if (
+        name in {None, "*"}
+        or re.search(rb"\b%b\b" % re.escape(str(name).encode()), data)
+        or any(p.startswith(inner) for p in world.paths(root))
+    ):
         return True, ""
     if re.search(rb"import \*|__getattr__|globals\(\)|sys\.modules|setattr\(", data):
         return None, f"{path} creates names at run time"

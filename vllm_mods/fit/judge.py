@@ -60,7 +60,12 @@ def judge(
     judged: list[FileChange] = []
     sought: list[Sought] = []
     writes: list[Write] = []
-    at_origin = None if origin is None else _question_at_origin(origin, cache)
+    at_origin = None
+    if (
+        origin is not None
+    ):  # what the type checker can be asked about the patch where it was written
+        there = tuple(change for change in origin.changes if change.path.endswith(".py"))
+        at_origin = Question(*_states(origin.tree, there, cache), there, (), frozenset())
     origin_with = at_origin and at_origin.after
     # All of one file, then the next: its syntax trees are at hand.
     for change in changes:
@@ -87,7 +92,10 @@ def judge(
         answers.append(Doubt(judged[0].path, "use", why))
     for path, lines in used.items():
         answers.extend(_file(before, after, path, lines, changed=False, at_origin=origin_with))
-    answers.extend(_replacements(after, writes))
+    owned = ((write.name, one) for write in writes if write.name for one in write.owners(after))
+    replaced = frozenset((owner_name(one), name) for name, one in owned)
+    for write in writes:
+        answers.extend(replacement_problems(after, write, replaced))
     question = Question(before, after, tuple(judged), tuple(used), names)
     answers.extend(_opinion(question, at_origin, answers))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
@@ -138,12 +146,6 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
     return tuple(distinct.values())
 
 
-def _question_at_origin(origin: AtOrigin, cache: SummaryCache) -> Question:
-    """Return what the type checker can be asked about the patch where it was written."""
-    changes = tuple(change for change in origin.changes if change.path.endswith(".py"))
-    return Question(*_states(origin.tree, changes, cache), changes, (), frozenset())
-
-
 def _opinion(
     question: Question, at_origin: Question | None, answers: list[Problem | Doubt]
 ) -> list[Problem | Doubt]:
@@ -172,14 +174,6 @@ def _honour(after: World, problem: Problem) -> Problem:
         return problem
     message = f"{problem.message} (its line says `type: ignore`)"
     return problem._replace(level=Level.NOTE, message=message)
-
-
-def _replacements(after: World, new: list[Write]) -> Answers:
-    """Judge what the added lines put in the place of something else."""
-    owned = ((w, one) for w in new for one in w.owners(after) if w.name)
-    replaced = frozenset((owner_name(one), w.name or "") for w, one in owned)
-    for write in new:
-        yield from replacement_problems(after, write, replaced)
 
 
 def _file(

@@ -5,8 +5,8 @@ import re
 
 from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
-from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
+from vllm_mods.fit.search import files_mentioning, is_composed, is_mentioned, subclasses
+from vllm_mods.fit.shapes import Class, Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
 
@@ -33,27 +33,46 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
         return True
     classes = asked.classes(kind)
     world = asked.world
+    above = kind.startswith("<super")
     return bool(classes) and all(
-        _is_known(world, one) and not (special and _may_have(world, one, special))
+        _is_known(asked, one, special)
+        and not (special and _may_have(world, one, special, above=above))
         for one in classes
     )
 
 
-def _is_known(world: World, symbol: Symbol) -> bool:
-    line = lineage(world, symbol)
+def _is_known(asked: Asked, symbol: Symbol, special: str) -> bool:
+    line = lineage(asked.world, symbol)
+    dynamic = [one.cls for one in line.classes if one.cls.dynamic]
     # a class without a member says nothing of what is handed around under its name
     return (
         "Protocol" not in line.bases
         and not line.unknown
         and any(one.cls.attributes for one in line.classes)
-        and not any(one.cls.dynamic for one in line.classes)
+        and (not dynamic or _is_called_in_vain(asked, dynamic, special))
     )
 
 
-def _may_have(world: World, symbol: Symbol, name: str) -> bool:
-    """Tell whether a class below has a member, or somebody sets it from outside."""
+def _is_called_in_vain(asked: Asked, dynamic: list[Class], name: str) -> bool:
+    """Tell whether a method is called that the tree has in no other way: names that are computed are those of fields.
+
+    What a platform lacks, and torch too, is ``None``.
+    """
+    any_name = words("__getattr__ __getattribute__")
+    return (
+        any(getattr(getattr(node, "func", None), "attr", "") == name for node in asked.around)
+        and all(c.name == "Platform" or any_name.isdisjoint(c.methods) for c in dynamic)
+        and not is_mentioned(asked.world, name, re.compile(rb"(?<!\.)\b%b\b" % name.encode()))
+        and not is_composed(asked.world, name)
+    )
+
+
+def _may_have(world: World, symbol: Symbol, name: str, *, above: bool) -> bool:
+    """Tell whether a class below has a member, or one that comes behind a class in its line; or somebody sets it from outside."""
     for other in subclasses(world, symbol):
         line = lineage(world, other)
+        if above and symbol in line.classes:
+            line = line._replace(classes=line.classes[line.classes.index(symbol) + 1 :])
         if name in attributes(world, line) or line.unknown:
             return True
     if name.startswith("__"):
@@ -168,7 +187,7 @@ def not_found(asked: Asked) -> bool | None:
 
 # --- names
 
-_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.IfExp, ast.BoolOp)
+_BLOCKS = ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try | ast.Match | ast.IfExp | ast.BoolOp
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 
 
@@ -190,38 +209,15 @@ def unset(asked: Asked) -> bool | None:
 
 
 def sometimes_unset(asked: Asked) -> bool | None:
-    """Make a note of what one branch sets and another does not.
-
-    Where a condition or an exit between the branch that sets a name and its use may know better, nothing is said.
-    """
+    """Make a note of what one branch sets and another does not, unless a condition around the use, or an exit before it, may know better."""
     names = QUOTED.findall(asked.diagnostic.text)
     function = next((one for one in asked.around if isinstance(one, DefNode)), None)
-    if not names or function is None:
+    blocks = (one for one in asked.around if isinstance(one, DefNode | _BLOCKS))
+    if not names or function is None or next(blocks) is not function:
         return None
-    depth = asked.around.index(function)
-    if any(isinstance(one, _BLOCKS) for one in asked.around[:depth]):
-        return None
-    line, asked_for, setting = asked.diagnostic.line, set[str](), 0
-    for node in every(function):
-        if isinstance(node, ast.If) and node.lineno < line and names[0] in _stored(node):
-            asked_for |= _named(node.test)
-            setting = max(setting, node.end_lineno or 0)
-    if not setting:
-        return None  # a loop or a try: whether it ran, nobody knows
-    knows = any(
-        setting < node.lineno < line
-        and any(isinstance(inner, _EXITS) for inner in every(node))
-        and asked_for & _named(node)
-        for node in function.body
-    )
-    return None if knows else False
-
-
-def _stored(node: ast.AST) -> set[str]:
-    names = (n for n in every(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return {name.id for name in names}
-
-
-def _named(node: ast.AST) -> set[str]:
-    names = (getattr(inner, "id", getattr(inner, "attr", None)) for inner in every(node))
-    return {name for name in names if name is not None}
+    line, name = asked.diagnostic.line, names[0]
+    ifs = [one for one in every(function) if isinstance(one, ast.If) and one.lineno < line]
+    setting = [one.end_lineno or 0 for one in ifs if name in dict(bindings(one))]
+    between = (one for one in function.body if setting and max(setting) < one.lineno < line)
+    knows = any(isinstance(inner, _EXITS) for one in between for inner in every(one))
+    return None if knows or not setting else False  # a loop or a try: whether it ran, nobody knows

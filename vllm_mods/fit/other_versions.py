@@ -55,7 +55,8 @@ def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
     if problem.code is FindingCode.FIT_IMPORT and makes and ("text", problem.key[0]) in mentions:
         return "the code names this module in a string, and makes some"
     loaded = [chosen for _, chosen, _ in mentions.get(("text of module", stem), ())]
-    if not loaded or problem.path in world.texts or ("import of module", stem) in mentions:
+    is_there = problem.path.startswith("vllm/") and world.tree.read(problem.path) is not None
+    if not loaded or is_there or ("import of module", stem) in mentions:
         return ""
     imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in rows(n))
     is_relative = any(node.level > 0 for node in imports)

@@ -258,8 +258,6 @@ def _is_shut_out(call: MethodCall, classes: Collection[str]) -> bool:
                     named = every(values.get(dotted(kinds), kinds))
                     if {n.id for n in named if isinstance(n, ast.Name)}.isdisjoint(classes):
                         return node.lineno < call.node.lineno
-                case _:
-                    pass
     return False
 
 

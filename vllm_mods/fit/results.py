@@ -170,15 +170,10 @@ def abstract_misuses(world: World, path: str, site: CodeSite, at_origin: World |
     if not left or not at_end or subclasses(world, symbol):
         return
     call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
-    is_news = at_origin is not None and _is_whole(at_origin, path, name)
+    there = None if at_origin is None else dict(classes_in(at_origin, path)).get(name)
+    is_news = at_origin and there and not abstract_methods(at_origin, there)
     level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
     method, owner = min(left.items())
     asks = f"{owner.path}:{owner.cls.methods[method][0].line} asks for"
     text = f"{node.name} cannot be instantiated: it has no {method}, which {asks}"
     yield Misuse(text, node.name, level)
-
-
-def _is_whole(world: World, path: str, name: str) -> bool:
-    """Tell whether a class of a file, by its dotted name, leaves no abstract method open."""
-    classes = dict(classes_in(world, path))
-    return name in classes and not abstract_methods(world, classes[name])

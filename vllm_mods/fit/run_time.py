@@ -36,7 +36,7 @@ _SETTERS = words("setattr type.__setattr__ object.__setattr__ mock.patch.object 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 _QUOTED = re.compile(r"`(?:\w+\.)*(\w+)`")
-_KEYWORD = re.compile(r"^[Aa]rgument `(\w+)`")
+_KEYWORD = re.compile(r"(?:^[Aa]rgument|required parameters?) `(\w+)`")
 _PLACED = re.compile(r"\b(\w+) \([\w/]+\.py:\d+\)")  # the class that is meant, with its place
 _MODULE = re.compile(r"[Mm]odule `|cannot import |\.py does not define ")
 _CALLED = re.compile(r"`?(\w+)\(")

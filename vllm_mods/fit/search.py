@@ -51,6 +51,14 @@ def is_mentioned(world: World, name: str, how: re.Pattern[bytes]) -> bool:
     return any(how.search(data) for _, data in files_mentioning(world, (name,)))
 
 
+def is_composed(world: World, name: str) -> bool:
+    """Tell whether a file may put a name together and look it up: ``getattr(x, f"get_{what}")``."""
+    words = name.strip("_").encode().split(b"_")
+    ends = words[0], words[-1]
+    parts = re.compile(rb"[\"']_?%b_(?:\w*_)?[\"'{%%]|[\"'}s]_(?:\w*_)?%b[\"']" % ends)
+    return any(parts.search(data) for _, data in files_mentioning(world, ("getattr", "setattr")))
+
+
 def times_mentioned(world: World, name: str, how: re.Pattern[bytes]) -> int:
     """Count how often a name is mentioned in some way."""
     return sum(len(how.findall(data)) for _, data in files_mentioning(world, (name,)))

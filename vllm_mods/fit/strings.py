@@ -119,6 +119,9 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
                 yield from _quantization(world, [value])
         case ast.Constant(value=str(text)) if _QUALNAME.fullmatch(text):
             yield from _qualname(world, text)
+        case ast.Dict(keys=keys, values=values) if path == _ENVS:
+            for key, value in zip(keys, values, strict=True):
+                yield from _variable(world, key, value)
         case ast.Dict(values=values) if path == f"{_MODELS}registry.py":
             for pair in (_literals([value]) for value in values):
                 if len(pair) == 2:
@@ -183,7 +186,7 @@ def _of_worker(world: World, node: ast.Call) -> Misuses:
                     yield Misuse(text, name)
 
 
-def _literals(nodes: Iterable[ast.expr]) -> list[str]:
+def _literals(nodes: Iterable[ast.AST]) -> list[str]:
     return [
         inner.value
         for node in nodes
@@ -202,6 +205,15 @@ def _lonely(world: World, nodes: Iterable[ast.expr], what: str) -> Misuses:
             known = (one.decode() for data in tables for one in re.findall(names, data))
             text = f"nothing else in the tree names the {what} {name!r}{nearest(name, known)}"
             yield Misuse(text, name, Level.NOTE)
+
+
+def _variable(world: World, key: ast.expr | None, value: ast.expr) -> Misuses:
+    """Say that an environment variable of the table of them is read by another name, which stands nowhere else."""
+    known = getattr(key, "value", None)
+    read = [text for text in _literals(every(value)) if text.startswith("VLLM_")]
+    once = (times_mentioned(world, n, re.compile(rb"\b%b\b" % n.encode())) == 1 for n in read)
+    if read and known not in read and all(once):
+        yield Misuse(f"{known} is read as {read[0]}, which nothing else names", read[0])
 
 
 def _qualname(world: World, text: str) -> Misuses:

@@ -1,12 +1,11 @@
 """From the bytes of a module to its summary, with the standard library's ``ast``."""
 
 import ast
-from collections.abc import Iterator
+import re
 from functools import lru_cache
 
 from vllm_mods.fit.classes import class_of
-from vllm_mods.fit.lines import lines_with
-from vllm_mods.fit.shapes import Binding, Import, Module, Value, words
+from vllm_mods.fit.shapes import Binding, Import, Module, Value
 from vllm_mods.fit.signatures import (
     bindings,
     children,
@@ -16,10 +15,17 @@ from vllm_mods.fit.signatures import (
     imports_of,
     statements,
 )
-from vllm_mods.fit.walk import walk
 from vllm_mods.formats import syntax_tree
 
-_MAKERS = words("globals? exec sys.modules")
+_GLOBAL = re.compile(rb"^[ \t]+global (\w+(?:, \w+)*)[ \t]*(?:#.*)?$", re.MULTILINE)
+# Generated modules hand ``globals()`` to who fills it: protobuf's ``_pb2``. Who returns something,
+# ``LazyLoader("torch", globals(), "torch")``, makes that one name.
+_MAKES_NAMES = re.compile(
+    rb"^[ \t]*(?:\w+ = globals\(\)$|globals\(\)(?:\.update|\[[^]\n]*\] =)|exec\(|sys\.modules\[__name__\] =|[\w.]+\([^\n]*globals\(\))",
+    re.MULTILINE,
+)
+# That of a module only replaces what is there.
+_SETTER = re.compile(rb"^def __setattr__\(.*?(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
 _LISTS = ast.List | ast.Tuple | ast.Set | ast.BinOp
 
 
@@ -110,55 +116,24 @@ class _ModuleReader:
 
     def _globals(self) -> bool:
         """Bind what functions declare global; tell whether names are made at run time."""
-        dynamic = False
-        for node in self._making_names():
-            match node:
-                case ast.Global():
-                    for name in node.names:
-                        self._bind(name, Value(line=node.lineno))
-                case ast.Call():
-                    dynamic |= dotted(node.func) in {"globals().update", "exec"}
-                case ast.Assign():
-                    # Generated modules hand it to who fills it: protobuf's ``_pb2``. Who returns
-                    # something, ``LazyLoader("torch", globals(), "torch")``, makes that one name.
-                    dynamic |= _is_globals(node.value)
-                case ast.Expr(value=ast.Call(args=arguments)):
-                    dynamic |= any(map(_is_globals, arguments))
-                case ast.Subscript(ctx=ast.Store()):
-                    names = dotted(node.value), dotted(node.slice)
-                    dynamic |= _is_globals(node.value) or names == ("sys.modules", "__name__")
-                case _:
-                    pass
-        return dynamic
-
-    def _making_names(self) -> Iterator[ast.AST]:
-        """Yield the nodes on the lines that may make names: most files have none."""
-        for node, scope in walk(self.node, lines_with(self.data, _MAKERS)):
-            if scope.name != "__setattr__":  # that of a module only replaces what is there
-                yield node
+        for match in _GLOBAL.finditer(self.data):
+            line = self.data.count(b"\n", 0, match.start(1)) + 1
+            for name in match[1].decode().split(", "):
+                self._bind(name, Value(line))
+        return _MAKES_NAMES.search(_SETTER.sub(b"", self.data)) is not None
 
 
 def _looks_up(tree: ast.Module) -> bool:
-    """Tell whether ``__getattr__`` compares the name with constants and nothing else."""
+    """Tell whether ``__getattr__`` compares the name with constants, or looks for it in a table, and nothing else."""
     for node in every(tree):
         match node:
             case ast.FunctionDef(
                 name="__getattr__", args=ast.arguments(args=[ast.arg(arg=name), *_])
             ) if name != "self":
-                asked = [n for n in every(node) if isinstance(n, ast.Compare)]
-                reads = any(dotted(getattr(n, "func", None)) == "getattr" for n in every(node))
-                raises = any(isinstance(inner, ast.Raise) for inner in every(node))
-                compares = any(
-                    dotted(one.left) == name
-                    and isinstance(one.ops[0], ast.In | ast.Eq | ast.NotIn)
-                    and "globals" not in ast.dump(one)
-                    for one in asked
-                )
-                return raises and compares and not reads
+                text = ast.unparse(node)
+                compares = re.search(rf"\n +(?:el)?if {name} (?:==|(?:not )?in) (?!globals)", text)
+                reads = re.search(rf"\bgetattr\(.*, {name}[,)]", text)
+                return "raise " in text and compares is not None and reads is None
             case _:
                 pass
     return False
-
-
-def _is_globals(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and dotted(node.func) == "globals"

@@ -96,8 +96,12 @@ def users(
 
 def _uses(data: bytes, words: Iterable[str]) -> frozenset[int]:
     """Return the lines of code that have one of some words, but for definitions of functions of these names."""
-    data = _TEXT.sub(lambda m: m[0] if _NAMES.fullmatch(m[0]) else b"\n" * m[0].count(b"\n"), data)
-    return lines_with(data, words, rb"(?<!def )\b")
+    return lines_with(without_texts(data), words, rb"(?<!def )\b")
+
+
+def without_texts(data: bytes) -> bytes:
+    """Return a file with its comments and texts empty, but for those that are names or have code in braces."""
+    return _TEXT.sub(lambda m: m[0] if _NAMES.fullmatch(m[0]) else b"\n" * m[0].count(b"\n"), data)
 
 
 def changed_names(before: World, after: World, path: str) -> Iterator[Sought]:
