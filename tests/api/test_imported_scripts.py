@@ -133,7 +133,7 @@ def test_on_one_tree_it_is_run_once(script: Path, recorded: list[tuple[Any, ...]
     [
         (
             {},
-            "{0} has a run.sh, whose effect shows only when it runs on a vLLM; none was named",
+            "{0} has a run.sh, which has to run on a vLLM; no vLLM was named",
             "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
         ),
         (

@@ -110,17 +110,17 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: vm.new("x", tree="site"),
-        "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+        "a new mod needs a tree and one of these: a diff, an edited tree or a command",
         "vllm-mods new x --from-diff FILE --tree auto",
     ),
     (
         lambda _: vm.new("x", tree="site", diff=PATCH, edited="site"),
-        "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+        "a new mod needs a tree and one of these: a diff, an edited tree or a command",
         "vllm-mods new x --from-diff FILE --tree auto",
     ),
     (
         lambda _: vm.new("x", diff=PATCH),
-        "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+        "a new mod needs a tree and one of these: a diff, an edited tree or a command",
         "vllm-mods new x --from-diff FILE --tree auto",
     ),
     # a pairing's lock
@@ -164,13 +164,13 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: vm.serve_check(library(), "pair"),
-        "pairing `pair` does not say its vLLM: no vLLM to check against was named",
+        "pairing `pair` names no vLLM, and no vLLM to check against was named",
         "--target TREE",
     ),
     # templates, evidence, import
     (
         lambda _: vm.template_check(library(), inside="site"),
-        "--in needs a TEMPLATE: the path of one inside that tree",
+        "--in needs a TEMPLATE: a template's path in that tree",
         "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE",
     ),
     (
@@ -190,7 +190,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: imported("own/patches/fast", license="MIT"),
-        "own/patches/fast is already a mod of vllm-mods; it is imported unchanged",
+        "own/patches/fast is already a mod of vllm-mods, so no option can change its name, summary, licence or range",
         "vllm-mods import own/patches/fast --library DIR",
     ),
     (
@@ -205,7 +205,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: imported("script"),
-        "script has a run.sh, whose effect shows only when it runs on a vLLM; none was named",
+        "script has a run.sh, which has to run on a vLLM; no vLLM was named",
         "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
     ),
     (
@@ -226,7 +226,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda place: port.port(plain(place, 'overlay = [{ source = "x.patch", path = "vllm/new.py" }]\n'), "plain", "site"),
-        "variant `a` of plain is not made of patches alone, and `port` can port nothing else",
+        "variant `a` of plain replaces files or has no patches, and `port` can port patches only",
         "vllm-mods check plain --target site",
     ),
     (
@@ -235,7 +235,7 @@ REFUSALS: Refusing = [
             "plain",
             "site",
         ),
-        "variant `a` of plain is not made of patches alone, and `port` can port nothing else",
+        "variant `a` of plain replaces files or has no patches, and `port` can port patches only",
         "vllm-mods check plain --target site",
     ),
 ]  # fmt: skip
@@ -378,7 +378,7 @@ def test_no_lock_is_written_where_a_release_could_not_be_read(place: Path) -> No
     with pytest.raises(vm.UsageError) as caught:
         matrix.write_locks(mods, cells, shelved())
     assert caught.value.message == "no mod.lock was written: pypi:0.19.1 could not be read"
-    assert caught.value.hint == "run it again when every release can be read"
+    assert caught.value.hint == "run the command again when every release can be read"
     assert not (place / "own/patches/fast/mod.lock").exists()
 
 

@@ -135,7 +135,7 @@ def test_a_base_has_to_be_the_one_of_every_mod(
     ground.check_base(mods("low", "alone"), base)
     with pytest.raises(UsageError, match=f"^high was not made for {site}: not every") as caught:
         put_in(site, mods("low", "high"), base=base)
-    assert caught.value.hint == "--base TREE with the vLLM that the patch was made from"
+    assert caught.value.hint == "--base TREE, the vLLM that the patch was made on"
     assert put_in(site, mods("low"), base=base).changed
 
 
@@ -187,7 +187,7 @@ def test_what_others_need_does_not_go_out_without_them(
     head, line, *_ = caught.value.message.splitlines()
     assert (
         head
-        == f"nothing was changed in {site}: a mod that stays cannot be applied again without alone"
+        == f"nothing was changed in {site}: a mod that would stay cannot be applied again without alone"
     )
     assert line == "  on-top 1.0.0: conflict"
     assert caught.value.hint == f"vllm-mods revert alone on-top --target {site}"

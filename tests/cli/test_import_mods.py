@@ -194,7 +194,7 @@ def test_a_folder_and_a_zip_that_are_mods(call: Call, tmp_path: Path, site: Path
     assert (refused.code, (tmp_path / "fourth").exists()) == (3, False)
     assert f"fix is missing on {site}; nothing was written" in refused.err
     assert (
-        f"without --tree it is imported unchanged; then vllm-mods port fix --to {site}"
+        f"leave out --tree to import it unchanged; then vllm-mods port fix --to {site}"
         in refused.err
     )
 

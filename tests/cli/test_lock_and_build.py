@@ -183,7 +183,7 @@ def test_a_base_that_was_built_anew_with_the_same_vllm_is_locked_again(
     other = f"oci:{base(tmp_path / 'other', above={'etc/motd': b'new'})}"
     output = ("--output", f"oci:{tmp_path}/x")
     refused = call("build", NAME, "--base", other, *output, code=3)
-    assert f"{other} was rebuilt with the same vLLM: lock again, then build\n  base." in (
+    assert f"{other} was rebuilt since the lock was made; lock it again; nothing was built\n  base." in (
         refused.err
     )
     assert f"hint: vllm-mods lock {NAME} --base {other}" in refused.err

@@ -152,7 +152,7 @@ def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
     assert named.err.endswith(f"hint: vllm-mods build small --lock {call.lock}\n")
     for lock in (None, "sha256:other"):
         docker.image(lock)
-        assert "was built from another lock" in call("run", NAME, code=3).err
+        assert "built from another lock" in call("run", NAME, code=3).err
     assert not [line for line in docker.calls if line.startswith("run")]
 
 
@@ -290,7 +290,7 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     text = pairing.read_text().replace(call.base, "other:1")
     pairing.write_text(text.replace('small.jinja"', 'small.jinja --port 9"'))
     other = call("up", NAME, "--print", code=3)
-    assert f"but it is for {call.base}, and the pairing names other:1" in other.err
+    assert f"is for {call.base}, but the pairing names other:1" in other.err
     call.lock.unlink()
     said = call("up", NAME, "--print")
     assert "\nlock   to do  " in f"\n{said.err}"
@@ -337,7 +337,7 @@ def test_an_image_of_another_lock_does_not_hide_the_one_of_the_lock(
     monkeypatch.setattr(engine, "installed", lambda _wanted: tuple(held))
     monkeypatch.setattr(engine, "labels", lambda program, _image: held[program])
     other = call("run", NAME, code=3)
-    assert "which was built from another lock (sha256:other); nothing was started" in other.err
+    assert "but built from another lock (sha256:other); nothing was started" in other.err
     held["podman"] = {"vllm-mods.lock": f"sha256:{digest(call)}"}
     monkeypatch.setattr(starting, "start", lambda *_, **__: "0123")
     assert call("run", NAME).out == "small: podman 0123, http://127.0.0.1:8000\n"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Call = Callable[..., Answer]
 
 WHOSE_LOG = (
-    "no log was named: give --container, --log or, without names, --record",
+    "give one of --container, --log and --record; --record takes no PAIRING or MOD",
     "docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
 )
 NO_TREE = (
@@ -47,7 +47,7 @@ FOR_RECIPES = (
     "--library DIR writes a mod to DIR/patches/NAME",
 )
 PARSERS = (
-    "--parsers, --target and the options of parsers go together: they run a release's parsers",
+    "--parsers and --target need each other, and --tool-call-parser and --reasoning-parser need both",
     "vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
 )
 
@@ -97,7 +97,7 @@ CASES: list[tuple[str, str, str]] = [
     ("export fast", "a mod is exported as a folder: name it", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",
-        "only a compose file says how a container starts; recipes and mods do not",
+        "options that say how a container starts are for a compose file only",
         "--format compose",
     ),
     (
@@ -168,7 +168,7 @@ def test_a_name_of_a_mod_and_of_a_pairing_is_refused(call: Call, library: Path) 
     shown = call("show", "fast")
     assert (shown.code, shown.err) == (
         2,
-        f"error: `fast` is the name of a mod and of a pairing, {pairing}\n\nhint: rename the pairing: its file, and `name` in it\n",
+        f"error: `fast` is the name of a mod and of a pairing, {pairing}\n\nhint: rename the pairing: change the name of its file, and `name` in that file\n",
     )
     exported = call("export", "fast", "--output", "x")
     assert (exported.code, exported.err) == (

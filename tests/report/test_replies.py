@@ -387,7 +387,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  p1: for this model",
         "  p2: written for another model of this kind",
         "  p3: it lacks fast",
-        "  room on a GPU was not checked: this machine has no GPU; for another one, name its memory with --device-memory SIZE",
+        "  room on a GPU was not checked: this machine has no GPU; --device-memory SIZE gives that of another machine's GPU",
     ]
     layers = [{"pattern": f"l{n}.*", "count": n} for n in range(10)]
     assert reply.data == {

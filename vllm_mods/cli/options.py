@@ -128,7 +128,7 @@ mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=compl
 pairing_name = click.argument("pairing", metavar="PAIRING", shell_complete=complete_pairings)
 pairing = option(
     "--pairing NAME",
-    "Use this pairing's mods and templates, followed by each MOD given.",
+    "Use this pairing's mods and templates, then each MOD that is named.",
     shell_complete=complete_pairings,
 )
 base = option("--base REF", "The base image [the one that the pairing or its lock names].")

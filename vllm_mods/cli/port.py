@@ -22,7 +22,7 @@ from vllm_mods.report.reply import Reply
 @option("--variant ID", "The variant to port [the one with the nearest version].")
 @option("--as ID", "The id of the new variant.", "name")
 @option("--vllm SPEC", "The version range of the new variant [only the target].")
-@option("--no-repair", "Do not repair code that would not work.")
+@option("--no-repair", "Do not repair ported code that would not work.")
 @option("--output DIR", "Write a copy of the mod to DIR/patches; leave the original alone.")
 @options.others
 @option("--continue", "Finish a port from its edited files.", "go_on")
@@ -96,7 +96,7 @@ def keep_command(
     from vllm_mods.report import keep as kept  # noqa: PLC0415
 
     if offline and given["pull_requests"]:
-        raise UsageError("pull requests need the network, which --offline forbids", hint="give one")
+        raise UsageError("--pull-requests needs the network: --offline forbids it", hint="omit one")
     access = options.open_access(offline=offline, commits=commits)
     given |= {"access": access, "dry_run": dry_run}
     outcomes = []
