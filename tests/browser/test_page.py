@@ -350,7 +350,7 @@ def test_releases_of_one_version_are_told_apart(show: Show) -> None:
 def test_no_mod_at_all_is_a_page(show: Show) -> None:
     page = show(MatrixResult(()))
     assert page.get_by_text(
-        "None of these trees is in a mod's range, so none had to fit."
+        "None of these trees is in a mod's range, so no mod has to apply."
     ).is_visible()
 
 

@@ -160,6 +160,6 @@ def test_a_gpu_is_what_somebody_says_or_this_machine(
     program.write_text("#!/bin/sh\necho 'NVIDIA GB10, [N/A]'\n")
     spark = device(None)
     assert spark is not None
-    assert (spark.name, spark.memory > GIB) == ("NVIDIA GB10, which is this machine's,", True)
+    assert (spark.name, spark.memory > GIB) == ("NVIDIA GB10 and the CPU together", True)
     program.write_text("#!/bin/sh\necho 'NVIDIA A, 9'; exit 9\n")
     assert device(None) is None

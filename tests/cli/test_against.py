@@ -179,11 +179,11 @@ got better
       + LIMIT = 5
       commit {commit}
 
-needed a port before, too
+already needed a port before
   stale 1.0.0: conflict, then conflict
     vllm/a.py: hunk 1 of x.patch: line 1 is `A = 1`, but the patch has `A = 7` [text]
 
-1 mod got worse; 1 mod got better; 1 mod needed a port before, too; nothing breaks for 1 mod; 1 mod not meant for git:.@v0.20.1.
+1 mod got worse; 1 mod got better; 1 mod already needed a port before; nothing breaks for 1 mod; 1 mod not meant for git:.@v0.20.1.
 """
     )
     assert answer.code == 1

@@ -132,7 +132,7 @@ def test_entries_that_fail_are_named_and_left_out_only_if_that_is_wanted(
         "2 of 4 entries failed; nothing was written\n  bad: KeyError: 'no anchor'\n  worse: "
         in answer.err
     )
-    assert "hint: --partial makes the mod without them" in answer.err
+    assert "hint: --partial makes the mod without these entries" in answer.err
     assert call("import", *given[:-2]).out == ""
     answer = call("import", *given, "--partial", "--json")
     assert (answer.code, answer.json["ok"]) == (1, False)
@@ -257,7 +257,7 @@ def test_a_zip(call: Call, tmp_path: Path, site: Path) -> None:
     ("files", "link", "says"),
     [
         ({"a.txt": FIX}, False, "has no run.sh at its root"),
-        ({"mine/run.sh": TOP}, False, "pack the mod's files without the folder around them"),
+        ({"mine/run.sh": TOP}, False, "name that folder, or pack its files alone"),
         ({"run.sh": TOP, "../x": ""}, False, "is not a plain relative path"),
         ({"run.sh": TOP, "/etc/x": ""}, False, "is not a plain relative path"),
         ({"run.sh": TOP, "a\\..\\x": ""}, False, "is not a plain relative path"),

@@ -165,7 +165,7 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
         said = call("run", NAME, "--port", port, "--wait")
         assert said.out.splitlines()[1:] == [
             "patching: its code ran: patched 7",
-            "writing: a log cannot show it; its manifest names no evidence",
+            "writing: a log cannot show whether its code ran; its manifest names no evidence",
         ]
         assert "update --restart unless-stopped small" in docker.calls
         docker.container(
@@ -174,7 +174,7 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
         assert call("ps").out.splitlines()[1].endswith("  ran, no evidence")
         docker.container(log="")
         assert (
-            "patching: the log does not mention it"
+            "patching: the log does not mention the mod"
             in call("run", NAME, "--port", port, "--wait", code=1).out
         )
 

@@ -86,7 +86,10 @@ def test_the_table_of_a_library_is_shown(call: Call) -> None:
 def test_of_a_text_that_nobody_asked_about_nothing_is_said(call: Call, small: Path) -> None:
     (small / "template.jinja").write_text(TEXT + " ")
     answer = call("template", "clients", "small")
-    assert (answer.code, answer.out) == (0, "small\n  the table has no entry for its text\n")
+    assert (answer.code, answer.out) == (
+        0,
+        "small\n  the table has no entry for this text of the template\n",
+    )
 
 
 @pytest.mark.usefixtures("small")

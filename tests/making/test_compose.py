@@ -77,10 +77,10 @@ def test_what_somebody_said_is_not_asked_for() -> None:
     assert stated["variant"] == [{"id": "own", "vllm": ">=0.19", "patches": ["own/mine.patch"]}]
     assert [line.partition(":")[0] for line in unknown(wanted, "0.19.1")] == ["evidence"]
     assert next(unknown(wanted._replace(vllm=None), "0.19.1")).startswith(
-        "vllm: the versions that it works on; so far only 0.19.1 "
+        "vllm: the versions that the mod works on; so far only 0.19.1 "
     )
     assert next(unknown(wanted._replace(vllm=None), None)).startswith(
-        "vllm: the versions that it works on (`"
+        "vllm: the versions that the mod works on (`"
     )
 
 
@@ -190,7 +190,7 @@ def test_of_two_packages_none_is_stated() -> None:
             (),
             "0.19.1",
             Refused,
-            "nothing differs from memory, so there is nothing to make a mod of",
+            "nothing differs from memory, so there are no changes to make a mod of",
         ),
         (Wanted("mine"), (EDIT,), None, UsageError, "memory does not state its version"),
         (

@@ -17,7 +17,7 @@ from vllm_mods.report.text import Paint, counted, findings
 _WORDS = {
     Effect.WORSE: "got worse",
     Effect.BETTER: "got better",
-    Effect.NEEDS_PORT: "needed a port before, too",
+    Effect.NEEDS_PORT: "already needed a port before",
     Effect.UNTOLD: "could not be compared",
 }
 _NAMED = 3  # commits of an edit
