@@ -183,8 +183,8 @@ def test_an_exported_recipe_says_which_folders_it_needs() -> None:
     assert taken
     assert all(note.startswith("fast ") for note in taken)
     assert folders == [
-        f"launchers run the folder mods/{mod}, which does not exist yet: `vllm-mods export {mod} "
-        f"--output mods/{mod}` writes it, or build the mods into the image"
+        f"the recipe names the folder mods/{mod}: write it with `vllm-mods export {mod} "
+        f"--output mods/{mod}`, or build the mods into the image"
         for mod in ("fast", "gone")
     ]
 

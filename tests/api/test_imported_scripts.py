@@ -139,7 +139,7 @@ def test_on_one_tree_it_is_run_once(script: Path, recorded: list[tuple[Any, ...]
         (
             {"tree": "pypi:0.20.0", "images": ("x",)},
             "--tree and --image both name the vLLM to run on",
-            "give one",
+            "omit one",
         ),
         (
             {"vllm": ">=0.30"},

@@ -85,12 +85,12 @@ CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 REFUSALS: Refusing = [
     (
         lambda _: vm.Access().open("pypi:0.19.1", platform="linux/arm64"),
-        "pypi:0.19.1 is not an image, and --platform and --target-in-image are for images",
+        "pypi:0.19.1 is not an image: --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (
         lambda _: vm.Access().open("site", in_image="/venv"),
-        "site is not an image, and --platform and --target-in-image are for images",
+        "site is not an image: --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (
@@ -155,7 +155,7 @@ REFUSALS: Refusing = [
     (
         lambda _: vm.serve_check(command="vllm serve m", target="site", vllm=">=0.19"),
         "--vllm and --target both name the vLLM",
-        "give one",
+        "omit one",
     ),
     (
         lambda _: vm.serve_check(command="vllm serve m"),
@@ -201,7 +201,7 @@ REFUSALS: Refusing = [
     (
         lambda _: imported("script", tree="site", images=["x"]),
         "--tree and --image both name the vLLM to run on",
-        "give one",
+        "omit one",
     ),
     (
         lambda _: imported("script"),
@@ -318,7 +318,9 @@ def test_a_matrix_is_of_a_pairing_and_the_named_mods_or_of_all_that_are_the_call
 def test_a_library_that_has_lost_its_mods_is_no_matrix_of_the_bundled_ones(place: Path) -> None:
     (place / "lost/patches").mkdir(parents=True)
     lost = Library(place / "lost")
-    with pytest.raises(vm.UsageError, match=r"no mod is in the libraries .*/lost$"):
+    with pytest.raises(
+        vm.UsageError, match=r"the libraries that were named have no mods: .*/lost$"
+    ):
         matrix.choose_mods(lost, (), None)
     assert [mod.name for mod in matrix.choose_mods(lost, ("flashqla",), None)] == ["flashqla"]
     assert matrix.choose_mods(Library(), (), None)
@@ -411,7 +413,12 @@ def targets(*lines: str) -> None:
             "has no target named `z`: it has a",
             "vllm-mods sync a",
         ),
-        (["[targets.a]", "mods = []"], None, "names no path for the target `a`", 'path = "DIR"'),
+        (
+            ["[targets.a]", "mods = []"],
+            None,
+            "names no path for the target `a`",
+            '--target DIR, or path = "DIR" in that target',
+        ),
     ],
 )
 def test_sync_says_which_targets_there_are(

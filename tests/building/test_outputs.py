@@ -163,7 +163,9 @@ def test_an_engine_that_fails(
 
 def test_an_engine_that_takes_it_for_another_image(docker: Path, tmp_path: Path) -> None:
     (docker / "next").write_text(f"sha256:{'e' * 64}")
-    with pytest.raises(TreeError, match=r"docker loaded the image as sha256:e+, but it is"):
+    with pytest.raises(
+        TreeError, match=r"docker loaded the image as sha256:e+, but its ID should be"
+    ):
         into_engine(built(based(tmp_path)), "docker")
 
 

@@ -102,8 +102,8 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("fast",), "no log"),
-        (("fast", "--log", "x", "--container", "y"), "no log"),
+        (("fast",), "--record takes no"),
+        (("fast", "--log", "x", "--container", "y"), "--record takes no"),
         (("fast", "--log", "/nowhere"), "/nowhere cannot be read: No such file"),
         (("fast", "--container", "--all"), "is not a name for a container"),
         (("--log", os.devnull), "no mod or pairing was named"),

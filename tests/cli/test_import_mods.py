@@ -88,10 +88,10 @@ def test_a_script_needs_a_vllm_to_run_on(call: Call, tmp_path: Path, site: Path)
     folder = written(tmp_path, KINDS["whole files"].files)
     answer = call("import", folder)
     assert answer.code == 2
-    assert "shows only when it runs on a vLLM; none was named" in answer.err
+    assert "which has to run on a vLLM; no vLLM was named" in answer.err
     assert "--tree pypi:VERSION, --image REF, or --vllm SPEC" in answer.err
     both = call("import", folder, "--tree", site, "--image", "x")
-    assert (both.code, "give one" in both.err) == (2, True)
+    assert (both.code, "omit one" in both.err) == (2, True)
     assert call("import", folder, "--fetch", "--offline").code == 2
     two = ("--image", "x", "--image", "y")
     ranged = call("import", folder, *two, "--vllm", ">=0.20")
@@ -192,7 +192,7 @@ def test_a_folder_and_a_zip_that_are_mods(call: Call, tmp_path: Path, site: Path
     (site / "vllm/loader.py").write_text("gone = 1\n")
     refused = call("import", archive, "--library", tmp_path / "fourth", "--tree", site)
     assert (refused.code, (tmp_path / "fourth").exists()) == (3, False)
-    assert f"fix is missing on {site}; nothing was written" in refused.err
+    assert f"fix does not apply to {site}; nothing was written" in refused.err
     assert (
         f"leave out --tree to import it unchanged; then vllm-mods port fix --to {site}"
         in refused.err

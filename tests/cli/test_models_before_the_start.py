@@ -63,7 +63,7 @@ WRONG: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "dangling links": (dangle, "{at}: 4 of its 4 files are dangling links", "hint: a snapshot of the Hub's"),
     "a file is missing": (partly, "{at}: 1 of its 2 weight files", "hint: run `hf download` again"),
     "another model": (other, "patching: config.json has 'llama'", "hint: vllm-mods suggest {at}\n"),
-    "no room": (lambda _at: None, "it needs 4.0 GiB for weights", "--tensor-parallel-size 3 at least"),
+    "no room": (lambda _at: None, "the model needs 4.0 GiB for weights", "--tensor-parallel-size 3 at least"),
 }  # fmt: skip
 
 
@@ -94,7 +94,8 @@ def test_suggest_reads_the_folder_and_says_which_pairings_have_no_room(
     assert said.startswith("org/small\n")
     assert "  weights      4.0 GiB\n" in said
     assert (
-        f"  {NAME}: it needs 4.0 GiB for weights on the GPU, but vLLM may use only 1.8 GiB" in said
+        f"  {NAME}: the model needs 4.0 GiB for weights on the GPU, but vLLM may use only 1.8 GiB"
+        in said
     )
     roomy = call(*line, "--device-memory", "8GiB").out
     assert f"  {NAME}: " in roomy
@@ -143,7 +144,7 @@ def test_a_model_of_the_hub_is_looked_at_where_it_is_kept(
     refs.mkdir()
     (refs / "main").write_text("0" * 40)
     line = ("run", NAME, "--print")
-    assert "it needs 4.0 GiB" in call(*line, "--device-memory", "2GiB", code=3).err
+    assert "the model needs 4.0 GiB" in call(*line, "--device-memory", "2GiB", code=3).err
     more = ("--device-memory", "2GiB", "--", "--tensor-parallel-size", "4")
     assert "room" not in call(*line, *more).err
     assert "room" not in call(*line, "--gpus", "none").err

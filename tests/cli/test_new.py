@@ -185,7 +185,7 @@ def test_a_change_that_stands_twice_gets_more_context(
     ("words", "message"),
     [
         ((), "no --tree was named"),
-        (("--tree", "{base}"), "a mod is made of a tree and one of these: a diff,"),
+        (("--tree", "{base}"), "a new mod needs a tree and one of these: a diff,"),
         (("--from-diff", "none.diff", "--tree", "{base}"), "none.diff cannot be read"),
         (("--from-trees", "{base}", "{base}"), "nothing differs from"),
     ],

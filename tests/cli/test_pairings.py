@@ -288,7 +288,7 @@ def test_a_pairing_is_written_as_a_recipe(call: Call, paired: Path, tmp_path: Pa
     answer = call("export", "desk")
     assert answer.code == 0
     assert "- mods/limit\n- mods/fast\n- mods/tiny\n" in answer.out
-    assert answer.err.count("does not exist yet") == 3
+    assert answer.err.count("the recipe names the folder") == 3
     path = tmp_path / "r.yaml"
     path.write_text(answer.out)
     there = pairings.parse((paired / "pairings/desk.toml").read_bytes(), "desk")

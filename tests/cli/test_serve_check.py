@@ -103,7 +103,7 @@ def test_a_command_stands_behind_two_dashes_as_well(call: Call, tree: Path) -> N
         "serve-check", "--command", "vllm serve m", "--target", tree, "--", "vllm", "serve"
     )
     assert (twice.code, twice.out) == (2, "")
-    assert "give one" in twice.err
+    assert "omit one" in twice.err
 
 
 def test_a_command_with_a_template_of_the_library_is_held_against_it(
@@ -284,7 +284,7 @@ def test_a_release_that_cannot_be_read_fails_its_own_row(
         (("--command", "vllm serve m; vllm serve m --x", "--target", "TREE"), "several servers"),
         (("--command", " ", "--target", "TREE"), "empty"),
         (("--command", "vllm serve m", "--vllm", "new"), "new"),
-        (("--command", "vllm serve m", "--vllm", ">=0.19", "--target", "TREE"), "give one"),
+        (("--command", "vllm serve m", "--vllm", ">=0.19", "--target", "TREE"), "omit one"),
         (("--command", "vllm serve m", "--vllm", ">9"), ">9 contains no release of vLLM"),
     ],
 )

@@ -206,7 +206,7 @@ def test_an_image_takes_code_for_its_own_platform(call: Caller, machine: int, co
         )
     said = call("lock", NAME, "--base", call.base, code=code)
     if code:
-        assert "built for linux/arm64, and this vLLM is for linux/amd64" in said.err
+        assert "built for linux/arm64, but this vLLM is for linux/amd64" in said.err
     else:
         (mod, _template) = json.loads(call.lock.read_bytes())["mods"]
         assert ("vllm/_fast.so", small_site.sha(data)) in {

@@ -75,7 +75,7 @@ CASES: list[tuple[str, str, str]] = [
     (
         "import it.yaml --fetch --offline",
         "--fetch needs the network, which --offline forbids",
-        "give one",
+        "omit one",
     ),
     *(
         (f"import it.yaml --{option} x", *FOR_MODS)
@@ -228,7 +228,7 @@ def test_an_exported_mod_is_told_with_its_files(
     )
     assert answer.json == {"schema": 1, "mod": "fast", "folder": "out", "files": files}
     words = call("export", "fast", "--output", "more").out
-    assert words == f"wrote more: {len(files)} files; recipes refer to it as more\n"
+    assert words == f"wrote more: {len(files)} files; name it in a recipe as more\n"
 
 
 def test_libraries_that_were_fetched_are_named(
@@ -239,7 +239,10 @@ def test_libraries_that_were_fetched_are_named(
     answer = call("sync", "--fetch", "--json")
     project = {"project": f"{tmp_path}/vllm-mods.toml", "libraries": []}
     assert (answer.code, answer.json) == (0, {"schema": 1, **project})
-    assert call("sync", "--fetch").out == "fetched at their locked versions: no library is named\n"
+    assert (
+        call("sync", "--fetch").out
+        == "fetched at their locked versions: none, as the project has no library\n"
+    )
 
 
 def test_json_is_laid_out_for_people_too(call: Call) -> None:
@@ -260,7 +263,7 @@ def test_a_library_is_put_in_order_for_who_writes_to_it_alone(library: Path) -> 
 # --- what a lock that was written, says ---------------------------------------------------------
 
 
-WAS_OF = "note: the previous mod.lock was of another mod:"
+WAS_OF = "note: entries of the previous mod.lock"
 
 
 @pytest.mark.parametrize(
@@ -270,11 +273,11 @@ WAS_OF = "note: the previous mod.lock was of another mod:"
         ({"kept": ("1",)}, "note: the entries of 1 other release in mod.lock are unchanged\n"),
         (
             {"why": "was of an older form"},
-            "note: the previous mod.lock was of an older form: its entries were removed\n",
+            "note: entries of the previous mod.lock were removed: it was of an older form\n",
         ),
         (
             {"why": "was of another mod", "lost": ("0.19.0", "0.20.0")},
-            f"{WAS_OF} its entries for 0.19.0, 0.20.0 were removed\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock --library /lib\n",
+            f"{WAS_OF} for 0.19.0, 0.20.0 were removed: it was of another mod\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock --library /lib\n",
         ),
     ],
 )

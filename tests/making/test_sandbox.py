@@ -184,7 +184,7 @@ def test_the_files_of_an_answer_follow_each_other(
 def test_a_forged_path_leads_nowhere(
     engine: Callable[[str], ImageInEngine], tmp_path: Path, where: str, path: str
 ) -> None:
-    with pytest.raises(Refused, match="not among the folders"):
+    with pytest.raises(Refused, match="outside the folders"):
         answered(engine, tmp_path, **{where: [[path, 1]] if where == "written" else [path]})
 
 

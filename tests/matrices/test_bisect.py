@@ -234,4 +234,4 @@ def test_one_variant_alone_keeps_what_the_lock_says_of_it() -> None:
     assert (other.vouched, other.verdict) == (False, Verdict.APPLIES)
     with pytest.raises(UsageError, match="no variant `third`") as caught:
         find_variant(whole, "third")
-    assert caught.value.hint == "--variant first, second"
+    assert caught.value.hint == "--variant first or second"

@@ -63,10 +63,10 @@ def test_a_file_that_was_edited_since_is_named() -> None:
     assert answer.verdict is Verdict.PARTIAL
     finding = found(answer, "changed-since")
     assert finding.path == OTHER
-    assert f"somebody changed these files since: {OTHER}" in finding.message
+    assert f"these files were changed after the mod was applied: {OTHER}" in finding.message
     both = planned({PATH: b"", OTHER: b""}, receipt())
     assert (
-        f"somebody changed these files since: {PATH}, {OTHER}"
+        f"these files were changed after the mod was applied: {PATH}, {OTHER}"
         in found(both, "changed-since").message
     )
     assert found(both, "changed-since").path == PATH

@@ -333,7 +333,7 @@ def test_a_dot_in_the_name_of_a_mod_makes_no_package() -> None:
 
 
 def test_problems_that_differ_in_the_tree_only_are_one() -> None:
-    said = "a range of m includes vLLM {0} (pypi:{0}), where the mod is `conflict`"
+    said = "a range of m includes vLLM {0} (pypi:{0}), where its verdict is `conflict`"
     versions = ("0.9.0", "0.10.0", "0.12.0")
     found = [
         CellProblem(FindingCode.RANGE_TOO_WIDE, "m", f"pypi:{one}", said.format(one))

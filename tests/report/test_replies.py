@@ -113,9 +113,9 @@ def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
         ("stuck", "no port could be begun"),
         ("waits", "nothing was done"),
         ("ported", "ported, from conflict to applies, on branch keep/m"),
-        ("recorded", "applies unchanged; the release is added to mod.lock on branch keep/m"),
+        ("recorded", "applies unchanged; branch keep/m adds the release to mod.lock"),
         ("widened", "applies unchanged; the range is widened on branch keep/m"),
-        ("ended", "already has the change, the range now ends before it, on branch keep/m"),
+        ("ended", "already has the change; the range now ends before it, on branch keep/m"),
         ("left", "the port is unfinished; its beginning is on branch keep/m"),
     ],
 )

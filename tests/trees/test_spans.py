@@ -109,7 +109,7 @@ def test_the_end_may_come_from_somebody_who_has_it() -> None:
     assert file.bytes_at(70, 80) == DATA[70:80]
     with pytest.raises(Unreachable) as caught:
         file.bytes_at(10, 20)
-    message = "x.whl: this part of it is not in the cache"
+    message = "x.whl: a part of the file is not in the cache"
     assert (caught.value.message, caught.value.hint) == (message, "run once without --offline")
 
 
