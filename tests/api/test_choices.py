@@ -271,7 +271,7 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
 
     assert (folder(), notes) == (
         f"{place}/model",
-        [f"local reads {place}/model of this machine, as {place}/model in the container", unknown],
+        [f"the container has {place}/model of this machine as {place}/model", unknown],
     )
     assert (folder("chosen"), notes) == (f"{place}/chosen", [unknown])
     assert (folder("none", elsewhere=True), notes) == (

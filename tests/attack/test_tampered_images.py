@@ -197,7 +197,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a variable twice": (env(lambda env: [*env, "GREETING=bye"]), "GREETING is bye"),
     "a variable twice, the right value last": (
         env(lambda env: ["GREETING=bye", *env]),
-        "and the ID of the lock's image",
+        "but the lock's image",
     ),
     "a label more": (label("com.example.run", "evil"), "the label com.example.run is evil"),
     "a label that is a number": (label("vllm-mods.model", 5), ""),
@@ -236,7 +236,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "layers of the first schema": (in_manifest(lambda raw: raw.update(fsLayers=[])), "has fsLayers"),
     "an index in the manifest": (
         in_manifest(lambda raw: raw.update(manifests=[])),
-        "but is not one",
+        "but is something else",
     ),
     "layers in capitals": (
         in_manifest(lambda raw: raw.update(Layers=raw["layers"][:1])),
@@ -392,7 +392,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "index.json that says an index": (
         in_top(lambda top: top["manifests"][0].update(mediaType=INDEX)),
-        "but is not one",
+        "but is something else",
     ),
     "index.json with data and addresses": (
         in_top(lambda top: top["manifests"][0].update(data="e30=", urls=["https://example.org"])),
@@ -597,7 +597,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "an image with annotations": (in_entry(annotations={"a": "b"}), "entry 1 of the index has annotations"),
     "an image with artifactType": (in_entry(artifactType="x/y"), "entry 1 of the index has artifactType"),
     "an image with an unknown key": (in_entry(evil=1), "entry 1 of the index has evil"),
-    "an image of an index's type": (in_entry(mediaType=INDEX), "but is not one"),
+    "an image of an index's type": (in_entry(mediaType=INDEX), "but is something else"),
     "an image of an unknown type": (in_entry(mediaType="x/y"), "entry 1 of the index is of the type x/y"),
     "an image of no type": (in_entry(mediaType=None), "entry 1 of the index is of the type not there"),
     "an image of docker's type": (

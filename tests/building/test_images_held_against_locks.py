@@ -82,7 +82,7 @@ def image(tmp_path: Path, digest: str, architecture: str, **annotations: str) ->
 
 
 PLATFORM = "entry 2 of the index: its platform"
-IS_ARM = 'and the lock says {"architecture": "arm64", "os": "linux"}'
+IS_ARM = 'but the lock says {"architecture": "arm64", "os": "linux"}'
 TWO = (listed(A, "amd64"), listed(B, "arm64"))
 
 
@@ -202,7 +202,7 @@ AMD, ARM = "linux/amd64", "linux/arm64"
         (
             [(AMD, ARM), (AMD, ARM)],
             [ARM, AMD],
-            ["the index lists linux/arm64, linux/amd64, and its lock linux/amd64, linux/arm64"],
+            ["the index lists linux/arm64, linux/amd64, but its lock linux/amd64, linux/arm64"],
         ),
         (
             [(AMD, ARM, "linux/s390x"), (AMD, ARM, "linux/s390x")],

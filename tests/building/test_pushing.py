@@ -185,7 +185,7 @@ def test_a_base_of_docker_has_the_layers_that_its_registry_names(
         with pytest.raises(Refused) as caught:
             registry.push([(bare, base)], f"{host}/me/it:x", "p:1-2")
     assert caught.value.message == (
-        f"{host}/lib/base:1 has changed: its configuration is now {config['digest']}, and the "
+        f"{host}/lib/base:1 has changed: its configuration is now {config['digest']}, but the "
         f"base here has {base.config_digest}; nothing was pushed"
     )
     assert caught.value.hint == f"push the base first: docker push {host}/lib/base:1"

@@ -493,7 +493,7 @@ def test_what_fits_a_model_stands_first(tmp_path: Path) -> None:
     ]
     assert [one.ok for one in held] == [True, False]
     assert held[1].why.startswith(
-        "it needs 0.0 GiB for weights on the GPU, but vLLM may use only 0.0 GiB"
+        "the model needs 0.0 GiB for weights on the GPU, but vLLM may use only 0.0 GiB"
     )
     why = {one.name: one.why for one in suggested.pairings}
     assert why["lacks"] == "it lacks hybrid-int4-fp8"

@@ -192,7 +192,7 @@ def test_a_folder_and_a_zip_that_are_mods(call: Call, tmp_path: Path, site: Path
     (site / "vllm/loader.py").write_text("gone = 1\n")
     refused = call("import", archive, "--library", tmp_path / "fourth", "--tree", site)
     assert (refused.code, (tmp_path / "fourth").exists()) == (3, False)
-    assert f"fix does not apply to {site}; nothing was written" in refused.err
+    assert f"fix does not apply to {site} (`missing`); nothing was written" in refused.err
     assert (
         f"leave out --tree to import it unchanged; then vllm-mods port fix --to {site}"
         in refused.err

@@ -208,7 +208,7 @@ def test_a_name_that_is_taken_or_none_is_refused(
     taken = call("new", "fast", *words)
     assert taken.code == 3
     assert "already exists; nothing was written" in taken.err
-    assert f"hint: rm -r {library}/patches/fast, or another name" in taken.err
+    assert f"hint: rm -r {library}/patches/fast, or choose another name" in taken.err
     assert call("new", "Not A Name", *words).code == 2
 
 

@@ -265,7 +265,7 @@ def test_what_is_no_recipe_is_refused(call: Call, tmp_path: Path) -> None:
     [
         (["--mod", "x"], "--mod x is not PATH=NAME"),
         (["--mod", "mods/fast=nothing"], "there is no mod named `nothing`"),
-        (["--library", "/nowhere"], "/nowhere, named as a library, is not a folder"),
+        (["--library", "/nowhere"], "/nowhere is not a folder"),
         (["--name", "A b"], "'A b' cannot name a pairing"),
     ],
 )

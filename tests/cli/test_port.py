@@ -272,7 +272,7 @@ def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
     target = write_tree(tmp_path / "target", "0.20.0", loader=LOADER.replace(method, fetching))
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 1
-    assert "the target does not have it [gone]" in done.out
+    assert "the target has no such class or function [gone]" in done.out
     left = library / "patches/fast/.port-0.20/loader.py-Loader.load.patch"
     assert f"{left}: make its changes by hand" in done.out
     assert '+        path = os.path.join("fast", name)' in left.read_text()

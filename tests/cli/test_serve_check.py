@@ -103,7 +103,7 @@ def test_a_command_stands_behind_two_dashes_as_well(call: Call, tree: Path) -> N
         "serve-check", "--command", "vllm serve m", "--target", tree, "--", "vllm", "serve"
     )
     assert (twice.code, twice.out) == (2, "")
-    assert "omit one" in twice.err
+    assert "give one" in twice.err
 
 
 def test_a_command_with_a_template_of_the_library_is_held_against_it(

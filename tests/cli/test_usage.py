@@ -102,7 +102,7 @@ CASES: list[tuple[str, str, str]] = [
     ),
     (
         "export fast --output x --format compose",
-        "fast is a mod, which no container starts",
+        "fast is a mod; compose files are for pairings",
         "name a pairing",
     ),
     (
@@ -168,7 +168,7 @@ def test_a_name_of_a_mod_and_of_a_pairing_is_refused(call: Call, library: Path) 
     shown = call("show", "fast")
     assert (shown.code, shown.err) == (
         2,
-        f"error: `fast` is the name of a mod and of a pairing, {pairing}\n\nhint: rename the pairing: change the name of its file, and `name` in that file\n",
+        f"error: `fast` is the name of a mod and of a pairing, {pairing}\n\nhint: rename the pairing: rename its file, and edit `name` in it\n",
     )
     exported = call("export", "fast", "--output", "x")
     assert (exported.code, exported.err) == (

@@ -241,4 +241,4 @@ def test_the_cache_has_the_path_that_python_gives_to_its_modules() -> None:
 
 def test_a_record_is_read_without_names(call: Call) -> None:
     answer = call("evidence", "fast", "--record", "run.jsonl")
-    assert (answer.code, "or, without names, --record" in answer.err) == (2, True)
+    assert (answer.code, "--record takes no PAIRING or MOD" in answer.err) == (2, True)

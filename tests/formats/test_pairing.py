@@ -52,7 +52,7 @@ def test_every_problem_is_reported_with_its_key_path() -> None:
         "env.1A: is not the name of an environment variable",
         "env.B: expected a string, found an integer",
         "topology: expected one of any, solo, cluster, found 'one'",
-        "vllm: 'new' is not a version specifier such as '>=0.20'",
+        "vllm: no version: 'new' specifier such as '>=0.20'",
         "command: line 1: {x} has no default",
         "command: line 1: { is not a placeholder; write a literal brace twice",
         "modl: unknown key; did you mean 'model'?",
@@ -303,7 +303,7 @@ def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> 
 
 def test_the_file_has_the_name_of_the_pairing(tmp_path: Path) -> None:
     write(tmp_path, "q")
-    with pytest.raises(ManifestError, match="'p' is not its file's name, 'q'"):
+    with pytest.raises(ManifestError, match="name is 'p', but the file is 'q'"):
         Library(str(tmp_path)).pairing("q")
 
 

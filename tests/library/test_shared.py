@@ -115,7 +115,7 @@ def test_a_template_is_looked_for_in_the_mod_of_its_name_beside_the_pairing(tmp_
 def test_a_pairing_has_the_name_of_its_file(tmp_path: Path) -> None:
     folder = write(tmp_path / "mine", mod("fast") | pairing("pair", "fast"))
     (folder / "pairings/pair.toml").rename(folder / "pairings/other.toml")
-    with pytest.raises(ManifestError, match="'pair' is not its file's name, 'other'"):
+    with pytest.raises(ManifestError, match="name is 'pair', but the file is 'other'"):
         Library(str(folder)).pairing("other")
 
 

@@ -50,7 +50,7 @@ def test_of_more_than_one_patch_can_hold_the_tree_is_named(monkeypatch: pytest.M
     with pytest.raises(Refused) as caught:
         compose(Wanted("mine"), ModEffect((EDIT,)), tree())
     assert caught.value.message == (
-        "what differs from memory cannot be one patch: it has more than 0 hunks"
+        "the changes to memory cannot be one patch: it has more than 0 hunks"
     )
 
 
@@ -171,7 +171,7 @@ def test_of_two_packages_none_is_stated() -> None:
     on = tree(beside=("b", "2.0"), more=("a", "1.0"))
     composed = compose(Wanted("mine"), ModEffect((FileChange("beside/x.py", OLD, NEW), new)), on)
     text = composed.files["mod.toml"].decode()
-    assert "# It changes a ==1.0 and b ==2.0, and a variant states one `package`.\n" in text
+    assert "# The variant changes a ==1.0 and b ==2.0, but can state only one `package`.\n" in text
     assert "package" not in tomllib.loads(text)["variant"][0]
 
 

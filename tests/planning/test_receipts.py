@@ -52,8 +52,8 @@ def test_another_state_of_the_mod_is_to_be_reverted_first() -> None:
     answer = planned(AFTER, receipt(), newer)
     assert answer.verdict is Verdict.CONFLICT
     message = found(answer, "other-version").message
-    digests = f"(digest {MOD.digest[:12]}, this one has ffffffffffff); revert it first"
-    assert message == f"mod 0.9, and not 1.1, is applied {digests}"
+    digests = f"(digest {MOD.digest[:12]}, not ffffffffffff); revert it first"
+    assert message == f"mod 0.9 is applied, not 1.1 {digests}"
     same = planned(AFTER, receipt(), newer._replace(version="0.9"))
     assert found(same, "other-version").message == f"another build of mod 0.9 is applied {digests}"
 

@@ -134,7 +134,7 @@ def test_a_server_without_ranges_is_none(server: Server) -> None:
         (
             ByteSpan(b"0123456789", 100, "other"),
             "it was changed on the server during the download",
-            "run it again",
+            "run the command again",
         ),
     ],
 )

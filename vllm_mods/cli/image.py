@@ -27,7 +27,7 @@ def command() -> None:
 @_chosen
 @options.json_output
 def inspect(**given: Any) -> Reply:
-    """Show an image's vLLM, mods and lock, and files that changed after the build."""
+    """Show an image's vLLM, mods, lock and changed files."""
     return report.inspect(image_inspect(**given))
 
 

@@ -111,7 +111,7 @@ def check(
             continue
         wrong.add(name)
         why = f"with this value, {case.name}: {rendered.error or 'the prompt is different'}"
-        message = f"kwargs.{name}: {case.kwargs[name]!r} is not its default: {why}"
+        message = f"kwargs.{name}: {case.kwargs[name]!r} is not the default: {why}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
         replay.CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered)))
@@ -166,7 +166,7 @@ def _note_unknown_tokens(template: Template, answer: rendering.RenderAnswer) -> 
     given = dict(template.tokens)
     missing = [name for name in SPECIAL if name in answer.variables and name not in given]
     if missing:
-        message = f"{', '.join(missing)}: the model's tokenizer sets these, and it is unknown here; give the model's folder as TEMPLATE"
+        message = f"{', '.join(missing)}: the model's tokenizer sets these values, but it is not here; give the model's folder as TEMPLATE"
         yield Finding(FindingCode.TOKENS_UNKNOWN, message, level=Level.NOTE)
 
 
