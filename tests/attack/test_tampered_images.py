@@ -201,10 +201,10 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "a label more": (label("com.example.run", "evil"), "the label com.example.run is evil"),
     "a label that is a number": (label("vllm-mods.model", 5), ""),
-    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "the same values as different bytes,"),
+    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "the values are the same but written differently,"),
     "a key of the configuration twice": (
         in_config(lambda data: b'{"architecture":"evil",' + data[1:]),
-        "the same values as different bytes,",
+        "the values are the same but written differently,",
     ),
     "a key of the configuration in capitals": (
         in_config(lambda data: data[:-1] + b',"Architecture":"evil"}'),
@@ -281,7 +281,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "an empty list of layers": (in_manifest(lambda raw: raw.update(layers=[])), "names 0 layers"),
     "a layer of the manifest twice": (
         in_manifest(lambda raw: raw["layers"].append(raw["layers"][0])),
-        "and the configuration",
+        "but the configuration",
     ),
     "a layer of the manifest taken out": (in_manifest(lambda raw: raw["layers"].pop()), "and the configuration"),
     "layers of the manifest in another order": (

@@ -214,7 +214,7 @@ def test_what_cannot_be_compared_is_said_before_anything_starts(
         bench("plain", "slow", serve=("serve", "m", "--hf-token", "hf_" + "a" * 34)): "secret",
         call(
             "bench", "plain", "slow", "--target", site
-        ): "`bench` compares mods, not images of pairings yet",
+        ): "`bench` compares mods, not images of pairings",
     }
     for answer, words in wrong.items():
         assert (answer.code, words in answer.err) == (2, True), answer.err

@@ -52,7 +52,7 @@ def test_every_problem_is_reported_with_its_key_path() -> None:
         "env.1A: is not the name of an environment variable",
         "env.B: expected a string, found an integer",
         "topology: expected one of any, solo, cluster, found 'one'",
-        "vllm: no version: 'new' specifier such as '>=0.20'",
+        "vllm: 'new' is not a version specifier such as '>=0.20'",
         "command: line 1: {x} has no default",
         "command: line 1: { is not a placeholder; write a literal brace twice",
         "modl: unknown key; did you mean 'model'?",

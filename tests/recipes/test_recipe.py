@@ -216,7 +216,7 @@ solo_only: yes please
         (LEAST.replace("example/m", "{x}"), "command: line 4: {x} has no default"),
         (LEAST.replace("example/m", "--port 1"), "model: is required, because the command names no model"),
         (LEAST.replace("image", "a b"), "container: line 3: expected an image reference, found 'a b'"),
-        (LEAST + "vllm_mods: {vllm: new}\n", "vllm_mods.vllm: line 5: no version: 'new' specifier such as '>=0.20'"),
+        (LEAST + "vllm_mods: {vllm: new}\n", "vllm_mods.vllm: line 5: 'new' is not a version specifier such as '>=0.20'"),
         (LEAST + "vllm_mods: {vlm: 1}\n", "vllm_mods.vlm: line 5: unknown key; did you mean 'vllm'?"),
         (LEAST.replace("Least", "——"), "name: line 2: '' cannot name a pairing; choose one with --name"),
     ],

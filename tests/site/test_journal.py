@@ -341,7 +341,7 @@ def test_a_work_folder_that_cannot_be_removed_is_left_to_the_next_command(
     (work,) = root.glob(f"{PREFIX}*")
     assert note == (
         f"[Errno 5] Input/output error: '{work}/{STAMP}': {work} could not be removed; "
-        "the next command will"
+        "the next command removes it"
     )
     assert (root / "vllm/a.py").read_bytes() == b"A = 2\n"
     mtime = int(work.name[len(PREFIX) :])
