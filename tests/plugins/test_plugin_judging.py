@@ -43,7 +43,7 @@ def test_every_break_is_found_and_what_is_gone_comes_first() -> None:
             "Fast.size(self, name) overrides Loader.size",
             "Engine.shape is replaced at run time by shape(self, config, tensors, *rest), which takes",
         ],
-        FindingCode.FIT_KIND: ["Fast cannot be instantiated: it has no unload", "`Fast()`"],
+        FindingCode.FIT_KIND: ["Fast cannot be instantiated: the class has no unload", "`Fast()`"],
     }
     assert [code for code, _ in itertools.groupby(one.code for one in found)] == list(told)
     assert len(found) == sum(map(len, told.values()))
