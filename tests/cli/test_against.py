@@ -265,7 +265,7 @@ def test_a_revision_that_parted(
     answer = against("main..work", "broken", "untouched", "--json")
     assert {name: one["effect"] for name, one in affected(answer).items()} == {"untouched": "worse"}
     fork = git(mine, "rev-parse", "v0.20.0")[:12]
-    parted = f"note: main has commits that work lacks: BASE is {fork}, the last common commit\n"
+    parted = f"note: work lacks commits of main; BASE is {fork}, the last common commit\n"
     assert (answer.err, answer.json["base"]) == (parted, f"git:.@{fork}")
     (mine / "vllm/a.py").write_text("A = 1\n")  # not committed
     before = git(mine, "status", "--porcelain=v2", "--branch")

@@ -112,10 +112,7 @@ def test_installs_templates_and_exports_are_stated(call: Call, tmp_path: Path, s
     for line in ("export HF_TOKEN=x", "export MINE=1; echo $MINE", 'export W="$WORKSPACE_DIR"'):
         (folder / "run.sh").write_text(f"{files['run.sh']}{line}\n")
         assert "VLLM_MINE=1" in (said := call("import", folder, "--tree", site).err)
-        assert (
-            said.count("is set only while the script runs; to keep it, state it under [env] of")
-            == 1
-        )
+        assert said.count("is set only while the script runs; to keep it, add it to [env] in") == 1
 
 
 @pytest.mark.slow

@@ -238,7 +238,9 @@ def test_a_variant_for_a_release_alone_that_carries_the_change_gets_no_empty_ran
     for _ in releases(tmp_path / "other", monkeypatch, texts):
         done = call("keep", "fast", "--library", kept, "--since", "0.19.0")
         assert done.code == 1, done.err
-        assert f"variant `a` ({stated}) is for no release that lacks the change" in done.out
+        assert (
+            f"variant `a` ({stated}) covers only releases that already have the change" in done.out
+        )
         assert branches(kept) == []
 
 

@@ -274,7 +274,7 @@ def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
     assert done.code == 1
     assert "the target has no such class or function [gone]" in done.out
     left = library / "patches/fast/.port-0.20/loader.py-Loader.load.patch"
-    assert f"{left}: make its changes by hand" in done.out
+    assert f"{left}: make the changes of this patch by hand" in done.out
     assert '+        path = os.path.join("fast", name)' in left.read_text()
     done = call("port", "fast", "--continue")
     assert done.code == 3

@@ -176,4 +176,4 @@ def test_lock_says_where_nobody_could_look_at_the_model(locking: Caller) -> None
 def test_lock_names_the_mod_that_a_model_cannot_do_without(locking: Caller, tmp_path: Path) -> None:
     serve(locking, hybrid(tmp_path))
     said = locking("lock", NAME, "--base", locking.base)
-    assert "without hybrid-int4-fp8, vLLM fails with this model: KeyError" in said.err
+    assert "the pairing lacks hybrid-int4-fp8, which this model needs: KeyError" in said.err

@@ -593,9 +593,7 @@ def test_only_what_may_rest_on_a_write_is_a_note(code: str, message: str, reason
     problem = Problem(FindingCode.FIT_CALL, USE, 9, "", message, ())
     softened = soften(world, problem)
     assert (softened.level is Level.NOTE) is bool(reason)
-    assert softened.message == (
-        f"{message} ({reason} changed at run time)" if reason else message
-    )
+    assert softened.message == (f"{message} ({reason} changed at run time)" if reason else message)
     syntax = problem._replace(code=FindingCode.FIT_SYNTAX)
     assert soften(world, syntax) == syntax
 

@@ -138,7 +138,7 @@ def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
     }
     named, version = ", ".join(architectures), sources.tree.version
     if not listed:
-        return f"not checked whether vLLM {version} has a class for {named}: {_MODELS} lists none"
+        return f"{_MODELS} lists no classes, so it is unknown whether vLLM {version} has one for {named}"
     stems = {_USE.sub("", name) for name in listed}
     if any(_USE.sub("", name) in stems for name in architectures):
         return ""
