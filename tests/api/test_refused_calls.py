@@ -453,7 +453,7 @@ def test_the_vllm_of_an_environment_is_found_in_it_unless_there_are_several(plac
         vm.sync(write=False)
     both = " or ".join(f"{place}/venv/lib/python3.{minor}/site-packages/vllm" for minor in (11, 12))
     assert caught.value.message == f"{place}/venv is an environment with several vLLMs"
-    assert caught.value.hint == f"name the one you mean: {both}"
+    assert caught.value.hint == f"name the vLLM that you mean: {both}"
     os.rename(place / "venv/lib/python3.12", place / "away")
     alone = vm.sync(write=False)
     assert alone.done.target == str(place / "venv/lib/python3.11/site-packages")

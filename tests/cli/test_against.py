@@ -242,7 +242,7 @@ def test_what_cannot_be_compared(
         )
     monkeypatch.chdir(tmp_path)
     assert error("main..HEAD")[0].startswith("git:.: . is not a git repository")
-    named = "run this in a clone of vLLM, or name one: --against git:REPO@main..HEAD"
+    named = "run this in a clone of vLLM, or name a clone: --against git:REPO@main..HEAD"
     assert error("main..HEAD")[1] == named
 
 

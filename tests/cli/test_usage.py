@@ -110,7 +110,7 @@ CASES: list[tuple[str, str, str]] = [
         "`aplies` cannot be explained; these can: ",
         "vllm-mods explain applies",
     ),
-    ("remove x", "there is no project here: vllm-mods.toml is neither in this folder nor in a parent folder of this repository", "vllm-mods add SOURCE --mod MOD  # begins one"),
+    ("remove x", "there is no project here: vllm-mods.toml is neither in this folder nor in a parent folder of this repository", "vllm-mods add SOURCE --mod MOD  # begins a project"),
     ("explain zzzz", "`zzzz` cannot be explained; these can: ", "vllm-mods explain WORD  # one of these"),
     ("check --target", "Option '--target' requires an argument.", "vllm-mods check --help"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),

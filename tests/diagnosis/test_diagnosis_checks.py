@@ -231,8 +231,8 @@ def test_another_vllm_that_python_would_take_is_named(
     ("active", "beside", "words"),
     [
         ((), (), ("no vLLM", "TREE")),
-        ((), ("home/.local",), ("no vLLM; one is in {0}", "{0}")),
-        (("a", "b"), (), ("several vLLMs; one is in {0} and in {1}", "{0}")),
+        ((), ("home/.local",), ("no vLLM; vLLM is installed in {0}", "{0}")),
+        (("a", "b"), (), ("several vLLMs; vLLM is installed in {0} and in {1}", "{0}")),
     ],
 )
 def test_where_no_tree_is_named_those_that_could_be_meant_are_told(

@@ -45,7 +45,7 @@ def test_a_name_of_two_libraries_needs_its_owner(alice: str, bob: str) -> None:
         UsageError, match="several libraries have a mod named `fast`: alice/fast, bob/fast"
     ) as caught:
         library.load("fast")
-    assert caught.value.hint == "name one, such as alice/fast"
+    assert caught.value.hint == "write the full name, such as alice/fast"
 
 
 def test_what_a_mod_requires_is_in_its_own_library_first(alice: str, bob: str) -> None:

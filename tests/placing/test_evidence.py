@@ -204,14 +204,14 @@ def test_what_was_written_for_an_edge_of_the_file_says_where_its_text_is() -> No
     finding = error(put(start, "len()\nint()\nstr()\n"))
     assert (finding.code, finding.line) == ("edge", 2)
     assert finding.message.endswith(
-        "it has less context above than below, so it belongs to the start of the file, but its text is at line 2"
+        "the hunk has less context above than below, so it belongs to the start of the file, but its text is at line 2"
     )
     assert after(put(start, "int()\nstr()\nset()\n")) == "dict()\nint()\nstr()\nset()\n"
     end = hunk(1, 2, 3, " int()", " str()", "+dict()")
     finding = error(put(end, "int()\nstr()\nset()\n"))
     assert (finding.code, finding.line) == ("edge", 1)
     assert (
-        "it has less context below than above, so it belongs to the end of the file, but its text is at line 1, and more lines follow"
+        "the hunk has less context below than above, so it belongs to the end of the file, but its text is at line 1, and more lines follow"
         in (finding.message)
     )
     assert after(put(end, "len()\nint()\nstr()\n")) == "len()\nint()\nstr()\ndict()\n"

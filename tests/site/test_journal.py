@@ -368,7 +368,7 @@ def test_only_what_the_tool_keeps_there_is_in_a_work_folder(root: Path, name: st
     (note,) = told(f"{name}x")
     aside = f"{root}/{ASIDE}{1 if is_journal else 0}"
     assert note.startswith(
-        f"{root}/{PREFIX}7 was named like the journal of an interrupted transaction but is not one: "
+        f"{root}/{PREFIX}7 was named like the journal of an interrupted transaction, but is not a journal: "
         f"it contains '{name}x', which vllm-mods does not put there. vllm-mods did not execute it and "
         f"moved it to {aside}."
     )

@@ -421,7 +421,7 @@ def _messages(text: str) -> list[str]:
         (
             "{{ tools|tojson if tools }}",
             "",
-            ["note: it does not read `tools`, so the model sees none, and calls were not tested"],
+            ["note: it does not read `tools`, so the model sees no tools; calls were not tested"],
         ),
         (
             "m.tool_calls|tojson ",
@@ -575,8 +575,8 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 ) -> None:
     checked = check(Template("t", path, WHOLE.encode()), ())
     message = (
-        f"{why} is for ranking, embedding or judging, by its name: only its "
-        "own conversations, in the folder beside it, were tested"
+        f"{why} is for ranking, embedding or judging, by its name: only the "
+        "conversations beside the template were tested"
     )
     assert [one.message for one in checked.findings] == ([message] if why else [])
     assert bool(checked.replays) is (why is None)
@@ -586,6 +586,8 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 def test_what_ranks_reads_no_messages() -> None:
     checked = _check("{{ query }}{{ document }}{{ passage }}")
     (finding,) = checked.findings
-    assert finding.message.startswith("it reads document, passage, query but not `messages`: ")
+    assert finding.message.startswith(
+        "the template reads document, passage, query but not `messages`: "
+    )
     assert finding.level.value == "note"
     assert "no-chat" not in {one.code for one in _check("{{ query }}" + WHOLE).findings}

@@ -213,7 +213,9 @@ def test_two_vllms_in_one_path_are_both_named(tmp_path: Path) -> None:
         find_site_root(str(inner))
     why = "is a vllm package folder that contains another one"
     assert caught.value.message == f"{inner} {why}"
-    assert caught.value.hint == f"name the one you mean: {tmp_path}/vllm/vllm or {tmp_path}/vllm"
+    assert (
+        caught.value.hint == f"name the vLLM that you mean: {tmp_path}/vllm/vllm or {tmp_path}/vllm"
+    )
 
 
 @pytest.mark.parametrize("workspace", ["/w", None, "/"])

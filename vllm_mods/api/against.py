@@ -83,7 +83,7 @@ def _revisions(
     try:
         clone = Repository(folder)
     except UsageError as error:
-        hint = f"run this in a clone of vLLM, or name one: --against git:REPO@{base}..{head}"
+        hint = f"run this in a clone of vLLM, or name a clone: --against git:REPO@{base}..{head}"
         raise UsageError(error.message, hint=hint) from error
     older, newer = clone.commit(base), clone.commit(head)
     fork = clone.merge_base(older, newer) or older  # a shallow clone may not have it

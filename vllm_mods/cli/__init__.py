@@ -153,10 +153,11 @@ def _add_examples(command: click.Command, path: str) -> None:
 )
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Version, prove, apply and revert patches ("mods") to an installed vLLM.
+    """Version, prove, apply and revert patches of an installed vLLM: mods.
 
-    TREE is a path to the vllm package, its parent folder or its environment, or one of
-    pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF.
+    A mod has variants: versions of its patch, each for a range of vLLM releases. A library is a folder of mods. A pairing is a model with the image, mods, chat
+    template and serve command that it needs. A verdict says whether a mod applies: `vllm-mods explain VERDICT`. TREE is a path to the vllm package, its parent folder
+    or its environment, or one of pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF. An option's default is in [brackets].
 
     \b
     Exit codes: 0 done; 1 the answer is no; 2 wrong usage or a bad manifest; 3 refused

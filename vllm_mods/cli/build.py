@@ -52,7 +52,7 @@ def lock_command(
 @options.pairing_name
 @options.base
 @options.option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
-@options.option("--output WHERE", "docker, oci:DIR or registry:REF [the engine that has the base].")
+@options.option("--output WHERE", "Into docker, oci:DIR or registry:REF [the engine of the base].")
 @options.option("--tag T", "The tag of the image [PAIRING:VLLM_VERSION-LOCK_HASH].")
 @options.option("--platform OS/ARCH", "Build only this platform [all platforms in the lock].")
 @options.where_served
@@ -75,7 +75,7 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 @options.pairing_name
 @options.option("--to VERSION", "The vLLM version to move to [the current one].")
 @options.option("--base REF", "The base image [the pairing's, with the new version in its tag].")
-@options.option("--output WHERE", "The same as for `build` [the engine that has the base].")
+@options.option("--output WHERE", "The same as for `build` [the engine of the base].")
 @options.own_library
 @options.network
 @options.source_date_epoch

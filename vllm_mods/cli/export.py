@@ -31,7 +31,7 @@ def command(
     """Write a mod as a folder that spark-vllm-docker and other launchers can run, or a pairing as a recipe or a compose file.
 
     The folder's run.sh applies the mod with vllm-mods; if that is not installed, it installs the wheel in the
-    folder. A launcher makes the same serve command from the recipe as the pairing has. --format compose writes a file that starts the
+    folder. From the recipe, a launcher makes the pairing's serve command. --format compose writes a file that starts the
     pairing's image on each of two nodes, as a cluster; the options from --restart to --lock are for this format only.
     """
     if form == _RECIPE and start != StartOptions():

@@ -39,7 +39,7 @@ _of_mods = options.grouped(
 @click.command(name="import")
 @click.argument("path", metavar="PATH", type=click.Path())
 @option("--library DIR", "Write to DIR/pairings/NAME.toml, or a mod to DIR/patches/NAME.", "folder")
-@option("--name NAME", "The name to give it [the recipe's or the folder's name].")
+@option("--name NAME", "The new name [the recipe's or the folder's name].")
 @option("--mod PATH=NAME", "Use the mod NAME for this path in the recipe.", "mods", multiple=True)
 @_of_mods
 @options.access

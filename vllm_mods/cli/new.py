@@ -35,7 +35,7 @@ recorded = options.grouped(
         "--each NAME",
         "If COMMAND applies a list of patches: the Python function or program that it calls for each. Each becomes an optional patch; if one fails, no mod is made, and all that failed are listed (exit code 1).",
     ),
-    options.option("--env NAME=VALUE", "A variable for the container.", "environ", multiple=True),
+    options.option("--env NAME=VALUE", "A variable in the sandbox.", "environ", multiple=True),
 )
 """The options of what runs a command on a copy of a tree."""
 

@@ -247,7 +247,7 @@ def active_target() -> str:
     problem = f"there are several vLLMs: {', '.join(folders)}"
     if not folders:
         folders = search.installed(os.environ)
-        more = f"; there is one in {' and in '.join(folders)}" if folders else ""
+        more = f"; vLLM is installed in {' and in '.join(folders)}" if folders else ""
         problem = f"the active environment has no vLLM{more}"
     raise UsageError(
         f"no --target was named, and {problem}",

@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Run COMMAND with mods in a copy of vLLM; the installed one is only read.
 
-    MOD is the name of a mod, the folder of one, or a patch. The copy is in the cache, and comes first on
+    MOD is the name of a mod, the folder of a mod, or a patch. The copy is in the cache, and comes first on
     PYTHONPATH; for `--target pypi:VERSION` pip unpacks that release there. COMMAND is not run if its Python would
     import another vLLM. With neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default].
     The exit code is that of COMMAND.

@@ -44,7 +44,7 @@ def examine(spec: str | None, opener: Callable[[str], Tree]) -> Diagnosis:
     if spec is None:
         elsewhere = active or search.installed(os.environ)
         place = elsewhere[0] if elsewhere else "TREE"
-        more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
+        more = f"; vLLM is installed in {' and in '.join(elsewhere)}" if elsewhere else ""
         message = f"the active environment has {'several vLLMs' if active else 'no vLLM'}{more}"
         hint = f"vllm-mods doctor --target {place}"
         none = Trouble(FindingCode.NO_TARGET, message, hint, Level.NOTE)

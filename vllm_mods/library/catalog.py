@@ -221,7 +221,7 @@ class Library:
         if several := [one for one in names if one.endswith(f"/{name}")]:
             return UsageError(
                 f"several libraries have a {kind} named `{name}`: {', '.join(several)}",
-                hint=f"name one, such as {several[0]}",
+                hint=f"write the full name, such as {several[0]}",
             )
         begun = [one for one in names if name and one.startswith(name)]
         near = begun or difflib.get_close_matches(name, names, 1)

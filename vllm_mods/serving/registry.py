@@ -142,7 +142,7 @@ def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
     stems = {_USE.sub("", name) for name in listed}
     if any(_USE.sub("", name) in stems for name in architectures):
         return ""
-    return f"vLLM {version} has no class for {named}, the model's architecture: it starts only if Transformers or a plugin has one"
+    return f"vLLM {version} has no class for {named}, the model's architecture: the model starts only if Transformers or a plugin has the class"
 
 
 def _annotated_names(sources: ModuleSources, field: configs.ConfigField | None) -> Iterator[str]:

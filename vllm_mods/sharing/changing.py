@@ -64,7 +64,7 @@ def read_project() -> ProjectFile:
     if project is None:
         raise UsageError(
             f"there is no project here: {project_file.NAME} is neither in this folder nor in a parent folder of this repository",
-            hint="vllm-mods add SOURCE --mod MOD  # begins one",
+            hint="vllm-mods add SOURCE --mod MOD  # begins a project",
         )
     return project
 
