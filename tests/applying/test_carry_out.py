@@ -334,7 +334,7 @@ def test_of_mods_that_an_installer_undid_what_was_kept_is_set_aside_and_those_ar
     )
     (planned,) = told.plan.mods
     (note,) = (one for one in planned.findings if one.code == "undone")
-    assert note.message == "low was applied, but vLLM was installed again since, which undid it"
+    assert note.message == "low was applied, but a later installation of vLLM undid it"
     assert note.level == "note"
     assert [change.path for change in told.plan.changes] == [B]
     assert put_in(site, mods("low")) == told
