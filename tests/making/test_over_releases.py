@@ -138,7 +138,7 @@ def test_each_release_has_its_variant_or_says_why_not() -> None:
         "evidence",
     ]
     assert lines[:5] == [
-        *(f"running on {version}, {n} of 4" for n, version in enumerate(texts, 1)),
+        *(f"running the script on {version}, {n} of 4" for n, version in enumerate(texts, 1)),
         "a variant for 0.22.0",
     ]
     assert lines[-1] == "checking the mod on 0.22.0, 4 of 4"

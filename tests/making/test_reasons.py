@@ -50,7 +50,7 @@ def lacked(*names: str) -> list[WatchedCommand]:
         ("curl: not found", ("curl",), FOLDER),
         ("curl: (6) Could not resolve host: x.test", ("curl",), FOLDER),
         ("OSError: [Errno 101] Network is unreachable", (), FOLDER),
-        ("nvidia-smi: not found", ("nvidia-smi",), "a recording has no GPU"),
+        ("nvidia-smi: not found", ("nvidia-smi",), "the sandbox has no GPU"),
         ("nvidia-smi: not found", ("nvidia-smi", "curl"), FOLDER),
         # the last of them ended it
         (

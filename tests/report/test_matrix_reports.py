@@ -111,7 +111,7 @@ bad on 0.21.0: conflict
 bad on 0.22.0: unknown
   hunk 1: its text is not in the file; nearest is line 3 [text]
 
-2 of 6 cells that should work do not.
+2 of 6 cells should work, but do not.
 """
     )
 
@@ -195,7 +195,7 @@ def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
     assert (
         head
         == """\
-**2 of 6 cells that should work do not.** 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0.
+**2 of 6 cells should work, but do not.** 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0.
 
 | mod | vLLM | verdict |  |
 | --- | --- | --- | --- |

@@ -180,4 +180,4 @@ def summary(of: Grid) -> str:
         return (
             f"Every mod applies to every release in its ranges: {len(meant)} of {len(meant)} cells."
         )
-    return f"{bad} of {len(meant)} cells that should work do not."
+    return f"{bad} of {len(meant)} cells should work, but do not."
