@@ -183,8 +183,8 @@ def test_an_exported_recipe_says_which_folders_it_needs() -> None:
     assert taken
     assert all(note.startswith("fast ") for note in taken)
     assert folders == [
-        f"launchers run the folder mods/{mod}, which does not exist yet: `vllm-mods export {mod} "
-        f"--output mods/{mod}` writes it, or build the mods into the image"
+        f"the recipe names the folder mods/{mod}: write it with `vllm-mods export {mod} "
+        f"--output mods/{mod}`, or build the mods into the image"
         for mod in ("fast", "gone")
     ]
 
@@ -271,7 +271,7 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
 
     assert (folder(), notes) == (
         f"{place}/model",
-        [f"local reads {place}/model of this machine, as {place}/model in the container", unknown],
+        [f"the container has {place}/model of this machine as {place}/model", unknown],
     )
     assert (folder("chosen"), notes) == (f"{place}/chosen", [unknown])
     assert (folder("none", elsewhere=True), notes) == (

@@ -105,7 +105,7 @@ def test_over_a_range_it_is_run_on_each_release(
         (["./run.sh"], "My Mod", limits, version) for version in ("0.19.0", "0.20.0", "0.21.0")
     ]
     assert there.opened == [(version, None) for version in ("0.19.0", "0.20.0", "0.21.0")]
-    assert said[:3] == [f"running on 0.{n}.0, {n - 18} of 3" for n in (19, 20, 21)]
+    assert said[:3] == [f"running the script on 0.{n}.0, {n - 18} of 3" for n in (19, 20, 21)]
     assert made.mod.name == "my-mod"
     assert [(row.version, row.variant is None) for row in made.releases] == [
         ("0.19.0", True),
@@ -133,13 +133,13 @@ def test_on_one_tree_it_is_run_once(script: Path, recorded: list[tuple[Any, ...]
     [
         (
             {},
-            "{0} has a run.sh, whose effect shows only when it runs on a vLLM; none was named",
+            "{0} has a run.sh, which has to run on a vLLM; no vLLM was named",
             "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
         ),
         (
             {"tree": "pypi:0.20.0", "images": ("x",)},
             "--tree and --image both name the vLLM to run on",
-            "give one",
+            "omit one",
         ),
         (
             {"vllm": ">=0.30"},
@@ -158,6 +158,6 @@ def test_where_it_is_to_be_run_has_to_be_said(
 
 
 def test_what_it_does_nowhere_is_refused(script: Path, recorded: list[tuple[Any, ...]]) -> None:
-    with pytest.raises(Refused, match="the script makes a mod on none of 1 releases"):
+    with pytest.raises(Refused, match="the script makes no mod on any of 1 releases"):
         imported(script, shelf(**THREE).access, [], vllm="==0.19.0")
     assert len(recorded) == 1

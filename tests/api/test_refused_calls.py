@@ -85,12 +85,12 @@ CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 REFUSALS: Refusing = [
     (
         lambda _: vm.Access().open("pypi:0.19.1", platform="linux/arm64"),
-        "pypi:0.19.1 is not an image, and --platform and --target-in-image are for images",
+        "pypi:0.19.1 is not an image: --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (
         lambda _: vm.Access().open("site", in_image="/venv"),
-        "site is not an image, and --platform and --target-in-image are for images",
+        "site is not an image: --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (
@@ -110,17 +110,17 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: vm.new("x", tree="site"),
-        "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+        "a new mod needs a tree and one of these: a diff, an edited tree or a command",
         "vllm-mods new x --from-diff FILE --tree auto",
     ),
     (
         lambda _: vm.new("x", tree="site", diff=PATCH, edited="site"),
-        "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+        "a new mod needs a tree and one of these: a diff, an edited tree or a command",
         "vllm-mods new x --from-diff FILE --tree auto",
     ),
     (
         lambda _: vm.new("x", diff=PATCH),
-        "a mod is made of a tree and one of these: a diff, an edited tree, a command",
+        "a new mod needs a tree and one of these: a diff, an edited tree or a command",
         "vllm-mods new x --from-diff FILE --tree auto",
     ),
     # a pairing's lock
@@ -155,7 +155,7 @@ REFUSALS: Refusing = [
     (
         lambda _: vm.serve_check(command="vllm serve m", target="site", vllm=">=0.19"),
         "--vllm and --target both name the vLLM",
-        "give one",
+        "omit one",
     ),
     (
         lambda _: vm.serve_check(command="vllm serve m"),
@@ -164,13 +164,13 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: vm.serve_check(library(), "pair"),
-        "pairing `pair` does not say its vLLM: no vLLM to check against was named",
+        "pairing `pair` names no vLLM, and no vLLM to check against was named",
         "--target TREE",
     ),
     # templates, evidence, import
     (
         lambda _: vm.template_check(library(), inside="site"),
-        "--in needs a TEMPLATE: the path of one inside that tree",
+        "--in needs a TEMPLATE: a template's path in that tree",
         "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE",
     ),
     (
@@ -190,7 +190,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: imported("own/patches/fast", license="MIT"),
-        "own/patches/fast is already a mod of vllm-mods; it is imported unchanged",
+        "own/patches/fast is already a mod of vllm-mods, so no option can change its name, summary, licence or range",
         "vllm-mods import own/patches/fast --library DIR",
     ),
     (
@@ -201,11 +201,11 @@ REFUSALS: Refusing = [
     (
         lambda _: imported("script", tree="site", images=["x"]),
         "--tree and --image both name the vLLM to run on",
-        "give one",
+        "omit one",
     ),
     (
         lambda _: imported("script"),
-        "script has a run.sh, whose effect shows only when it runs on a vLLM; none was named",
+        "script has a run.sh, which has to run on a vLLM; no vLLM was named",
         "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
     ),
     (
@@ -226,7 +226,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda place: port.port(plain(place, 'overlay = [{ source = "x.patch", path = "vllm/new.py" }]\n'), "plain", "site"),
-        "variant `a` of plain is not made of patches alone, and `port` can port nothing else",
+        "variant `a` of plain replaces files or has no patches, and `port` can port patches only",
         "vllm-mods check plain --target site",
     ),
     (
@@ -235,7 +235,7 @@ REFUSALS: Refusing = [
             "plain",
             "site",
         ),
-        "variant `a` of plain is not made of patches alone, and `port` can port nothing else",
+        "variant `a` of plain replaces files or has no patches, and `port` can port patches only",
         "vllm-mods check plain --target site",
     ),
 ]  # fmt: skip
@@ -318,7 +318,9 @@ def test_a_matrix_is_of_a_pairing_and_the_named_mods_or_of_all_that_are_the_call
 def test_a_library_that_has_lost_its_mods_is_no_matrix_of_the_bundled_ones(place: Path) -> None:
     (place / "lost/patches").mkdir(parents=True)
     lost = Library(place / "lost")
-    with pytest.raises(vm.UsageError, match=r"no mod is in the libraries .*/lost$"):
+    with pytest.raises(
+        vm.UsageError, match=r"the libraries that were named have no mods: .*/lost$"
+    ):
         matrix.choose_mods(lost, (), None)
     assert [mod.name for mod in matrix.choose_mods(lost, ("flashqla",), None)] == ["flashqla"]
     assert matrix.choose_mods(Library(), (), None)
@@ -378,7 +380,7 @@ def test_no_lock_is_written_where_a_release_could_not_be_read(place: Path) -> No
     with pytest.raises(vm.UsageError) as caught:
         matrix.write_locks(mods, cells, shelved())
     assert caught.value.message == "no mod.lock was written: pypi:0.19.1 could not be read"
-    assert caught.value.hint == "run it again when every release can be read"
+    assert caught.value.hint == "run the command again when every release can be read"
     assert not (place / "own/patches/fast/mod.lock").exists()
 
 
@@ -411,7 +413,12 @@ def targets(*lines: str) -> None:
             "has no target named `z`: it has a",
             "vllm-mods sync a",
         ),
-        (["[targets.a]", "mods = []"], None, "names no path for the target `a`", 'path = "DIR"'),
+        (
+            ["[targets.a]", "mods = []"],
+            None,
+            "names no path for the target `a`",
+            '--target DIR, or path = "DIR" in that target',
+        ),
     ],
 )
 def test_sync_says_which_targets_there_are(
@@ -446,7 +453,7 @@ def test_the_vllm_of_an_environment_is_found_in_it_unless_there_are_several(plac
         vm.sync(write=False)
     both = " or ".join(f"{place}/venv/lib/python3.{minor}/site-packages/vllm" for minor in (11, 12))
     assert caught.value.message == f"{place}/venv is an environment with several vLLMs"
-    assert caught.value.hint == f"name the one you mean: {both}"
+    assert caught.value.hint == f"name the vLLM that you mean: {both}"
     os.rename(place / "venv/lib/python3.12", place / "away")
     alone = vm.sync(write=False)
     assert alone.done.target == str(place / "venv/lib/python3.11/site-packages")

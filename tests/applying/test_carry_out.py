@@ -135,7 +135,7 @@ def test_a_base_has_to_be_the_one_of_every_mod(
     ground.check_base(mods("low", "alone"), base)
     with pytest.raises(UsageError, match=f"^high was not made for {site}: not every") as caught:
         put_in(site, mods("low", "high"), base=base)
-    assert caught.value.hint == "--base TREE with the vLLM that the patch was made from"
+    assert caught.value.hint == "--base TREE, the vLLM that the patch was made on"
     assert put_in(site, mods("low"), base=base).changed
 
 
@@ -187,7 +187,7 @@ def test_what_others_need_does_not_go_out_without_them(
     head, line, *_ = caught.value.message.splitlines()
     assert (
         head
-        == f"nothing was changed in {site}: a mod that stays cannot be applied again without alone"
+        == f"nothing was changed in {site}: a mod that would stay cannot be applied again without alone"
     )
     assert line == "  on-top 1.0.0: conflict"
     assert caught.value.hint == f"vllm-mods revert alone on-top --target {site}"
@@ -245,7 +245,7 @@ def test_a_mod_that_was_not_kept_cannot_be_planned_anew(
     with pytest.raises(Refused) as caught:
         carry_out.revert(site, "alone")
     assert caught.value.message == (
-        f"{site}: .vllm-mods/mods/low.json is gone, and low, which stays applied, needs it; "
+        f"{site}: .vllm-mods/mods/low.json is gone, but low, which stays applied, needs it; "
         "nothing was changed"
     )
     assert caught.value.hint == f"vllm-mods revert --target {site}  # removes all mods"
@@ -334,7 +334,7 @@ def test_of_mods_that_an_installer_undid_what_was_kept_is_set_aside_and_those_ar
     )
     (planned,) = told.plan.mods
     (note,) = (one for one in planned.findings if one.code == "undone")
-    assert note.message == "low was applied, but vLLM was installed again since, which undid it"
+    assert note.message == "low was applied, but a later installation of vLLM undid it"
     assert note.level == "note"
     assert [change.path for change in told.plan.changes] == [B]
     assert put_in(site, mods("low")) == told

@@ -160,7 +160,9 @@ def test_what_it_locks_away_is_read_all_the_same() -> None:
 def test_names_of_any_kind_come_back() -> None:
     done = recorded(CHANGE + "printf x > /tmp/$'a\\nb'; printf x > /tmp/$'\\xff'")
     lost = ("/tmp/a\nb", "/tmp/\udcff")  # noqa: S108
-    assert done.notes == tuple(f"it wrote {path}, which no mod can have" for path in lost)
+    assert done.notes == tuple(
+        f"the command wrote {path}, which a mod cannot contain" for path in lost
+    )
 
 
 @pytest.mark.slow

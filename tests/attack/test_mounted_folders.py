@@ -100,7 +100,7 @@ def test_the_folder_behind_a_link_is_what_is_shown_and_mounted(
     name(call, link)
     said = started(call)
     assert f"--mount type=bind,source={real},target={link},readonly" in said
-    assert f"note: {NAME} reads {real} of this machine, as {link}" in said
+    assert f"note: the container has {real} of this machine as {link}" in said
 
 
 @pytest.mark.parametrize(

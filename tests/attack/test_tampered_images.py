@@ -86,20 +86,20 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a .pth": (put(f"{SITE}/evil.pth", b"import evil"), f": /{SITE}/evil.pth"),
     "PYTHONPATH": (
         env(lambda env: [*env, "PYTHONPATH=/evil"]),
-        "the environment's PYTHONPATH is /evil, and the lock says not there",
+        "the environment's PYTHONPATH is /evil, but the lock says not there",
     ),
     "a value of the environment": (
         env(lambda env: [one.replace("GREETING=hello", "GREETING=bye") for one in env]),
-        "the environment's GREETING is bye, and the lock says hello",
+        "the environment's GREETING is bye, but the lock says hello",
     ),
     "a variable taken out": (
         env(lambda env: [one for one in env if not one.startswith("GREETING")]),
-        "the environment's GREETING is not there, and the lock says hello",
+        "the environment's GREETING is not there, but the lock says hello",
     ),
     "the order of the environment": (env_order, "the environment variables are in a different order"),
     "the entrypoint": (
         setting("Entrypoint", ["/evil"]),
-        'the setting Entrypoint is ["/evil"], and the lock says ["vllm", "serve", "org/small"',
+        'the setting Entrypoint is ["/evil"], but the lock says ["vllm", "serve", "org/small"',
     ),
     "arguments": (setting("Cmd", ["--model", "x"]), 'the setting Cmd is ["--model", "x"]'),
     "the user": (setting("User", "nobody"), "the setting User is nobody"),
@@ -113,16 +113,16 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a trigger": (setting("OnBuild", ["RUN evil"]), 'the setting OnBuild is ["RUN evil"]'),
     "the model in the label": (
         label("vllm-mods.model", "org/evil"),
-        "the label vllm-mods.model is org/evil, and the lock says org/small",
+        "the label vllm-mods.model is org/evil, but the lock says org/small",
     ),
     "the lock in the label": (label("vllm-mods.lock", "sha256:0"), "the label vllm-mods.lock"),
     "the model in the annotation": (annotated, "the annotation vllm-mods.model is org/evil"),
-    "the machine": (whole("architecture", "s390x"), "its architecture is s390x"),
-    "the time": (whole("created", "2020-01-01T00:00:00Z"), "its created is 2020-01-01T00:00:00Z"),
-    "the history": (history, "its history is"),
-    "a word that the format does not know": (whole("author", "me"), "its author is me"),
+    "the machine": (whole("architecture", "s390x"), "the image's architecture is s390x"),
+    "the time": (whole("created", "2020-01-01T00:00:00Z"), "the image's created is 2020-01-01T00:00:00Z"),
+    "the history": (history, "the image's history is"),
+    "a word that the format does not know": (whole("author", "me"), "the image's author is me"),
     "a layer slipped under ours": (slipped_under, "is not in the lock"),
-    "the order of layers": (swapped, "its layers are in a different order:"),
+    "the order of layers": (swapped, "the layers are in a different order:"),
     "a layer of the base left out": (left_out, "the image lacks layer 1 of the base base:1"),
     "other bytes under the same name": (other_bytes, "the layer was replaced"),
     "a file of vLLM taken away": (
@@ -131,7 +131,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "old bytecode that shows again": (
         without(f"{SITE}/vllm/__pycache__/.wh.a.cpython-311.pyc"),
-        "a.cpython-311.pyc exists, and the lock removes it",
+        "a.cpython-311.pyc exists, but the lock removes it",
     ),
     "the mode of a file": (
         marked(f"{SITE}/vllm/a.py", mode=0o4755),
@@ -150,25 +150,25 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "the lock": (content(LOCK, b"org/small", b"org/evil!"), "vllm-mods.lock"),
     # --- configuration: its digest is the lock's, so whatever is altered is found
-    "the system": (whole("os", "windows"), "its os is windows"),
-    "a variant of the machine": (whole("variant", "v2"), "its variant is v2"),
-    "a version of the system": (whole("os.version", "10"), "its os.version is 10"),
-    "features of the system": (whole("os.features", ["win32k"]), "its os.features is"),
-    "docker's own settings": (whole("container_config", {"Cmd": ["/evil"]}), "its container_config"),
-    "the builder's name": (whole("docker_version", "1"), "its docker_version is 1"),
-    "a time that is none": (whole("created", None), "its created is"),
+    "the system": (whole("os", "windows"), "the image's os is windows"),
+    "a variant of the machine": (whole("variant", "v2"), "the image's variant is v2"),
+    "a version of the system": (whole("os.version", "10"), "the image's os.version is 10"),
+    "features of the system": (whole("os.features", ["win32k"]), "the image's os.features is"),
+    "docker's own settings": (whole("container_config", {"Cmd": ["/evil"]}), "the image's container_config"),
+    "the builder's name": (whole("docker_version", "1"), "the image's docker_version is 1"),
+    "a time that is none": (whole("created", None), "the image's created is"),
     "a machine that is a number": (whole("architecture", 5), ""),
     "no settings at all": (whole("config", None), "is not there"),
     "settings that are a list": (whole("config", []), ""),
     "a history that is a table": (whole("history", {}), ""),
     "a step of the history more": (
         lambda image: image.config["history"].append({"created_by": "x", "empty_layer": True}),
-        "its history is",
+        "the image's history is",
     ),
-    "a step of the history taken out": (lambda image: image.config["history"].pop(), "its history is"),
+    "a step of the history taken out": (lambda image: image.config["history"].pop(), "the image's history is"),
     "another kind of root": (
         lambda image: image.config["rootfs"].update(type="windows"),
-        'its rootfs is {"type": "windows"}',
+        "the image's rootfs is {\"type\": \"windows\"}",
     ),
     "a layer's hash twice": (
         lambda image: setattr(image, "stated", [digest(one) for one in (*image.layers, image.layers[-1])]),
@@ -197,18 +197,18 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a variable twice": (env(lambda env: [*env, "GREETING=bye"]), "GREETING is bye"),
     "a variable twice, the right value last": (
         env(lambda env: ["GREETING=bye", *env]),
-        "and the ID of the lock's image",
+        "but the lock's image",
     ),
     "a label more": (label("com.example.run", "evil"), "the label com.example.run is evil"),
     "a label that is a number": (label("vllm-mods.model", 5), ""),
-    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "the same values as different bytes,"),
+    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "the values are the same but written differently,"),
     "a key of the configuration twice": (
         in_config(lambda data: b'{"architecture":"evil",' + data[1:]),
-        "the same values as different bytes,",
+        "the values are the same but written differently,",
     ),
     "a key of the configuration in capitals": (
         in_config(lambda data: data[:-1] + b',"Architecture":"evil"}'),
-        "its Architecture is evil",
+        "the image's Architecture is evil",
     ),
     "a configuration that is a list": (in_config(lambda data: b"[" + data + b"]"), "not a JSON object"),
     # --- manifest: what it may say is what `build` writes, or docker's form of that
@@ -236,7 +236,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "layers of the first schema": (in_manifest(lambda raw: raw.update(fsLayers=[])), "has fsLayers"),
     "an index in the manifest": (
         in_manifest(lambda raw: raw.update(manifests=[])),
-        "but is not one",
+        "but is something else",
     ),
     "layers in capitals": (
         in_manifest(lambda raw: raw.update(Layers=raw["layers"][:1])),
@@ -281,7 +281,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "an empty list of layers": (in_manifest(lambda raw: raw.update(layers=[])), "names 0 layers"),
     "a layer of the manifest twice": (
         in_manifest(lambda raw: raw["layers"].append(raw["layers"][0])),
-        "and the configuration",
+        "but the configuration",
     ),
     "a layer of the manifest taken out": (in_manifest(lambda raw: raw["layers"].pop()), "and the configuration"),
     "layers of the manifest in another order": (
@@ -392,7 +392,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "index.json that says an index": (
         in_top(lambda top: top["manifests"][0].update(mediaType=INDEX)),
-        "but is not one",
+        "but is something else",
     ),
     "index.json with data and addresses": (
         in_top(lambda top: top["manifests"][0].update(data="e30=", urls=["https://example.org"])),
@@ -527,12 +527,12 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "an image left out": (
         lambda index: index.entries.pop(),
-        "the index has no image for linux/arm64, and its lock has one",
+        "the index has no image for linux/arm64, but its lock has one",
     ),
     "every image left out": (lambda index: index.entries.clear(), "of its 0 images are for"),
     "an image more": (
         lambda index: index.entries.append(index.base["manifests"][2]),
-        "the index has an image for linux/s390x, and its lock has none",
+        "the index has an image for linux/s390x, but its lock has none",
     ),
     "platforms exchanged": (
         exchanged,
@@ -597,7 +597,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "an image with annotations": (in_entry(annotations={"a": "b"}), "entry 1 of the index has annotations"),
     "an image with artifactType": (in_entry(artifactType="x/y"), "entry 1 of the index has artifactType"),
     "an image with an unknown key": (in_entry(evil=1), "entry 1 of the index has evil"),
-    "an image of an index's type": (in_entry(mediaType=INDEX), "but is not one"),
+    "an image of an index's type": (in_entry(mediaType=INDEX), "but is something else"),
     "an image of an unknown type": (in_entry(mediaType="x/y"), "entry 1 of the index is of the type x/y"),
     "an image of no type": (in_entry(mediaType=None), "entry 1 of the index is of the type not there"),
     "an image of docker's type": (

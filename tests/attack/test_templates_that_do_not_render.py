@@ -146,4 +146,4 @@ def test_only_its_name_makes_a_template_one_for_something_else(text: str) -> Non
 def test_a_template_that_reads_a_query_and_documents_is_told_so() -> None:
     (finding,) = _check("{{ query }}{{ documents }}").findings
     assert finding.code == "no-chat"
-    assert "it reads documents, query but not `messages`" in finding.message
+    assert "the template reads documents, query but not `messages`" in finding.message

@@ -57,7 +57,7 @@ def test_a_plain_path_leads_nowhere_else(path: str, is_plain: bool) -> None:  # 
         (b"a = \xff", "not UTF-8: byte 4", None),
         (b"a = ", "not TOML: Invalid value", "https://toml.io/en/v1.0.0 has the syntax"),
         (b"a = " + b"[" * 101 + b"]" * 101, "not a manifest: it is nested too deeply", None),
-        (b"a" + b".a" * 1001 + b" = 1", "a line of it has more than 1,000 dots", None),
+        (b"a" + b".a" * 1001 + b" = 1", "a line has more than 1,000 dots", None),
     ],
 )
 def test_toml_that_is_none_says_why(data: bytes, problem: str, hint: str | None) -> None:

@@ -246,7 +246,7 @@ def test_what_maintainers_have_to_do_is_behind_a_tab(show: Show) -> None:
     page.get_by_role("link", name="For maintainers 3").click()
     assert problems.is_visible()
     assert page.locator("#grid").is_hidden()
-    assert page.locator(".summary.bad").inner_text() == "2 of 6 cells that should work do not."
+    assert page.locator(".summary.bad").inner_text() == "2 of 6 cells should work, but do not."
     page.get_by_role("link", name="Map").click()
     assert problems.is_hidden()
     assert page.locator("#grid").is_visible()
@@ -350,7 +350,7 @@ def test_releases_of_one_version_are_told_apart(show: Show) -> None:
 def test_no_mod_at_all_is_a_page(show: Show) -> None:
     page = show(MatrixResult(()))
     assert page.get_by_text(
-        "None of these trees is in a mod's range, so none had to fit."
+        "None of these trees is in a mod's range, so no mod has to apply."
     ).is_visible()
 
 

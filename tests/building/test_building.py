@@ -234,7 +234,7 @@ def test_what_the_image_has_already_is_not_chosen_again() -> None:
     assert target == expected
     assert wheels.resolve(["torch>=2.8", "tomli; python_version < '3.11'"], target) == ()
     with pytest.raises(
-        Refused, match=r"the mod needs torch>=3, and the base has torch 2\.9\.0\+cu129"
+        Refused, match=r"the mod needs torch>=3, but the base has torch 2\.9\.0\+cu129"
     ):
         wheels.resolve(["torch>=3"], target)
 

@@ -82,7 +82,7 @@ def image(tmp_path: Path, digest: str, architecture: str, **annotations: str) ->
 
 
 PLATFORM = "entry 2 of the index: its platform"
-IS_ARM = 'and the lock says {"architecture": "arm64", "os": "linux"}'
+IS_ARM = 'but the lock says {"architecture": "arm64", "os": "linux"}'
 TWO = (listed(A, "amd64"), listed(B, "arm64"))
 
 
@@ -123,15 +123,15 @@ TWO = (listed(A, "amd64"), listed(B, "arm64"))
         (
             [index_of(*TWO, annotations={"x": "2", "y": "3"})],
             [
-                "the index's annotation x is 2, and the lock says 1",
-                "the index's annotation y is 3, and the lock says not there",
+                "the index's annotation x is 2, but the lock says 1",
+                "the index's annotation y is 3, but the lock says not there",
             ],
         ),
         (
             [index_of(*TWO, annotations="odd")],
             [
-                "the index's annotation  is odd, and the lock says not there",
-                "the index's annotation x is not there, and the lock says 1",
+                "the index's annotation  is odd, but the lock says not there",
+                "the index's annotation x is not there, but the lock says 1",
             ],
         ),
     ],
@@ -202,19 +202,19 @@ AMD, ARM = "linux/amd64", "linux/arm64"
         (
             [(AMD, ARM), (AMD, ARM)],
             [ARM, AMD],
-            ["the index lists linux/arm64, linux/amd64, and its lock linux/amd64, linux/arm64"],
+            ["the index lists linux/arm64, linux/amd64, but its lock linux/amd64, linux/arm64"],
         ),
         (
             [(AMD, ARM, "linux/s390x"), (AMD, ARM, "linux/s390x")],
             [AMD, ARM],
-            ["the index has no image for linux/s390x, and its lock has one"],
+            ["the index has no image for linux/s390x, but its lock has one"],
         ),
         (
             [(AMD, "linux/s390x"), None],
             [AMD, ARM],
             [
-                "the index has no image for linux/s390x, and its lock has one",
-                "the index has an image for linux/arm64, and its lock has none",
+                "the index has no image for linux/s390x, but its lock has one",
+                "the index has an image for linux/arm64, but its lock has none",
             ],
         ),
     ],
@@ -278,8 +278,8 @@ def manifest_of(**more: object) -> dict[str, Any]:
         (
             manifest_of(annotations={"x": "1"}),
             [
-                "the annotation vllm-mods.model is not there, and the lock says m",
-                "the annotation x is 1, and the lock says not there",
+                "the annotation vllm-mods.model is not there, but the lock says m",
+                "the annotation x is 1, but the lock says not there",
             ],
         ),
     ],

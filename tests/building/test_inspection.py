@@ -94,7 +94,7 @@ def test_a_label_that_names_another_lock_is_said(
     inspected = altered(built, tmp_path, alter)
     (finding,) = (each for each in inspected.findings if each.code == "label-disagrees")
     inside = f"is sha256:{sha256(built[1])}" if has_lock else "is not there"
-    why = f"the label vllm-mods.lock says sha256:0, and the lock inside {inside}"
+    why = f"the label vllm-mods.lock says sha256:0, but the lock in the image {inside}"
     assert (finding.message, finding.path) == (why, pairing_lock.PLACE)
     assert "other" not in inspected.labels
     if not has_lock:
@@ -124,5 +124,5 @@ def test_another_lock_than_the_one_in_the_image_is_compared(
     )
     several = messages(pairing_lock.dump(lock._replace(base=base, platforms=(more,))))
     platform = lock.base.platform
-    why = f"the image is for {platform}, and the lock is for linux/s390x and linux/riscv64"
+    why = f"the image is for {platform}, but the lock is for linux/s390x and linux/riscv64"
     assert why in several

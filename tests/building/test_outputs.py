@@ -163,7 +163,9 @@ def test_an_engine_that_fails(
 
 def test_an_engine_that_takes_it_for_another_image(docker: Path, tmp_path: Path) -> None:
     (docker / "next").write_text(f"sha256:{'e' * 64}")
-    with pytest.raises(TreeError, match=r"docker loaded the image as sha256:e+, but it is"):
+    with pytest.raises(
+        TreeError, match=r"docker loaded the image as sha256:e+, but its ID should be"
+    ):
         into_engine(built(based(tmp_path)), "docker")
 
 
@@ -357,7 +359,7 @@ def test_a_place_is_refused_with_the_forms_there_are(tmp_path: Path) -> None:
             outputs.parse(engine_of, base)
         why = "so no engine can add a layer to it"
         assert caught.value.message == f"oci:x is not in a local engine (oci-layout), {why}"
-        assert caught.value.hint == f"--output with {forms}"
+        assert caught.value.hint == "--output oci:DIR, or --output registry:REF"
     with pytest.raises(UsageError, match="not an image name:"):
         outputs.parse("registry:A", base)
 

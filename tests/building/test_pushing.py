@@ -185,7 +185,7 @@ def test_a_base_of_docker_has_the_layers_that_its_registry_names(
         with pytest.raises(Refused) as caught:
             registry.push([(bare, base)], f"{host}/me/it:x", "p:1-2")
     assert caught.value.message == (
-        f"{host}/lib/base:1 has changed: its configuration is now {config['digest']}, and the "
+        f"{host}/lib/base:1 has changed: its configuration is now {config['digest']}, but the "
         f"base here has {base.config_digest}; nothing was pushed"
     )
     assert caught.value.hint == f"push the base first: docker push {host}/lib/base:1"
@@ -250,7 +250,7 @@ def test_a_tag_of_which_no_digest_is_told_is_another_ones(server: Registry, tmp_
         registry.push([(ours, base)], f"{server.host}/me/it:x", "p:1-2")
     current = digest(json.dumps(config).encode())
     assert caught.value.message == (
-        f"{server.host}/me/it:x already names {current}, and the new image is {ours.manifest_digest}: "
+        f"{server.host}/me/it:x already names {current}, but the new image is {ours.manifest_digest}: "
         "vllm-mods does not move a tag; nothing was changed"
     )
     assert caught.value.hint == "--tag another-name:tag, or remove the old image first"

@@ -135,7 +135,7 @@ def test_mods_that_do_not_fit_are_ported_first(to: str | None, tree: str) -> Non
     assert caught.value.message == "pairing p and its lock are unchanged: no"
     assert caught.value.hint == (
         f"vllm-mods port a --to {tree}\n  vllm-mods port c --to {tree}\n  "
-        "then run this again; `vllm-mods keep` does it for a whole library"
+        "then run this command again; `vllm-mods keep` ports a whole library"
     )
     assert caught.value.plan is plan
 

@@ -124,7 +124,7 @@ def test_a_wheel_that_needs_another_torch_is_refused(pip: Pip) -> None:
     with pytest.raises(Refused) as caught:
         wheels.resolve(["x"], TARGET)
     assert caught.value.message == (
-        "the mod needs torch>3, and the base has torch 2.9.0; nothing was built"
+        "the mod needs torch>3, but the base has torch 2.9.0; nothing was built"
     )
     hint = "use a base with torch>3: `RUN pip install 'torch>3'` in its Dockerfile"
     assert caught.value.hint == hint
@@ -166,7 +166,7 @@ def test_another_wheel_than_the_locked_one_is_refused(pip: Pip) -> None:
     with pytest.raises(TreeError) as caught:
         wheels.fetch(LOCKED, TARGET)
     other = sha256(wheel("x", "y"))
-    why = f"its sha256 is {other}, and the lock says {LOCKED.sha256}"
+    why = f"its sha256 is {other}, but the lock says {LOCKED.sha256}"
     assert caught.value.message == f"{LOCKED.filename}: {why}"
     assert caught.value.hint == "pip config list  # vllm-mods uses its index-url, proxy and cert"
 
@@ -234,7 +234,10 @@ def test_a_file_of_a_wheel_that_goes_elsewhere_is_refused(name: str) -> None:
         wheels.unpack(packed({name: b"1", RECORD: b""}), LOCKED, "site", epoch=7)
     why = f"contains {name}, which is outside the site root; vllm-mods does not install that"
     assert caught.value.message == f"{LOCKED.filename} {why}"
-    assert caught.value.hint == "use a base that has it: `RUN pip install x==1` in its Dockerfile"
+    assert (
+        caught.value.hint
+        == "use a base image that has the package: `RUN pip install x==1` in its Dockerfile"
+    )
 
 
 @pytest.mark.parametrize(

@@ -374,11 +374,11 @@ def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
     assert fitting.of_mod(mod(when=(no, other)), some) == ("mod", False, True, why, "")
     assert fitting.of_pairing(
         Pairing("pair", "s", "a/x", "image", "vllm serve"), [mod(when=(no,))], (), of()
-    ) == ("pair", False, True, f"mod is not meant for it: {why.partition(';')[0]}")
+    ) == ("pair", False, True, f"mod is not for this model: {why.partition(';')[0]}")
     with pytest.raises(Refused) as caught:
         fitting.demand([mod(when=(no,), name="one"), mod(when=(yes,))], of(), "pair", "/a b")
     assert caught.value.message == (
-        f"pairing pair: its mods are not meant for its model org/x\n  one: {why.partition(';')[0]}"
+        f"pairing pair: its mods are not for its model org/x\n  one: {why.partition(';')[0]}"
     )
     assert caught.value.hint == "vllm-mods suggest '/a b'"
 
@@ -386,8 +386,10 @@ def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
 def test_whether_a_mod_is_for_unknown_tensors_is_unknown() -> None:
     needs = mod(when=(When(tensors=(("b", ()),)),), name="one")
     fit = fitting.of_pairing(Pairing("pair", "s", "a/x", "image", "vllm serve"), [needs], (), of())
-    assert fit.why.startswith("one may not be meant for it: without safetensors files its tensors")
-    with pytest.raises(Refused, match="its mods may not be meant for its model org/x\n  one: with"):
+    assert fit.why.startswith(
+        "one may not be for this model: without safetensors files its tensors"
+    )
+    with pytest.raises(Refused, match="its mods may not be for its model org/x\n  one: with"):
         fitting.demand([needs], of(), "pair", "/a b")
 
 
@@ -491,12 +493,9 @@ def test_what_fits_a_model_stands_first(tmp_path: Path) -> None:
     ]
     assert [one.ok for one in held] == [True, False]
     assert held[1].why.startswith(
-        "it needs 0.0 GiB for weights on the GPU, but vLLM may use only 0.0 GiB"
+        "the model needs 0.0 GiB for weights on the GPU, but vLLM may use only 0.0 GiB"
     )
     why = {one.name: one.why for one in suggested.pairings}
     assert why["lacks"] == "it lacks hybrid-int4-fp8"
-    assert (
-        why["silent"]
-        == "it lacks hybrid-int4-fp8; none of its mods states which models it is meant for"
-    )
+    assert why["silent"] == "it lacks hybrid-int4-fp8; no mod of the pairing states its models"
     assert [one.name for one in suggested.mods] == ["hybrid-int4-fp8"]

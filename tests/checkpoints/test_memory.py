@@ -129,12 +129,14 @@ def test_what_has_no_room_is_told_with_its_numbers() -> None:
     assert fits.shortfall(gpu) == ""
     long = fits._replace(length=4096)
     assert long.shortfall(gpu) == (
-        "it needs 70.0 GiB for weights and 4.0 GiB for the KV cache of 4,096 tokens on the GPU, "
+        "the model needs 70.0 GiB for weights and 4.0 GiB for the KV cache of 4,096 tokens on the GPU, "
         "but vLLM may use only 72.0 GiB (0.9 of the 80.0 GiB of NVIDIA X)"
     )
     assert long.remedy(gpu) == "--max-model-len 2048 at most"
     large = MemoryNeed(80 * GIB, 0, 0, 2, 0.9)
-    assert large.shortfall(gpu).startswith("it needs 80.0 GiB for weights on each of 2 GPUs, but ")
+    assert large.shortfall(gpu).startswith(
+        "the model needs 80.0 GiB for weights on each of 2 GPUs, but "
+    )
     assert large.remedy(gpu) == "--tensor-parallel-size 3 at least"
 
 
@@ -160,6 +162,6 @@ def test_a_gpu_is_what_somebody_says_or_this_machine(
     program.write_text("#!/bin/sh\necho 'NVIDIA GB10, [N/A]'\n")
     spark = device(None)
     assert spark is not None
-    assert (spark.name, spark.memory > GIB) == ("NVIDIA GB10, which is this machine's,", True)
+    assert (spark.name, spark.memory > GIB) == ("NVIDIA GB10 and the CPU together", True)
     program.write_text("#!/bin/sh\necho 'NVIDIA A, 9'; exit 9\n")
     assert device(None) is None

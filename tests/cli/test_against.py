@@ -179,11 +179,11 @@ got better
       + LIMIT = 5
       commit {commit}
 
-needed a port before, too
+already needed a port before
   stale 1.0.0: conflict, then conflict
     vllm/a.py: hunk 1 of x.patch: line 1 is `A = 1`, but the patch has `A = 7` [text]
 
-1 mod got worse; 1 mod got better; 1 mod needed a port before, too; nothing breaks for 1 mod; 1 mod not meant for git:.@v0.20.1.
+1 mod got worse; 1 mod got better; 1 mod already needed a port before; nothing breaks for 1 mod; 1 mod not meant for git:.@v0.20.1.
 """
     )
     assert answer.code == 1
@@ -216,7 +216,7 @@ def test_what_cannot_be_compared(
         return message.removeprefix("error: "), hint.strip()
 
     forms = "--against 0.32.0..0.33.0; in a clone of vLLM, --against main..HEAD; elsewhere, --against git:REPO@main..HEAD"
-    assert error("main") == ("--against main: it takes two trees with `..` between", forms)
+    assert error("main") == ("--against main: give two trees with `..` between them", forms)
     assert error("main...v0.20.0")[1] == forms
     assert error("main..")[1] == forms
     assert error("..main")[1] == forms
@@ -225,7 +225,7 @@ def test_what_cannot_be_compared(
         "git -C . fetch --tags",
     )
     assert error("v0.20.1..v0.20.0") == (
-        "v0.20.0 has no commits beyond v0.20.1; what is not committed does not count",
+        "v0.20.0 has no commits beyond v0.20.1; uncommitted changes do not count",
         "--against v0.20.0..v0.20.1",
     )
     assert "has no commits beyond" in error("main..v0.20.1")[0]
@@ -238,11 +238,11 @@ def test_what_cannot_be_compared(
     for option in (("--strict",), ("--format", "html"), ("--tree", "x"), ("--update-lock",)):
         assert error("v0.20.0..main", *option) == (
             f"{' '.join(option).removesuffix(' x')} cannot be used with --against, which only says what changes",
-            "vllm-mods matrix --tree BASE --tree HEAD  # the cells of two trees",
+            "vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees",
         )
     monkeypatch.chdir(tmp_path)
     assert error("main..HEAD")[0].startswith("git:.: . is not a git repository")
-    named = "run this in a clone of vLLM, or name one: --against git:REPO@main..HEAD"
+    named = "run this in a clone of vLLM, or name a clone: --against git:REPO@main..HEAD"
     assert error("main..HEAD")[1] == named
 
 
@@ -265,7 +265,7 @@ def test_a_revision_that_parted(
     answer = against("main..work", "broken", "untouched", "--json")
     assert {name: one["effect"] for name, one in affected(answer).items()} == {"untouched": "worse"}
     fork = git(mine, "rev-parse", "v0.20.0")[:12]
-    parted = f"note: main has commits that work lacks: BASE is {fork}, where they parted\n"
+    parted = f"note: work lacks commits of main; BASE is {fork}, the last common commit\n"
     assert (answer.err, answer.json["base"]) == (parted, f"git:.@{fork}")
     (mine / "vllm/a.py").write_text("A = 1\n")  # not committed
     before = git(mine, "status", "--porcelain=v2", "--branch")

@@ -148,7 +148,7 @@ def test_an_engine_has_room_for_one_image_and_is_told_which(
     monkeypatch.setattr(outputs, "parse", lambda *_: outputs.Output(outputs.ENGINE))
     refused = call("build", NAME, "--base", base)
     assert refused.code == 2
-    assert "--output docker can hold one image" in refused.err
+    assert "--output docker holds one image only" in refused.err
     assert "hint: --platform linux/amd64, or --output registry:REF" in refused.err
 
 

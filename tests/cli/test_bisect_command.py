@@ -50,7 +50,7 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
         "  v0.19.0: applies: every hunk matches at its stated line (variant a)",
         "  main: conflict: the source does not match the patch",
         "  59 commits, 3 of them touch a file that the verdict depends on; 8 checks",
-        f"it changes at {sha[:12]}, 2023-11-14: [Loader] Names from a root (#4711)",
+        f"the verdict changes at {sha[:12]}, 2023-11-14: [Loader] Names from a root (#4711)",
         "  pull request: #4711",
         "  before: moved: every hunk matches, at another line (variant a)",
         "  after:  conflict: the source does not match the patch",
@@ -133,7 +133,7 @@ def test_a_change_that_a_merge_brought(call: Call, repo: Path) -> None:
     answer = call("bisect", "limit", *ends)
     sha = git(repo, "rev-parse", "main~1")[:12]
     assert answer.code == 0
-    assert f"it changes at {sha}, " in answer.out
+    assert f"the verdict changes at {sha}, " in answer.out
     assert "pull request: #9" in answer.out
     hint = f"--good {sha}^1 --bad {sha}^2"
     assert hint in answer.out
@@ -158,7 +158,7 @@ def test_a_good_end_on_a_branch_of_its_own(call: Call, repo: Path) -> None:
     answer = call("bisect", "fast", "--repo", repo, "--good", "release", "--bad", "main~30")
     assert answer.code == 2
     fork = git(repo, "rev-parse", "main~55")[:12]
-    assert f"`conflict` at release and `applies` at {fork}" in answer.err
+    assert f"`conflict` at release, and `applies` at {fork}" in answer.err
     assert f"--good {fork} --bad release" in answer.err
     answer = call("bisect", "fast", "--repo", repo, "--good", fork, "--bad", "release", "--json")
     assert answer.json["after"]["subject"] == "Broken in the release"

@@ -63,7 +63,8 @@ def test_check_matrix_and_port_read_a_build_of_a_clone(call: Call, clone: Path) 
     done = call("port", "fast", "--from", base, "--to", tree, "--commits", clone)
     assert done.code == 0, done.out
     assert (
-        "nothing was written: variant `a` already gives the same result there (moved)" in done.out
+        "nothing was written: variant `a` already gives the same result on the target (moved)"
+        in done.out
     )
 
 

@@ -33,7 +33,7 @@ def test_a_mod_that_does_not_fit_is_shown_at_its_manifest(
     lines = call("check", "fast", "limit", "--target", site, "--format", "github").out.splitlines()
     assert lines[0] == (
         "::error file=patches/fast/mod.toml,title=fast 1.0.0%3A missing"
-        "::missing: a file, class or function that it changes is not in this tree"
+        "::missing: a file, class or function that the mod changes is not in this tree"
     )
     assert f"title=fast 1.0.0%3A {first['code']}::vllm/loader.py" in lines[1]
     assert first["message"].split("\n")[0] in lines[1]

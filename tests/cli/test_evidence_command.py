@@ -59,7 +59,7 @@ def test_a_log_says_whether_the_code_ran(call: Call, tmp_path: Path) -> None:
     said = call("evidence", "fast", "limit", "--log", log)
     assert said.out.splitlines() == [
         "fast: its code ran: fast: 7 layers",
-        "limit: a log cannot show it; its manifest names no evidence",
+        "limit: a log cannot show whether its code ran; its manifest names no evidence",
     ]
     assert said.code == 0
     log.write_text(f"{FORM} slow: \x07no key\n{READY}")
@@ -82,7 +82,7 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
     assert (said.code, said.out.splitlines()) == (
         0,
         [
-            "the server was restarted 2 times; this is about its last start",
+            "the server was restarted 2 times; this answer is about the last start",
             "fast: its code ran: fast: 7 layers",
         ],
     )
@@ -102,8 +102,8 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("fast",), "no log"),
-        (("fast", "--log", "x", "--container", "y"), "no log"),
+        (("fast",), "--record takes no"),
+        (("fast", "--log", "x", "--container", "y"), "--record takes no"),
         (("fast", "--log", "/nowhere"), "/nowhere cannot be read: No such file"),
         (("fast", "--container", "--all"), "is not a name for a container"),
         (("--log", os.devnull), "no mod or pairing was named"),

@@ -153,7 +153,7 @@ def test_a_script_that_was_changed_is_a_script_like_another(
         script.write("echo done\n")
     answer = call("import", exported, "--library", tmp_path / "again")
     assert answer.code == 2
-    assert "shows only when it runs on a vLLM" in answer.err
+    assert "has to run on a vLLM" in answer.err
 
 
 def test_what_cannot_be_exported(call: Call, mine: Path, tmp_path: Path) -> None:

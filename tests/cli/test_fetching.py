@@ -224,7 +224,7 @@ def test_no_more_is_fetched_than_a_mod_may_have(
     lower(monkeypatch, "MOD_BYTES", len(FIX) - 1)
     with pytest.raises(UsageError, match=f"^{url}: more than {len(FIX) - 1} bytes$") as caught:
         fetching.Fetcher(lambda _: None).take([f"{url}?token=x"])
-    assert caught.value.hint == "put it into the mod's folder"
+    assert caught.value.hint == "put the file into the mod's folder"
 
 
 @pytest.mark.parametrize(

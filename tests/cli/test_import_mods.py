@@ -88,10 +88,10 @@ def test_a_script_needs_a_vllm_to_run_on(call: Call, tmp_path: Path, site: Path)
     folder = written(tmp_path, KINDS["whole files"].files)
     answer = call("import", folder)
     assert answer.code == 2
-    assert "shows only when it runs on a vLLM; none was named" in answer.err
+    assert "which has to run on a vLLM; no vLLM was named" in answer.err
     assert "--tree pypi:VERSION, --image REF, or --vllm SPEC" in answer.err
     both = call("import", folder, "--tree", site, "--image", "x")
-    assert (both.code, "give one" in both.err) == (2, True)
+    assert (both.code, "omit one" in both.err) == (2, True)
     assert call("import", folder, "--fetch", "--offline").code == 2
     two = ("--image", "x", "--image", "y")
     ranged = call("import", folder, *two, "--vllm", ">=0.20")
@@ -112,10 +112,7 @@ def test_installs_templates_and_exports_are_stated(call: Call, tmp_path: Path, s
     for line in ("export HF_TOKEN=x", "export MINE=1; echo $MINE", 'export W="$WORKSPACE_DIR"'):
         (folder / "run.sh").write_text(f"{files['run.sh']}{line}\n")
         assert "VLLM_MINE=1" in (said := call("import", folder, "--tree", site).err)
-        assert (
-            said.count("is set only while the script runs; to keep it, state it under [env] of")
-            == 1
-        )
+        assert said.count("is set only while the script runs; to keep it, add it to [env] in") == 1
 
 
 @pytest.mark.slow
@@ -132,7 +129,7 @@ def test_entries_that_fail_are_named_and_left_out_only_if_that_is_wanted(
         "2 of 4 entries failed; nothing was written\n  bad: KeyError: 'no anchor'\n  worse: "
         in answer.err
     )
-    assert "hint: --partial makes the mod without them" in answer.err
+    assert "hint: --partial makes the mod without these entries" in answer.err
     assert call("import", *given[:-2]).out == ""
     answer = call("import", *given, "--partial", "--json")
     assert (answer.code, answer.json["ok"]) == (1, False)
@@ -192,9 +189,9 @@ def test_a_folder_and_a_zip_that_are_mods(call: Call, tmp_path: Path, site: Path
     (site / "vllm/loader.py").write_text("gone = 1\n")
     refused = call("import", archive, "--library", tmp_path / "fourth", "--tree", site)
     assert (refused.code, (tmp_path / "fourth").exists()) == (3, False)
-    assert f"fix is missing on {site}; nothing was written" in refused.err
+    assert f"fix does not apply to {site} (`missing`); nothing was written" in refused.err
     assert (
-        f"without --tree it is imported unchanged; then vllm-mods port fix --to {site}"
+        f"leave out --tree to import it unchanged; then vllm-mods port fix --to {site}"
         in refused.err
     )
 
@@ -257,7 +254,7 @@ def test_a_zip(call: Call, tmp_path: Path, site: Path) -> None:
     ("files", "link", "says"),
     [
         ({"a.txt": FIX}, False, "has no run.sh at its root"),
-        ({"mine/run.sh": TOP}, False, "pack the mod's files without the folder around them"),
+        ({"mine/run.sh": TOP}, False, "name that folder, or pack its files alone"),
         ({"run.sh": TOP, "../x": ""}, False, "is not a plain relative path"),
         ({"run.sh": TOP, "/etc/x": ""}, False, "is not a plain relative path"),
         ({"run.sh": TOP, "a\\..\\x": ""}, False, "is not a plain relative path"),

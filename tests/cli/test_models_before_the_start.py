@@ -63,7 +63,7 @@ WRONG: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "dangling links": (dangle, "{at}: 4 of its 4 files are dangling links", "hint: a snapshot of the Hub's"),
     "a file is missing": (partly, "{at}: 1 of its 2 weight files", "hint: run `hf download` again"),
     "another model": (other, "patching: config.json has 'llama'", "hint: vllm-mods suggest {at}\n"),
-    "no room": (lambda _at: None, "it needs 4.0 GiB for weights", "--tensor-parallel-size 3 at least"),
+    "no room": (lambda _at: None, "the model needs 4.0 GiB for weights", "--tensor-parallel-size 3 at least"),
 }  # fmt: skip
 
 
@@ -94,7 +94,8 @@ def test_suggest_reads_the_folder_and_says_which_pairings_have_no_room(
     assert said.startswith("org/small\n")
     assert "  weights      4.0 GiB\n" in said
     assert (
-        f"  {NAME}: it needs 4.0 GiB for weights on the GPU, but vLLM may use only 1.8 GiB" in said
+        f"  {NAME}: the model needs 4.0 GiB for weights on the GPU, but vLLM may use only 1.8 GiB"
+        in said
     )
     roomy = call(*line, "--device-memory", "8GiB").out
     assert f"  {NAME}: " in roomy
@@ -143,7 +144,7 @@ def test_a_model_of_the_hub_is_looked_at_where_it_is_kept(
     refs.mkdir()
     (refs / "main").write_text("0" * 40)
     line = ("run", NAME, "--print")
-    assert "it needs 4.0 GiB" in call(*line, "--device-memory", "2GiB", code=3).err
+    assert "the model needs 4.0 GiB" in call(*line, "--device-memory", "2GiB", code=3).err
     more = ("--device-memory", "2GiB", "--", "--tensor-parallel-size", "4")
     assert "room" not in call(*line, *more).err
     assert "room" not in call(*line, "--gpus", "none").err
@@ -159,7 +160,7 @@ def test_a_model_whose_architecture_the_vllm_may_not_have_is_told(
     place = model(tmp_path / "at")
     named = {"model_type": "qwen3", "architectures": ["Qwen9ForCausalLM"]}
     line = ("lock", NAME, "--base", call.base, "--model-folder", place)
-    assert "has a class for" not in call(*line).err
+    assert "lists no classes" not in call(*line).err
     (place / "config.json").write_text(json.dumps(named))
-    text = "note: not checked whether vLLM 0.19.1 has a class for Qwen9ForCausalLM: "
+    text = "lists no classes, so it is unknown whether vLLM 0.19.1 has one for Qwen9ForCausalLM"
     assert text in call(*line).err

@@ -95,7 +95,7 @@ def test_a_new_file_goes_where_its_neighbours_are(
     )  # fmt: skip
     assert made.code == 0, made.err
     assert (mine / "patches/swift/overlay/vllm/engine/fresh.py").read_bytes() == b"X = 1\n"
-    assert made.json["unknown"] == ["evidence: a log line that shows that its code ran"]
+    assert made.json["unknown"] == ["evidence: a log line that shows that the mod's code ran"]
     assert call("apply", "swift", "--library", mine, "--target", base).code == 0
     assert (base / "vllm/engine/fresh.py").read_text() == "X = 1\n"
     assert (base / "vllm/loader.py").read_text() == FAST
@@ -116,11 +116,18 @@ def test_what_cannot_be_placed_is_refused(
     refused(named("a/vllm/none.py", "b/vllm/none.py"), "has no such file")
     refused(named('"a/vllm/loader.py', "b/vllm/loader.py"), "has no closing quote", 2)
     refused(named("a/loader.py", "b/loader.py").decode().encode("utf-16"), "UTF-16", 2)
-    refused(named("a/loader.py", "b/loader.py", FAST, LOADER), "the text that it changes is not in")
     refused(
-        named("loader.py", "loader.py", "A = 1\n", "A = 3\n"), "the text that it changes is not in"
+        named("a/loader.py", "b/loader.py", FAST, LOADER),
+        "the text that the diff changes is not in",
     )
-    refused(b"--- /dev/null\n+++ b/odd.py\n@@ -0,0 +1 @@\n+X = 1\n", "the diff does not say where")
+    refused(
+        named("loader.py", "loader.py", "A = 1\n", "A = 3\n"),
+        "the text that the diff changes is not in",
+    )
+    refused(
+        b"--- /dev/null\n+++ b/odd.py\n@@ -0,0 +1 @@\n+X = 1\n",
+        "the diff does not say where it goes",
+    )
     refused(b"--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ -1,2 +1,2 @@\n-A = 1\n+A = 2\n", "x.diff:3:", 2)
     refused(b"no diff\n", "this file contains no diff", 2)
     refused(
@@ -178,7 +185,7 @@ def test_a_change_that_stands_twice_gets_more_context(
     ("words", "message"),
     [
         ((), "no --tree was named"),
-        (("--tree", "{base}"), "a mod is made of a tree and one of these: a diff,"),
+        (("--tree", "{base}"), "a new mod needs a tree and one of these: a diff,"),
         (("--from-diff", "none.diff", "--tree", "{base}"), "none.diff cannot be read"),
         (("--from-trees", "{base}", "{base}"), "nothing differs from"),
     ],
@@ -201,7 +208,7 @@ def test_a_name_that_is_taken_or_none_is_refused(
     taken = call("new", "fast", *words)
     assert taken.code == 3
     assert "already exists; nothing was written" in taken.err
-    assert f"hint: rm -r {library}/patches/fast, or another name" in taken.err
+    assert f"hint: rm -r {library}/patches/fast, or choose another name" in taken.err
     assert call("new", "Not A Name", *words).code == 2
 
 

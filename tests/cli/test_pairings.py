@@ -265,7 +265,7 @@ def test_what_is_no_recipe_is_refused(call: Call, tmp_path: Path) -> None:
     [
         (["--mod", "x"], "--mod x is not PATH=NAME"),
         (["--mod", "mods/fast=nothing"], "there is no mod named `nothing`"),
-        (["--library", "/nowhere"], "/nowhere, named as a library, is not a folder"),
+        (["--library", "/nowhere"], "/nowhere is not a folder"),
         (["--name", "A b"], "'A b' cannot name a pairing"),
     ],
 )
@@ -288,7 +288,7 @@ def test_a_pairing_is_written_as_a_recipe(call: Call, paired: Path, tmp_path: Pa
     answer = call("export", "desk")
     assert answer.code == 0
     assert "- mods/limit\n- mods/fast\n- mods/tiny\n" in answer.out
-    assert answer.err.count("does not exist yet") == 3
+    assert answer.err.count("the recipe names the folder") == 3
     path = tmp_path / "r.yaml"
     path.write_text(answer.out)
     there = pairings.parse((paired / "pairings/desk.toml").read_bytes(), "desk")

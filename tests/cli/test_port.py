@@ -73,7 +73,7 @@ def test_a_variant_that_is_not_needed_is_not_written(
     before = (library / "patches/fast/mod.toml").read_bytes()
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 0
-    said = "nothing was written: variant `a` already gives the same result there (moved)"
+    said = "nothing was written: variant `a` already gives the same result on the target (moved)"
     assert said in done.out
     assert ("to include 0.18.0" in done.out) is (version == "0.18.0")
     assert (library / "patches/fast/mod.toml").read_bytes() == before
@@ -234,7 +234,7 @@ def test_no_file_that_nobody_edits_is_said_to_be_changed_by_hand(
     done = call("port", "fast", "--continue")
     notes = [line for line in done.out.splitlines() if line.startswith("note: ")]
     assert notes == [
-        "note: vllm/loader.py does not match what was written: it was edited, or left out"
+        "note: vllm/loader.py is not in the edited file as the mod has it: it was changed or left out"
     ]
 
 
@@ -272,9 +272,9 @@ def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
     target = write_tree(tmp_path / "target", "0.20.0", loader=LOADER.replace(method, fetching))
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 1
-    assert "the target does not have it [gone]" in done.out
+    assert "the target has no such class or function [gone]" in done.out
     left = library / "patches/fast/.port-0.20/loader.py-Loader.load.patch"
-    assert f"{left}: make its changes by hand" in done.out
+    assert f"{left}: make the changes of this patch by hand" in done.out
     assert '+        path = os.path.join("fast", name)' in left.read_text()
     done = call("port", "fast", "--continue")
     assert done.code == 3
@@ -286,7 +286,7 @@ def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
     done = call("port", "fast", "--continue")
     assert done.code == 0
     assert (
-        "note: vllm/loader.py does not match what was written: it was edited, or left out"
+        "note: vllm/loader.py is not in the edited file as the mod has it: it was changed or left out"
         in done.out
     )
 

@@ -55,7 +55,7 @@ def test_a_matrix_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for done in range(3):
         matrix._show_progress(done, 2)
     lines = there.getvalue().split("\r\033[K")
-    assert lines == ["", "0 of 2 cells", "1 of 2 cells", "2 of 2 cells", ""]
+    assert lines == ["", "0 of 2 checks", "1 of 2 checks", "2 of 2 checks", ""]
 
 
 def test_an_error_has_colour_where_its_own_stream_is_a_terminal(

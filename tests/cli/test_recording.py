@@ -93,8 +93,8 @@ def test_it_sees_a_launchers_surroundings(record: Callable[..., Answer], mine: P
     )
     assert answer.code == 0, answer.err
     assert "templates/q/template.jinja" in answer.json["files"]
-    told = [line for line in answer.json["notes"] if "no mod can have" in line]
-    assert [line.split()[2].rstrip(",") for line in told] == [
+    told = [line for line in answer.json["notes"] if "a mod cannot contain" in line]
+    assert [line.split()[3].rstrip(",") for line in told] == [
         "/root/.x",
         "/tmp/y",  # noqa: S108  (as it is called in there)
         "/workspace/parser.py",

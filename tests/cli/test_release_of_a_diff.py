@@ -47,7 +47,7 @@ def test_the_newest_release_with_each_hunk_at_its_line_is_taken(call: Call, shel
     answer = made(call, shelf, diff_of("vllm/loader.py", LOADER, FAST))
     assert answer.code == 0, answer.err
     assert (
-        "fix.diff was made on pypi:0.19.1: the newest release where each hunk matches at its line"
+        "pypi:0.19.1 is the newest release where each hunk of fix.diff matches at its line"
         in answer.err
     )
     assert Library(".").load("fix").variants[0].vllm == "==0.19.1"
@@ -82,5 +82,8 @@ def test_releases_with_a_twin_of_the_hunk_are_named(call: Call, shelf: Path) -> 
     patch = b"--- a/vllm/loader.py\n+++ b/vllm/loader.py\n@@ -6 +6 @@\n-    x = 1\n+    x = 2\n"
     answer = made(call, shelf, patch)
     assert answer.code == 3
-    assert "in pypi:0.18.0, each hunk matches at its stated line, but at other lines" in answer.err
+    assert (
+        "in pypi:0.18.0, each hunk matches at its stated line, but also at other lines"
+        in answer.err
+    )
     assert "hint: --tree pypi:0.18.0, if the diff was made on that release" in answer.err

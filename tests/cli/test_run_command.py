@@ -117,8 +117,11 @@ def test_run_starts_the_image_of_the_lock(call: Caller, docker: Docker) -> None:
     said = call("run", NAME, "--env-file", "/e", "--", "--max-model-len", 512)
     assert said.out == "small: docker 0123456789ab, http://127.0.0.1:8000\n"
     assert said.err.endswith("\nhint: docker logs --follow small\n")
-    why = "the container is started all the same: no docker engine responds\n"
-    assert f"note: the serve command is not checked, and {why}" in said.err
+    why = "no docker engine responds\n"
+    assert (
+        f"note: the container is started although its serve command was not checked: {why}"
+        in said.err
+    )
     tag = f"small:0.19.1-{digest(call)[:12]}"
     rest = (
         "--gpus all --shm-size 16g --publish 127.0.0.1:8000:8000 --volume /hub:/root/.cache/huggingface "
@@ -152,7 +155,7 @@ def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
     assert named.err.endswith(f"hint: vllm-mods build small --lock {call.lock}\n")
     for lock in (None, "sha256:other"):
         docker.image(lock)
-        assert "was built from another lock" in call("run", NAME, code=3).err
+        assert "built from another lock" in call("run", NAME, code=3).err
     assert not [line for line in docker.calls if line.startswith("run")]
 
 
@@ -165,7 +168,7 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
         said = call("run", NAME, "--port", port, "--wait")
         assert said.out.splitlines()[1:] == [
             "patching: its code ran: patched 7",
-            "writing: a log cannot show it; its manifest names no evidence",
+            "writing: a log cannot show whether its code ran; its manifest names no evidence",
         ]
         assert "update --restart unless-stopped small" in docker.calls
         docker.container(
@@ -174,7 +177,7 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
         assert call("ps").out.splitlines()[1].endswith("  ran, no evidence")
         docker.container(log="")
         assert (
-            "patching: the log does not mention it"
+            "patching: the log does not mention the mod"
             in call("run", NAME, "--port", port, "--wait", code=1).out
         )
 
@@ -232,7 +235,7 @@ def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> No
         call("export", NAME, "--format", "compose", "--image", "mine:1").out
     )
     used = call("export", NAME, "--port", 80, code=2)
-    assert "only a compose file says how a container starts" in used.err
+    assert "options that say how a container starts are for a compose file only" in used.err
 
 
 @pytest.mark.slow
@@ -274,7 +277,7 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     assert "\nrun    to do  small is exited\n" in call("up", NAME, "--print", "--port", 9000).err
     docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
     at = call("up", NAME, "--print", "--port", 9000)
-    assert (at.out, at.err.splitlines()[-1]) == ("", "run    done   small runs")
+    assert (at.out, at.err.splitlines()[-1]) == ("", "run    done   small already runs")
     behind = call("up", NAME, "--print", "--port", 9000, "--", "--max-model-len", 8)
     assert behind.out.endswith("--wait --replace -- --max-model-len 8\n")
     lock = f"sha256:{digest(call)}"
@@ -290,7 +293,7 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     text = pairing.read_text().replace(call.base, "other:1")
     pairing.write_text(text.replace('small.jinja"', 'small.jinja --port 9"'))
     other = call("up", NAME, "--print", code=3)
-    assert f"but it is for {call.base}, and the pairing names other:1" in other.err
+    assert f"is for {call.base}, but the pairing names other:1" in other.err
     call.lock.unlink()
     said = call("up", NAME, "--print")
     assert "\nlock   to do  " in f"\n{said.err}"
@@ -337,7 +340,7 @@ def test_an_image_of_another_lock_does_not_hide_the_one_of_the_lock(
     monkeypatch.setattr(engine, "installed", lambda _wanted: tuple(held))
     monkeypatch.setattr(engine, "labels", lambda program, _image: held[program])
     other = call("run", NAME, code=3)
-    assert "which was built from another lock (sha256:other); nothing was started" in other.err
+    assert "but built from another lock (sha256:other); nothing was started" in other.err
     held["podman"] = {"vllm-mods.lock": f"sha256:{digest(call)}"}
     monkeypatch.setattr(starting, "start", lambda *_, **__: "0123")
     assert call("run", NAME).out == "small: podman 0123, http://127.0.0.1:8000\n"

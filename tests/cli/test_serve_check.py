@@ -284,7 +284,7 @@ def test_a_release_that_cannot_be_read_fails_its_own_row(
         (("--command", "vllm serve m; vllm serve m --x", "--target", "TREE"), "several servers"),
         (("--command", " ", "--target", "TREE"), "empty"),
         (("--command", "vllm serve m", "--vllm", "new"), "new"),
-        (("--command", "vllm serve m", "--vllm", ">=0.19", "--target", "TREE"), "give one"),
+        (("--command", "vllm serve m", "--vllm", ">=0.19", "--target", "TREE"), "omit one"),
         (("--command", "vllm serve m", "--vllm", ">9"), ">9 contains no release of vLLM"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_hybrid_checkpoint_needs_its_mod_and_has_a_pairing(call: Call, tmp_pat
     assert (first["name"], first["ok"], first["same"]) == ("qwen3.5-122b-hybrid", True, True)
     assert all("lacks hybrid-int4-fp8" in one["why"] for one in others)
     text = call("suggest", hybrid(tmp_path)).out
-    assert "without it vLLM fails: KeyError" in text
+    assert "without this mod vLLM fails: KeyError" in text
     assert "  qwen3.5-122b-hybrid: for this model\n" in text
 
 
@@ -79,7 +79,7 @@ def test_suggest_says_whether_what_is_needed_goes_into_a_tree(
 def test_nothing_is_for_a_model_of_another_kind(call: Call, tmp_path: Path) -> None:
     said = call("suggest", plain(tmp_path))
     assert said.code == 0
-    assert "mods         none is meant for it\n" in said.out
+    assert "mods         none is for this model\n" in said.out
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_check_holds_mods_against_a_model(
     manifest = library / "patches/fast/mod.toml"
     manifest.write_text(manifest.read_text() + WHEN)
     good = call("check", "fast", "limit", "--model", hybrid(tmp_path), "--target", site)
-    assert (good.code, "each mod is meant for it" in good.out) == (0, True)
+    assert (good.code, "each mod is for this model" in good.out) == (0, True)
     bad = call("check", "fast", "limit", "--model", plain(tmp_path), "--target", site, "--json")
     assert bad.code == 1
     assert bad.json["ok"] is False
@@ -101,10 +101,10 @@ def test_check_holds_mods_against_a_model(
         "check", "fast", "--model", plain(tmp_path), "--target", site, "--format", "github"
     )
     assert shown.code == 1
-    assert "title=fast 1.0.0%3A model::the mod is not meant for this model: " in shown.out
+    assert "title=fast 1.0.0%3A model::the mod is not for this model: " in shown.out
     said = call("check", "fast", "--model", plain(tmp_path), "--target", site)
     assert (
-        "fast is not meant for it: config.json has 'llama' for model_type, and the mod needs 'qwen3_5_moe'"
+        "fast is not for this model: config.json has 'llama' for model_type, and the mod needs 'qwen3_5_moe'"
         in said.out
     )
     assert said.err.endswith(f"hint: vllm-mods suggest {tmp_path}/plain --target {site}\n")
@@ -176,4 +176,4 @@ def test_lock_says_where_nobody_could_look_at_the_model(locking: Caller) -> None
 def test_lock_names_the_mod_that_a_model_cannot_do_without(locking: Caller, tmp_path: Path) -> None:
     serve(locking, hybrid(tmp_path))
     said = locking("lock", NAME, "--base", locking.base)
-    assert "without hybrid-int4-fp8, vLLM fails with this model: KeyError" in said.err
+    assert "the pairing lacks hybrid-int4-fp8, which this model needs: KeyError" in said.err

@@ -64,7 +64,7 @@ def test_one_that_is_not_active_is_named_and_not_taken(
     monkeypatch.setenv("PATH", str(program.parent))
     answer = call("apply", "fast")
     assert answer.code == 2
-    assert f"the active environment has no vLLM; there is one in {active}" in answer.err
+    assert f"the active environment has no vLLM; vLLM is installed in {active}" in answer.err
     assert f"hint: vllm-mods apply fast --target {active}" in answer.err
     monkeypatch.delenv("VIRTUAL_ENV")  # its python3 is what one would type
     assert call("status", "--json").json["tree"]["spec"] == str(active)

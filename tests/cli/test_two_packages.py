@@ -113,7 +113,7 @@ def test_an_upgrade_of_the_package_alone_is_told_and_the_mod_goes_in_again(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "code", "says"),
-    [(">=5", 0, "applies"), ("<5", 0, "variant `a` is for transformers <5, but 5.4.0 has the source"),
+    [(">=5", 0, "applies"), ("<5", 0, "variant `a` is for transformers <5; it is used because 5.4.0 has the same source"),
      ("==5.4.*", 0, "transformers 5.4.0 is installed beside this vLLM")],
 )  # fmt: skip
 def test_the_range_is_held_against_what_is_installed(
@@ -191,7 +191,10 @@ def test_import_of_a_script_that_edits_two_packages_says_so(
     write(tmp_path / "theirs", {"x.patch": patch, "run.sh": run})
     also = ("--also", "transformers", "--also", "flash")
     said = call("import", tmp_path / "theirs", "--tree", site, *also)
-    assert "# It changes flash ==1 and transformers ==5.4.0, and a variant states one" in said.out
+    assert (
+        "# The variant changes flash ==1 and transformers ==5.4.0, but can state only one"
+        in said.out
+    )
 
 
 @pytest.mark.parametrize(("machine", "code"), [(0x3E, 0), (0xB7, 3)])
@@ -206,7 +209,7 @@ def test_an_image_takes_code_for_its_own_platform(call: Caller, machine: int, co
         )
     said = call("lock", NAME, "--base", call.base, code=code)
     if code:
-        assert "built for linux/arm64, and this vLLM is for linux/amd64" in said.err
+        assert "built for linux/arm64, but this vLLM is for linux/amd64" in said.err
     else:
         (mod, _template) = json.loads(call.lock.read_bytes())["mods"]
         assert ("vllm/_fast.so", small_site.sha(data)) in {

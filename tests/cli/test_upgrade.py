@@ -65,7 +65,7 @@ def test_a_pairing_moves_to_another_release(call: Caller, tmp_path: Path) -> Non
     assert f"small: vLLM 0.19.1 → 0.20.0, now {tag} on me/base:v0.20.0-cu129\n" in said
     assert "  patching 1.0.0  applies (variant a)\n" in said
     assert "  vllm.version: 0.19.1 → 0.20.0\n" in said
-    assert "stays  small:0.19.1-" in said
+    assert "old image: small:0.19.1-" in said
     now = files(call)
     assert now[f"{NAME}.toml"] == before[f"{NAME}.toml"].replace(b"v0.19.1", b"v0.20.0").replace(
         b"'>=0.19,<0.20'", b'">=0.20.0,<0.21"'

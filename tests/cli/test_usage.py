@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Call = Callable[..., Answer]
 
 WHOSE_LOG = (
-    "no log was named: give --container, --log or, without names, --record",
+    "give one of --container, --log and --record; --record takes no PAIRING or MOD",
     "docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
 )
 NO_TREE = (
@@ -47,7 +47,7 @@ FOR_RECIPES = (
     "--library DIR writes a mod to DIR/patches/NAME",
 )
 PARSERS = (
-    "--parsers, --target and the options of parsers go together: they run a release's parsers",
+    "--parsers and --target need each other, and --tool-call-parser and --reasoning-parser need both",
     "vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
 )
 
@@ -75,7 +75,7 @@ CASES: list[tuple[str, str, str]] = [
     (
         "import it.yaml --fetch --offline",
         "--fetch needs the network, which --offline forbids",
-        "give one",
+        "omit one",
     ),
     *(
         (f"import it.yaml --{option} x", *FOR_MODS)
@@ -97,12 +97,12 @@ CASES: list[tuple[str, str, str]] = [
     ("export fast", "a mod is exported as a folder: name it", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",
-        "only a compose file says how a container starts; recipes and mods do not",
+        "options that say how a container starts are for a compose file only",
         "--format compose",
     ),
     (
         "export fast --output x --format compose",
-        "fast is a mod, which no container starts",
+        "fast is a mod; compose files are for pairings",
         "name a pairing",
     ),
     (
@@ -110,7 +110,7 @@ CASES: list[tuple[str, str, str]] = [
         "`aplies` cannot be explained; these can: ",
         "vllm-mods explain applies",
     ),
-    ("remove x", "there is no project here: vllm-mods.toml is neither in this folder nor in a parent folder of this repository", "vllm-mods add SOURCE --mod MOD  # begins one"),
+    ("remove x", "there is no project here: vllm-mods.toml is neither in this folder nor in a parent folder of this repository", "vllm-mods add SOURCE --mod MOD  # begins a project"),
     ("explain zzzz", "`zzzz` cannot be explained; these can: ", "vllm-mods explain WORD  # one of these"),
     ("check --target", "Option '--target' requires an argument.", "vllm-mods check --help"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
@@ -168,7 +168,7 @@ def test_a_name_of_a_mod_and_of_a_pairing_is_refused(call: Call, library: Path) 
     shown = call("show", "fast")
     assert (shown.code, shown.err) == (
         2,
-        f"error: `fast` is the name of a mod and of a pairing, {pairing}\n\nhint: rename the pairing: its file, and `name` in it\n",
+        f"error: `fast` is the name of a mod and of a pairing, {pairing}\n\nhint: rename the pairing: rename its file, and edit `name` in it\n",
     )
     exported = call("export", "fast", "--output", "x")
     assert (exported.code, exported.err) == (
@@ -228,7 +228,7 @@ def test_an_exported_mod_is_told_with_its_files(
     )
     assert answer.json == {"schema": 1, "mod": "fast", "folder": "out", "files": files}
     words = call("export", "fast", "--output", "more").out
-    assert words == f"wrote more: {len(files)} files; recipes refer to it as more\n"
+    assert words == f"wrote more: {len(files)} files; name it in a recipe as more\n"
 
 
 def test_libraries_that_were_fetched_are_named(
@@ -239,7 +239,10 @@ def test_libraries_that_were_fetched_are_named(
     answer = call("sync", "--fetch", "--json")
     project = {"project": f"{tmp_path}/vllm-mods.toml", "libraries": []}
     assert (answer.code, answer.json) == (0, {"schema": 1, **project})
-    assert call("sync", "--fetch").out == "fetched at their locked versions: no library is named\n"
+    assert (
+        call("sync", "--fetch").out
+        == "fetched at their locked versions: none, as the project has no library\n"
+    )
 
 
 def test_json_is_laid_out_for_people_too(call: Call) -> None:
@@ -260,7 +263,7 @@ def test_a_library_is_put_in_order_for_who_writes_to_it_alone(library: Path) -> 
 # --- what a lock that was written, says ---------------------------------------------------------
 
 
-WAS_OF = "note: the previous mod.lock was of another mod:"
+WAS_OF = "note: entries of the previous mod.lock"
 
 
 @pytest.mark.parametrize(
@@ -270,11 +273,11 @@ WAS_OF = "note: the previous mod.lock was of another mod:"
         ({"kept": ("1",)}, "note: the entries of 1 other release in mod.lock are unchanged\n"),
         (
             {"why": "was of an older form"},
-            "note: the previous mod.lock was of an older form: its entries were removed\n",
+            "note: entries of the previous mod.lock were removed: it was of an older form\n",
         ),
         (
             {"why": "was of another mod", "lost": ("0.19.0", "0.20.0")},
-            f"{WAS_OF} its entries for 0.19.0, 0.20.0 were removed\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock --library /lib\n",
+            f"{WAS_OF} for 0.19.0, 0.20.0 were removed: it was of another mod\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock --library /lib\n",
         ),
     ],
 )

@@ -39,7 +39,7 @@ def test_what_is_beside_an_image_is_told_by_each_of_them(
     assert f"note: {WRONG} [unmet-requirement]" in verified.out
     assert "xgrammar" not in verified.out
     checked = call("check", "patching", "--target", f"image:{place}")
-    assert f"beside it: {WRONG} [unmet-requirement]\n" in checked.out
+    assert f"beside vLLM: {WRONG} [unmet-requirement]\n" in checked.out
     assert "xgrammar" not in checked.out
     doctor = call("doctor", "--target", f"image:{place}", code=1)
     assert f"  {WRONG} [unmet-requirement]\n    hint: pip install 'torch==2.11.0'\n" in doctor.out

@@ -110,7 +110,7 @@ def test_a_command_keeps_its_code_signals_and_streams(with_mods: Run) -> None:
     answer = with_mods("bash", "-c", "cat; echo out; echo err >&2; trap -p PIPE; exit 7")
     assert (answer.returncode, answer.stdout) == (7, "out\n")
     assert answer.stderr.endswith("err\n")
-    assert "bash is not a Python program: which vLLM it imports is not checked" in answer.stderr
+    assert "bash is not a Python program, so its vLLM was not checked" in answer.stderr
     code = "import signal; print(open('/proc/self/status').read())"
     ignored = next(
         line
@@ -213,7 +213,7 @@ def test_what_a_copy_cannot_have_is_refused(
     )
     answer = call("with", "starts", "--target", site, "--", "true")
     assert answer.code == 3
-    assert f"a copy of {site} would be read without starts.pth" in answer.err
+    assert f"Python does not read starts.pth in a copy of {site}" in answer.err
     assert not cache.exists()
 
 

@@ -117,7 +117,7 @@ def test_a_record_is_not_written_over(vllm: Path, tmp_path: Path) -> None:
     (tmp_path / "run.jsonl").write_text("mine")
     done = run(vllm, "true")
     assert done.returncode == 2
-    assert "the record run.jsonl cannot be begun: File exists" in done.stderr
+    assert "the record run.jsonl cannot be created: File exists" in done.stderr
     assert (tmp_path / "run.jsonl").read_text() == "mine"
 
 
@@ -133,7 +133,7 @@ def test_a_command_that_is_refused_leaves_no_record(vllm: Path, tmp_path: Path) 
     [
         (b"", "not JSON"),
         (b"[]\n", "expected"),
-        (b'{"root": "/x", "mods": []}\n', "has nothing recorded"),
+        (b'{"root": "/x", "mods": []}\n', "is empty"),
         (b'{"root": "/x", "mods": []}\n{"pid": 1}\n', "process: is required"),
     ],
 )
@@ -241,4 +241,4 @@ def test_the_cache_has_the_path_that_python_gives_to_its_modules() -> None:
 
 def test_a_record_is_read_without_names(call: Call) -> None:
     answer = call("evidence", "fast", "--record", "run.jsonl")
-    assert (answer.code, "or, without names, --record" in answer.err) == (2, True)
+    assert (answer.code, "--record takes no PAIRING or MOD" in answer.err) == (2, True)

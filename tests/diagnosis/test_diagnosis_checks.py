@@ -223,7 +223,7 @@ def test_another_vllm_that_python_would_take_is_named(
     shutil.copytree(site, first)
     monkeypatch.setattr(sys, "path", [str(first), str(site)])
     message = f"Python would import the vLLM in {first} instead of the one in {site}"
-    hint = f"vllm-mods doctor --target '{first}', or remove that one"
+    hint = f"vllm-mods doctor --target '{first}', or remove the vLLM in {first}"
     assert look(FolderTree(str(site)))[1] == (Trouble(FindingCode.SHADOWED, message, hint),)
 
 
@@ -231,8 +231,8 @@ def test_another_vllm_that_python_would_take_is_named(
     ("active", "beside", "words"),
     [
         ((), (), ("no vLLM", "TREE")),
-        ((), ("home/.local",), ("no vLLM; one is in {0}", "{0}")),
-        (("a", "b"), (), ("several vLLMs; one is in {0} and in {1}", "{0}")),
+        ((), ("home/.local",), ("no vLLM; vLLM is installed in {0}", "{0}")),
+        (("a", "b"), (), ("several vLLMs; vLLM is installed in {0} and in {1}", "{0}")),
     ],
 )
 def test_where_no_tree_is_named_those_that_could_be_meant_are_told(

@@ -165,7 +165,11 @@ def test_a_start_tells_what_it_is_at_and_keeps_what_has_served(docker: Host) -> 
             "pairings\n",
         ),
         ("length", "ValueError: 9.0 GiB KV cache is needed for one request", "its code ran"),
-        ("killed", "a process of its engine was killed, by the kernel", "its code ran"),
+        (
+            "killed",
+            "a process of the engine was killed, by a person or by the kernel",
+            "its code ran",
+        ),
     ],
 )
 def test_an_engine_that_fails_is_told_by_its_first_exception(
@@ -232,7 +236,9 @@ def test_an_engine_that_is_killed_after_it_served_is_told(docker: Host) -> None:
         if "ran" in listed.stdout and "running, 1 restart " in listed.stdout:
             break
         time.sleep(0.1)
-    assert "small: a process of its engine was killed, by the kernel" in listed.stdout
+    assert (
+        "small: a process of the engine was killed, by a person or by the kernel" in listed.stdout
+    )
     assert "its code ran" in docker.follow(listed)
 
 

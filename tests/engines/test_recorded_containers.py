@@ -54,9 +54,9 @@ def test_what_a_command_does_in_a_container_becomes_a_mod(
     assert (folder / "templates/mine/template.jinja").read_text() == "{{ messages }}"
     said = capsys.readouterr().out
     for line in (
-        "it wrote /etc/nccl.conf; to have that file in a mod for images, state it under [[files]]",
-        "it removed /usr/local/bin/python3, which no mod can do",
-        "--also numpy: an image has all of its packages",
+        "the command wrote /etc/nccl.conf; to have that file in a mod for images, add it to [[files]] in mod.toml",
+        "the command removed /usr/local/bin/python3, which a mod cannot do",
+        "--also numpy is not needed for an image",
     ):
         assert f"note: {line}\n" in said
 
@@ -73,7 +73,7 @@ def test_what_a_command_does_in_a_container_becomes_a_mod(
         ("import socket; socket.create_connection(('1.1.1.1', 80), 1)", "Network is unreachable"),
         ("open('/workspace/secret').read()", "No such file or directory"),
         ("import time; time.sleep(99)", "did not end within 3 s"),
-        ("while True: print('x' * 9999)", "it printed more than 1 MiB"),
+        ("while True: print('x' * 9999)", "the command printed more than 1 MiB"),
         ("import os\nwhile True: os.fork()", "exit code 1|more than 60 at a time|within 3 s"),
         ("open('/big', 'w').write('x' * (9 << 20))", "exit code|wrote more than 8 MiB"),
         ("for n in range(3): open(f'/{n}', 'w').write('x' * (7 << 20))", "wrote more than 8 MiB"),

@@ -109,7 +109,7 @@ def test_an_index_in_a_registry_is_an_index_out(
     dockerd("pull", "-q", known)
     assert tool.json("build", "small", "--base", known)["image"] == image
     said = tool("build", "small", "--base", known, "--output", f"registry:{ref}-2", code=2).stderr
-    assert f"docker has only one of them for {known}" in said
+    assert f"docker has {known} for one platform only" in said
     said = tool("lock", "small", "--base", known, "--platform", names[1], code=2).stderr
     assert f"it is for {names[0]}, not {names[1]}" in said
     assert "hint: docker pull --platform" in said

@@ -241,7 +241,7 @@ def test_podman_runs_the_pairing(buildah: Engine, serving_archive: Path, mods: P
 
 TAMPERED = {
     'ENTRYPOINT ["/evil"]': 'the setting Entrypoint is ["/evil"]',
-    "ENV PYTHONPATH=/evil": "the environment's PYTHONPATH is /evil, and the lock says not there",
+    "ENV PYTHONPATH=/evil": "the environment's PYTHONPATH is /evil, but the lock says not there",
     "LABEL vllm-mods.model=org/evil": "the label vllm-mods.model is org/evil",
     "HEALTHCHECK NONE": "the setting Healthcheck is {",
     "USER nobody": "the setting User is nobody",

@@ -227,7 +227,7 @@ def test_variables_that_are_read_as_another(entry: str, message: str) -> None:
         ("torch.ops.other.ad", []),
         ("def f(x: list[int], y: Other = 1) -> None: ...\ndirect_register_custom_op('f', f)", []),
         ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['x'])", []),
-        ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['y'])", ["vllm/use.py:1 has no parameter y to change"]),
+        ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['y'])", ["vllm/use.py:1 has no parameter y, but mutates_args names it"]),
         ("def f(x: int, y: int = 1) -> None: ...\ndef g(x): ...\ndef h(x, *more): ...\ndirect_register_custom_op('f', f, fake_impl=g), direct_register_custom_op('f', f, fake_impl=h)", []),
         ("def f(x: int, y: int) -> None: ...\ndef g(x): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["the fake of vllm/use.py:1 is vllm/use.py:2, but a call like the operator's fails: too many positional arguments"]),
         ("def f(x: int) -> None: ...\ndef g(x, y): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["the fake of vllm/use.py:1 is vllm/use.py:2, but a call like the operator's fails: missing a required argument: 'y'"]),
@@ -280,17 +280,17 @@ class Data:
 @pytest.mark.parametrize(
     ("a", "b", "c", "message"),
     [
-        ("x, y, z = pair()", "pass", "pass", "pair() is unpacked into 3, and vllm/use.py:1 returns 2"),
+        ("x, y, z = pair()", "pass", "pass", "pair() is unpacked into 3 values, but vllm/use.py:1 returns 2"),
         ("x, y = pair()", "pass", "pass", ""),
         ("x, *y = pair()", "pass", "pass", ""),
-        ("x, = either(1)", "pass", "pass", "either() is unpacked into 1, and vllm/use.py:2 returns 2 or 3"),
+        ("x, = either(1)", "pass", "pass", "either() is unpacked into 1 values, but vllm/use.py:2 returns 2 or 3"),
         ("x, y = either(1)", "pass", "pass", ""),
         ("x, y, z = unknown(1)", "pass", "pass", ""),
         ("x, y, z = wrapped()", "pass", "pass", ""),
-        ("x, y, z = self.two()", "pass", "pass", "self.two() is unpacked into 3, and vllm/use.py:13 returns 2"),
+        ("x, y, z = self.two()", "pass", "pass", "self.two() is unpacked into 3 values, but vllm/use.py:13 returns 2"),
         ("x, y, z = self.a.two()", "pass", "pass", ""),
         ("pass", "x, y = self.three()", "pass", ""),
-        ("pass", "pass", "x, y, z = await later()", "later() is unpacked into 3, and vllm/use.py:6 returns 2"),
+        ("pass", "pass", "x, y, z = await later()", "later() is unpacked into 3 values, but vllm/use.py:6 returns 2"),
         ("pass", "pass", "x, y, z = later()", ""),
         ("pass", "pass", "x, y, z = await pair()", ""),
         ("with walk() as x: pass", "pass", "pass", "walk() is used in `with`, but vllm/use.py:7 is a generator without @contextmanager"),
@@ -461,13 +461,13 @@ def _imports(text: str) -> list[str]:
         ("import vllm._C", ["? vllm._C is generated when vLLM is built"]),
         ("import_module('vllm.gone')\nimportlib.import_module('vllm.a')", ["1 : cannot import vllm.gone: the tree has no module vllm.gone"]),
         ("import_module(name), import_module('.gone', 'vllm'), other('vllm.gone')", []),
-        ("if find_spec('vllm.gone'):\n    import vllm.gone", ["? it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
+        ("if find_spec('vllm.gone'):\n    import vllm.gone", ["? the import fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
         ("import torch.nn", ["? torch is not in the tree"]),
-        ("try:\n    import vllm.gone\nexcept ImportError:\n    pass", ["? it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
-        ("if TYPE_CHECKING:\n    import vllm.gone", ["? it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
+        ("try:\n    import vllm.gone\nexcept ImportError:\n    pass", ["? the import fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
+        ("if TYPE_CHECKING:\n    import vllm.gone", ["? the import fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
         ("def f():\n    import vllm.gone", ["2 f: cannot import vllm.gone: the tree has no module vllm.gone"]),
         ("from vllm.lazy import Named", []),
-        ("from vllm.stated import A", ["1 : cannot import A from vllm.stated: vllm/stated.py binds A for type checkers only; A is defined only in vllm.a"]),
+        ("from vllm.stated import A", ["1 : cannot import A from vllm.stated: vllm/stated.py defines A for type checkers only; A is defined only in vllm.a"]),
         ("from vllm.stated import B, C\nfrom vllm.stated_lazily import A", []),
         ("from vllm import a\na.Other", []),
         ("import json, os.path\nfrom json import loads\nfrom xml import dom", []),
@@ -655,9 +655,7 @@ def test_only_what_may_rest_on_a_write_is_a_note(code: str, message: str, reason
     problem = Problem(FindingCode.FIT_CALL, USE, 9, "", message, ())
     softened = soften(world, problem)
     assert (softened.level is Level.NOTE) is bool(reason)
-    assert softened.message == (
-        f"{message} ({reason} changed while the code runs)" if reason else message
-    )
+    assert softened.message == (f"{message} ({reason} changed at run time)" if reason else message)
     syntax = problem._replace(code=FindingCode.FIT_SYNTAX)
     assert soften(world, syntax) == syntax
 
@@ -927,7 +925,7 @@ def test_calls_on_an_object_of_another_class_do_not_reach_it() -> None:
 
 @pytest.mark.parametrize("kind", ["", "Any", "Unknown | None", "object"])
 def test_a_receiver_of_unknown_type_may_be_one_of_another_family(kind: str) -> None:
-    why = ["? 2 calls of run may reach it, but the type of the receiver is unknown"]
+    why = ["? 2 calls of run may reach this method, but the type of the receiver is unknown"]
     other = "class Other:\n    def run(self, q): ...\n\n\n"
     assert _calls(kind, more=other, call=f"{RUN}; {RUN}") == why
     family = other.replace("Other:", "Other(Base):")
@@ -963,13 +961,13 @@ class Below(Base):
         ("async def run(self): ...", "def run(self): return 1", "await self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 awaits the result, which is not a coroutine"),
         ("async def run(self): ...", "def run(self): return later()", "await self.run()", ""),
         ("async def run(self): ...", "def run(self): return 1", "self.run()", ""),
-        ("def run(self): ...", "async def run(self): ...", "self.run().x", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 uses the coroutine as its result"),
+        ("def run(self): ...", "async def run(self): ...", "self.run().x", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 uses the result without awaiting it"),
         ("def run(self) -> AsyncIterator: ...", "async def run(self): yield 1", "self.run().aclose()", ""),
-        ("def run(self): return 1, 2, 3", "def run(self): return 1, 2", "a, b, c = self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 unpacks 3 values where it gives 2"),
+        ("def run(self): return 1, 2, 3", "def run(self): return 1, 2", "a, b, c = self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 unpacks 3 values, but gets 2"),
         ("def run(self): return 1, 2", "def run(self): return 1, 2, 3", "a, *b = self.run()", ""),
         ("def run(self): return 1, 2", "def run(self): return other()", "a, b = self.run()", ""),
-        ("@property\n    def run(self): ...", "def run(self): ...", "self.run + 1", "Below.run(self) overrides Base.run(self), but that is a property, and used as one"),
-        ("def run(self): ...", "@property\n    def run(self): ...", "self.run()", "Below.run(self) overrides Base.run(self), but that is a method, and used as one"),
+        ("@property\n    def run(self): ...", "def run(self): ...", "self.run + 1", "Below.run(self) overrides Base.run(self), but that is a property, and is used as a property"),
+        ("def run(self): ...", "@property\n    def run(self): ...", "self.run()", "Below.run(self) overrides Base.run(self), but that is a method, and is used as a method"),
         ("def run(self): ...", "@property\n    def run(self): ...", "pass", ""),
         ("def run(self): ...", "@made_property\n    def run(self): ...", "self.run()", ""),
     ],

@@ -27,16 +27,16 @@ def said(new: str, old: str = "import os\n", **files: str) -> list[tuple[str, Le
 def test_a_cycle_in_which_every_module_asks_for_what_is_not_there_yet_is_an_error() -> None:
     ((code, level, message),) = said("import os\nfrom vllm.two import B\n")
     assert (code, level) == ("fit-import", Level.ERROR)
-    assert "vllm/one.py -> vllm/two.py -> vllm/three.py: vllm/three.py:1 asks" in message
+    assert "vllm/one.py -> vllm/two.py -> vllm/three.py: vllm/three.py:1 imports" in message
     assert message.startswith("vllm/one.py:2: ")
-    assert "vllm.one for A, which is not defined at that point" in message
+    assert "A from vllm.one, which does not define it yet" in message
 
 
 def test_a_cycle_that_only_one_beginning_is_stuck_in_is_a_note() -> None:
     # two has all that one asks of it before it comes to its own import
     two = "class B: ...\n\n\nfrom vllm.one import A\n"
     ((_, level, message),) = said("import os\nfrom vllm.two import B\n", two=two)
-    assert (level, message.endswith("if this file comes first")) == (Level.NOTE, True)
+    assert (level, message.endswith("if this file is imported first")) == (Level.NOTE, True)
 
 
 @pytest.mark.slow
@@ -100,8 +100,8 @@ def packed(new: str, two: str, package: str = "") -> list[str]:
 
 ASKS = "from vllm.pack.one import A\n\n\nclass B: ...\n"
 CYCLE = (
-    "2: a cycle of imports, vllm/pack/one.py -> vllm/pack/two.py: vllm/pack/two.py:1 asks "
-    "vllm.pack.one for A, which is not defined at that point"
+    "2: a cycle of imports, vllm/pack/one.py -> vllm/pack/two.py: vllm/pack/two.py:1 imports "
+    "A from vllm.pack.one, which does not define it yet"
 )
 
 
@@ -127,14 +127,14 @@ CYCLE = (
     ],
 )
 def test_a_cycle_in_a_package(new: str, two: str, level: str) -> None:
-    first = " if this file comes first" if level == "note" else ""
+    first = " if this file is imported first" if level == "note" else ""
     assert packed(new, two) == ([f"{level} {CYCLE}{first}"] if level else [])
 
 
 def test_a_cycle_through_the_package_itself() -> None:
     message = (
         "error 2: a cycle of imports, vllm/pack/one.py -> vllm/pack/__init__.py -> vllm/pack/two.py: "
-        "vllm/pack/one.py:2 asks vllm.pack for B, which is not defined at that point"
+        "vllm/pack/one.py:2 imports B from vllm.pack, which does not define it yet"
     )
     shown = "from vllm.pack.two import B\n"
     assert packed("from vllm.pack import B", ASKS, shown) == [message]

@@ -50,6 +50,6 @@ def test_where_this_python_is_too_old_the_type_checker_decides(
     monkeypatch.setattr("vllm_mods.fit.world.World.python", property(lambda _: newest))
     fine = findings(INC, (GIVEN, "return Layer(name, bits=self.bits)"))
     assert [one.level for one in fine] == [Level.NOTE]
-    assert "and need not be" in fine[0].message
+    assert "may need a newer Python" in fine[0].message
     (found,) = errors(INC, (GIVEN, "return = self.bits"))
     assert (found.code, found.line) == ("fit-syntax", 32)

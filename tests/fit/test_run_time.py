@@ -425,4 +425,4 @@ def test_what_may_rest_on_a_write_is_a_note_that_says_so() -> None:
     findings = fit((FileChange("vllm/use.py", USE, USE + added),), tree).findings
     (note,) = [one for one in findings if one.code == FindingCode.FIT_IMPORT]
     assert note.level is Level.NOTE
-    assert note.message.endswith("(extra is changed while the code runs)")
+    assert note.message.endswith("(extra is changed at run time)")

@@ -322,7 +322,7 @@ NOES = [
     (
         "from vllm.parts import ModelConfig",
         "fit-import",
-        "binds ModelConfig for type checkers only",
+        "defines ModelConfig for type checkers only",
     ),
     ("from vllm.parts import Sized\nisinstance(c, (Sized, int))", "fit-kind", "class `Sized`"),
     ("from vllm.parts import Sizes\nisinstance(c, Sizes)", "fit-kind", "class `Sizes`"),
@@ -490,13 +490,13 @@ def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
     )
     found = fit((new,), tree).findings
     assert {f.code for f in found if f.level is Level.ERROR} == {"fit-kind"}
-    assert "it has no stop" in found[0].message
+    assert "the class has no stop" in found[0].message
     alone = new._replace(after=new.after and new.after.removesuffix(b"\n\nMine()\n"))
     found = fit((alone,), tree).findings
-    assert [f.level for f in found if "it has no stop" in f.message] == [Level.NOTE]
+    assert [f.level for f in found if "the class has no stop" in f.message] == [Level.NOTE]
     # where it was written, the base did not ask for it
     found = fit((alone,), tree, origin=AtOrigin(tree_of(FILES), (alone,))).findings
-    assert [f.level for f in found if "it has no stop" in f.message] == [Level.ERROR]
+    assert [f.level for f in found if "the class has no stop" in f.message] == [Level.ERROR]
 
 
 @pytest.mark.slow

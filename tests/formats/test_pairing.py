@@ -303,7 +303,7 @@ def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> 
 
 def test_the_file_has_the_name_of_the_pairing(tmp_path: Path) -> None:
     write(tmp_path, "q")
-    with pytest.raises(ManifestError, match="'p' is not its file's name, 'q'"):
+    with pytest.raises(ManifestError, match="name is 'p', but the file is 'q'"):
         Library(str(tmp_path)).pairing("q")
 
 

@@ -671,7 +671,7 @@ def test_a_container_that_cannot_be_removed_is_named(base: Base, engine: Engine)
     with pytest.raises(TreeError) as caught:
         base.close()
     short = CONTAINER[:12]
-    prefix = f"the container {short} that was read from could not be removed: "
+    prefix = f"the container {short}, whose files were read, could not be removed: "
     assert caught.value.message.startswith(f"{prefix}500 Server Error")
     assert caught.value.hint == f"docker rm -v {short}"
 

@@ -71,19 +71,19 @@ def test_of_an_index_the_image_for_the_platform_is_taken(
         (
             [entry(A, "linux/arm64/v7"), entry(B, "linux/arm64/v8"), entry(C, "unknown/unknown")],
             f"2 of its 2 images are for linux/arm64\n  {A}  linux/arm64/v7\n  {B}  linux/arm64/v8",
-            "--platform linux/arm64/v7, or name one by its digest: …@sha256:…",
+            "--platform linux/arm64/v7, or name an image by its digest: …@sha256:…",
         ),
         (
             [entry(A), entry(B, "linux/s390x")],
             f"0 of its 2 images are for linux/arm64\n  {A}  names no platform\n  {B}  linux/s390x",
-            "--platform linux/s390x, or name one by its digest: …@sha256:…",
+            "--platform linux/s390x, or name an image by its digest: …@sha256:…",
         ),
         (
             [entry(A), entry(B)],
             f"0 of its 2 images are for linux/arm64\n  {A}  names no platform\n  {B}  names no platform",
-            "name one by its digest: …@sha256:…",
+            "name an image by its digest: …@sha256:…",
         ),
-        ([], "0 of its 0 images are for linux/arm64", "name one by its digest: …@sha256:…"),
+        ([], "0 of its 0 images are for linux/arm64", "name an image by its digest: …@sha256:…"),
     ],
 )
 def test_where_no_image_or_several_are_for_a_platform_all_are_named(
@@ -213,7 +213,7 @@ def test_a_document_that_is_described_as_what_it_is_not(kind: str) -> None:
     blob = store.put({"config": {}} if is_index else listed(entry(A)), kind)
     with pytest.raises(TreeError) as caught:
         oci.pick(store.open, blob, "oci:x", Choice())
-    message = f"oci:x: it is described as {kind} but is not one"
+    message = f"oci:x: it is described as {kind}, but is something else"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
 
@@ -286,7 +286,7 @@ def test_a_document_has_the_size_and_the_digest_that_are_stated(
     assert oci.document_of(store.open, blob, "it") == b"12345"
     assert oci.document_of(store.open, blob._replace(size=-1), "it") == b"12345"
     for size in (0, 4, 6):
-        with pytest.raises(TreeError, match=f"^it: it should have {size} bytes, and has "):
+        with pytest.raises(TreeError, match=f"^it: it should have {size} bytes, but has "):
             oci.document_of(store.open, blob._replace(size=size), "it")
     lower(monkeypatch, "DOCUMENT", 5)
     assert oci.document_of(store.open, blob, "it") == b"12345"
@@ -303,7 +303,7 @@ def test_an_image_whose_documents_disagree_on_its_layers() -> None:
     top = store.put({"config": raw, "layers": []}, MANIFEST)
     with pytest.raises(TreeError) as caught:
         OciImage(store.open, top, "registry", Opening("oci:x", Cache("/nowhere")))
-    why = "the manifest names 0 layers and the configuration 2"
+    why = "the manifest names 0 layers, but the configuration 2"
     assert (caught.value.message, caught.value.hint) == (f"oci:x: {why}", AGAIN)
 
 
@@ -341,20 +341,25 @@ def test_an_image_of_a_layout_is_named_by_tag_name_or_digest(
 @pytest.mark.parametrize(
     ("index", "tag", "why", "hint"),
     [
-        (TWO, None, "it has 3 images; there are: host/x:two, one", "name one: …:host/x:two"),
+        (TWO, None, "it has 3 images; there are: host/x:two, one", "name an image: …:host/x:two"),
         (
             TWO,
             "no",
             "it has no image named no; there are: host/x:two, one",
-            "name one: …:host/x:two",
+            "name an image: …:host/x:two",
         ),
-        (listed(), None, "it has 0 images", "name one by its digest: …@sha256:…"),
-        (listed(named(A)), "no", "it has no image named no", "name one by its digest: …@sha256:…"),
+        (listed(), None, "it has 0 images", "name an image by its digest: …@sha256:…"),
+        (
+            listed(named(A)),
+            "no",
+            "it has no image named no",
+            "name an image by its digest: …@sha256:…",
+        ),
         (
             listed(named(A, "x"), named(B, "x"), named(C, "y")),
             "x",
             "it has 2 images named x",
-            "name one by its digest: …@sha256:…",
+            "name an image by its digest: …@sha256:…",
         ),
     ],
 )

@@ -227,7 +227,7 @@ def test_an_image_that_podman_does_not_have(podman: Podman) -> None:
             "mounted",
             "cannot mount in rootless mode",
             "podman image: cannot mount in rootless mode",
-            "podman unshare vllm-mods …  # a rootless store can be mounted only in there",
+            "podman unshare vllm-mods …  # mounts a rootless store",
         ),
     ],
 )

@@ -155,7 +155,7 @@ def test_the_manifest_of_the_tag_is_asked_for_once(asking: Callable[..., Asked])
         ),
         (
             (404, "blobs/x"),
-            "{host} does not have its blobs/x, or it is private and needs a login",
+            "{host} has no blobs/x of this image, or it is private and needs a login",
             "check the name and the tag; docker login {host}",
         ),
     ],

@@ -59,8 +59,8 @@ def test_the_bytes_so_far_are_told() -> None:
 @pytest.mark.parametrize(
     ("data", "size", "why", "hint"),
     [
-        (DATA[:9], 10, "it should have 10 bytes, and has 9", "incomplete"),
-        (DATA + b"x", 10, "it should have 10 bytes, and has more", "incomplete"),
+        (DATA[:9], 10, "it should have 10 bytes, but has 9", "incomplete"),
+        (DATA + b"x", 10, "it should have 10 bytes, but has more", "incomplete"),
         (b"x" * 10, 10, f"its contents do not match {digest(DATA)}", "damaged: get"),
         (DATA[:9], None, f"its contents do not match {digest(DATA)}", "damaged: get"),
     ],
@@ -251,7 +251,7 @@ def test_one_file_is_read_out_of_a_layer() -> None:
     for path in ("a", "a/second", "none"):
         with pytest.raises(TreeError) as caught:
             layer.extract(io.BytesIO(tar), path, "it")
-        message = f"it: {path} was in it before, but not now"
+        message = f"it: {path} was in this layer before, but is not now"
         assert (caught.value.message, caught.value.hint) == (message, DAMAGED)
 
 
@@ -358,9 +358,9 @@ def test_a_layer_that_unpacks_to_another_than_is_stated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "message", "hint"),
     [
-        ("none", "{0} is not an OCI layout: it has no index.json", "name a folder that has one; `skopeo copy docker://NAME oci:{0}` makes one"),
+        ("none", "{0} is not an OCI layout: it has no index.json", "name an OCI layout; `skopeo copy docker://NAME oci:{0}` makes one"),
         ("file", "{0} is not an OCI layout: it has no index.json", "skopeo copy docker-archive:{0} oci:FOLDER"),
-        ("empty", "{0} is not an OCI layout: it has no index.json", "name a folder that has one; `skopeo copy docker://NAME oci:{0}` makes one"),
+        ("empty", "{0} is not an OCI layout: it has no index.json", "name an OCI layout; `skopeo copy docker://NAME oci:{0}` makes one"),
     ],
 )  # fmt: skip
 def test_places_that_are_no_layout(tmp_path: Path, path: str, message: str, hint: str) -> None:
@@ -377,10 +377,7 @@ def test_a_layout_in_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as caught:
         open_base("oci:none")
-    assert (
-        caught.value.hint
-        == "name a folder that has one; `skopeo copy docker://NAME oci:none` makes one"
-    )
+    assert caught.value.hint == "name an OCI layout; `skopeo copy docker://NAME oci:none` makes one"
 
 
 @pytest.mark.parametrize("place", ["index.json", "blob"])

@@ -161,7 +161,7 @@ def test_releases_between_are_looked_at_and_left_out_if_the_variant_does_not_go_
     releases = InMemory({**texts, "0.21.0": LANDED, "0.22.0": LOADER, "0.23.0": CLASHING})
     kept = keep(folder, releases, "0.22.0")
     assert [*ranges(folder).values()] == [">=0.19.0,<=0.22.0,!=0.20.0"]
-    assert kept.told[1:] == ("vLLM 0.20.0 is out of the range: the variant does not apply there",)
+    assert kept.told[1:] == ("the variant does not apply to vLLM 0.20.0; the range leaves it out",)
     assert releases.opened == ["0.22.0", "0.19.1", "0.20.0", "0.21.0"]
 
 
@@ -228,7 +228,7 @@ def test_the_variants_that_are_for_the_release_end_before_it_and_no_other(folder
     kept = keep(folder, InMemory({"0.19.0": LOADER, "0.20.0": LANDED}), "0.20.0")
     assert ranges(folder) == {"a": ">=0.19,<0.20.0", "b": "==0.20.0", "c": "<0.19"}
     assert (kept.did, kept.after) == ("ended", "upstream")
-    why = "variant `b` (==0.20.0) is for no release that lacks the change: it can be removed"
+    why = "variant `b` (==0.20.0) covers only releases that already have the change: remove the variant"
     assert kept.left == (why,)
 
 
@@ -238,7 +238,7 @@ def test_a_range_that_would_name_no_release_stays_and_the_variant_can_go(folder:
     kept = keep(folder, InMemory({"0.19.0": LOADER, "0.20.0": LANDED}), "0.20.0")
     assert kept.did == "fits"
     assert kept.left == (
-        f"variant `{name}` (>=0.20) is for no release that lacks the change: it can be removed",
+        f"variant `{name}` (>=0.20) covers only releases that already have the change: remove the variant",
     )
     assert ranges(folder) == {name: ">=0.20"}
 

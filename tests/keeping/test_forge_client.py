@@ -90,8 +90,8 @@ def test_a_repository_with_too_many_is_refused_and_none_is_opened_twice(
 @pytest.mark.parametrize(
     ("status", "headers", "why", "hint"),
     [
-        (401, {}, "the token in {variable} is not known there", "{grant}, then run"),
-        (403, {}, "the token in {variable} does not allow that", "{grant}, then run"),
+        (401, {}, "the token in {variable} is unknown to the server", "{grant}, then run"),
+        (403, {}, "the token in {variable} has no right to do that", "{grant}, then run"),
         (403, {"X-RateLimit-Remaining": "0"}, "the rate limit is reached for now", "then run"),
         (404, {}, "no such repository, or it is hidden from the token in", "{grant}, then run"),
         (422, {}, "the answer is 422: ", "then run the same command again"),

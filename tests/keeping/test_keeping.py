@@ -187,7 +187,7 @@ def test_a_repository_without_a_working_tree_is_no_home(tmp_path: Path) -> None:
         ("read-only", "ls -ld {0}/.git"),
         (
             "! [rejected] x (stale info)",
-            f"{FETCH}  # takes the remote's in place of yours; then run keep again",
+            f"{FETCH}  # replaces your branches by the remote's; then run keep again",
         ),
         ("! [remote rejected] x (protected branch)", RIGHTS),
         ("fatal: unable to access 'https://x.test/': 403", RIGHTS),

@@ -103,7 +103,7 @@ def test_a_remote_that_does_not_answer_is_said_before_anything_is_made(
     forge.requests.append(Request(1, "vllm-mods/fast/0.20.0", "main", "t", "", fork=True))
     assert PullRequests(str(library), None).releases("fast") == set()
     monkeypatch.setenv("GITLAB_TOKEN", "an0ther")
-    with pytest.raises(Refused, match="the token in GITLAB_TOKEN is not known there"):
+    with pytest.raises(Refused, match="the token in GITLAB_TOKEN is unknown to the server"):
         PullRequests(str(library), None)
     git(library, "remote", "set-url", "origin", str(forge.repository))
     with pytest.raises(UsageError, match="unknown forge"):

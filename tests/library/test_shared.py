@@ -45,7 +45,7 @@ def test_a_name_of_two_libraries_needs_its_owner(alice: str, bob: str) -> None:
         UsageError, match="several libraries have a mod named `fast`: alice/fast, bob/fast"
     ) as caught:
         library.load("fast")
-    assert caught.value.hint == "name one, such as alice/fast"
+    assert caught.value.hint == "write the full name, such as alice/fast"
 
 
 def test_what_a_mod_requires_is_in_its_own_library_first(alice: str, bob: str) -> None:
@@ -115,7 +115,7 @@ def test_a_template_is_looked_for_in_the_mod_of_its_name_beside_the_pairing(tmp_
 def test_a_pairing_has_the_name_of_its_file(tmp_path: Path) -> None:
     folder = write(tmp_path / "mine", mod("fast") | pairing("pair", "fast"))
     (folder / "pairings/pair.toml").rename(folder / "pairings/other.toml")
-    with pytest.raises(ManifestError, match="'pair' is not its file's name, 'other'"):
+    with pytest.raises(ManifestError, match="name is 'pair', but the file is 'other'"):
         Library(str(folder)).pairing("other")
 
 

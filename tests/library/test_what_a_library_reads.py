@@ -205,7 +205,7 @@ def test_a_project_that_is_named_has_to_be_there(
     monkeypatch.setenv(project_file.CONFIG, str(here / "none.toml"))
     with pytest.raises(UsageError, match="no such file") as caught:
         project_file.find()
-    assert caught.value.hint == "unset VLLM_MODS_CONFIG, or name one"
+    assert caught.value.hint == "unset VLLM_MODS_CONFIG, or set it to a file"
     (here / "none.toml").write_text(PROJECT)
     project = project_file.find()
     assert project is not None

@@ -156,7 +156,7 @@ def test_a_new_folder_is_there_whole_and_never_over_another(tmp_path: Path) -> N
     with pytest.raises(Refused) as caught:
         writing.folder(str(place), {"c": b"3"})
     assert caught.value.message == f"{place} already exists; nothing was written"
-    assert caught.value.hint == f"rm -r {place}, or another name"
+    assert caught.value.hint == f"rm -r {place}, or choose another name"
     assert (place / "c").read_text() == "2"
 
 
@@ -179,7 +179,7 @@ def test_a_library_is_pinned_by_the_hash_of_its_list(library: Path, tmp_path: Pa
     with pytest.raises(Refused) as caught:
         checksums.sums(str(library), [f"sha256:{'1' * 64}"], None)
     assert caught.value.message == (
-        f"{library}/SHA256SUMS is not the required list: its hash is {pin}"
+        f"{library}/SHA256SUMS is not the hash list that is required: its hash is {pin}"
     )
     assert caught.value.hint == "accept that hash only if you know why the library has changed"
     # with a list from elsewhere too, what both say is what counts

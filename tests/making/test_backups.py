@@ -44,7 +44,7 @@ def test_of_two_trees() -> None:
     effect = compose.difference(TREE, new)
     assert {one.path for one in effect.changes} == {"vllm/a.py", *own}
     assert {note.split()[2].rstrip(":") for note in effect.notes} == left.keys()
-    assert "left out vllm/a.bak: it was put aside, beside vllm/a.py" in effect.notes
+    assert "left out vllm/a.bak: it looks like a backup of vllm/a.py" in effect.notes
     # one that a release has itself is a file like any other
     had = Whole(FILES | {"vllm/a.py.bak": b"x\n"}, version="0.19.1")
     assert len(compose.difference(had, TREE).changes) == 1
@@ -55,7 +55,7 @@ def test_of_a_diff() -> None:
     diff += b"--- /dev/null\n+++ b/vllm/a.py.orig\n@@ -0,0 +1 @@\n+A = 1\n"
     effect = from_diff.changes(diff, "x.diff", TREE)
     assert [one.path for one in effect.changes] == ["vllm/a.py"]
-    assert effect.notes[-1] == "left out vllm/a.py.orig: it was put aside, beside vllm/a.py"
+    assert effect.notes[-1] == "left out vllm/a.py.orig: it looks like a backup of vllm/a.py"
 
 
 @pytest.mark.slow
@@ -74,4 +74,4 @@ def test_of_a_script(step: str, aside: str) -> None:
     files["x.patch"] = diff_of("vllm/a.py", "A = 1\n", "A = 2\n")
     effect = recording.record(["bash", "run.sh"], "mine", files, TREE, Limits(seconds=30))
     assert [(one.path, one.after) for one in effect.changes] == [("vllm/a.py", b"A = 2\n")]
-    assert effect.notes == (f"left out {aside}: it was put aside, beside vllm/a.py",)
+    assert effect.notes == (f"left out {aside}: it looks like a backup of vllm/a.py",)

@@ -50,7 +50,7 @@ def test_of_more_than_one_patch_can_hold_the_tree_is_named(monkeypatch: pytest.M
     with pytest.raises(Refused) as caught:
         compose(Wanted("mine"), ModEffect((EDIT,)), tree())
     assert caught.value.message == (
-        "what differs from memory cannot be one patch: it has more than 0 hunks"
+        "the changes to memory cannot be one patch: it has more than 0 hunks"
     )
 
 
@@ -77,10 +77,10 @@ def test_what_somebody_said_is_not_asked_for() -> None:
     assert stated["variant"] == [{"id": "own", "vllm": ">=0.19", "patches": ["own/mine.patch"]}]
     assert [line.partition(":")[0] for line in unknown(wanted, "0.19.1")] == ["evidence"]
     assert next(unknown(wanted._replace(vllm=None), "0.19.1")).startswith(
-        "vllm: the versions that it works on; so far only 0.19.1 "
+        "vllm: the versions that the mod works on; so far only 0.19.1 "
     )
     assert next(unknown(wanted._replace(vllm=None), None)).startswith(
-        "vllm: the versions that it works on (`"
+        "vllm: the versions that the mod works on (`"
     )
 
 
@@ -171,7 +171,7 @@ def test_of_two_packages_none_is_stated() -> None:
     on = tree(beside=("b", "2.0"), more=("a", "1.0"))
     composed = compose(Wanted("mine"), ModEffect((FileChange("beside/x.py", OLD, NEW), new)), on)
     text = composed.files["mod.toml"].decode()
-    assert "# It changes a ==1.0 and b ==2.0, and a variant states one `package`.\n" in text
+    assert "# The variant changes a ==1.0 and b ==2.0, but can state only one `package`.\n" in text
     assert "package" not in tomllib.loads(text)["variant"][0]
 
 
@@ -190,7 +190,7 @@ def test_of_two_packages_none_is_stated() -> None:
             (),
             "0.19.1",
             Refused,
-            "nothing differs from memory, so there is nothing to make a mod of",
+            "nothing differs from memory, so there are no changes to make a mod of",
         ),
         (Wanted("mine"), (EDIT,), None, UsageError, "memory does not state its version"),
         (

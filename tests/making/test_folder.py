@@ -55,7 +55,7 @@ def test_a_mod_is_read_whole_but_for_bytecode_and_history(tmp_path: Path) -> Non
     ("files", "hint"),
     [
         ({}, "ls"),
-        ({"inner__run_sh": b""}, "{0} has inner/run.sh: pack the mod's files without the folder"),
+        ({"inner__run_sh": b""}, "{0} has inner/run.sh: name that folder, or pack its files alone"),
         ({"b_diff": b"", "a_patch": b""}, "vllm-mods new NAME --from-diff {0}/a.patch --tree TREE"),
         ({}, "ls {0}  # a mod has a run.sh or a mod.toml"),
         ({"Dockerfile": b""}, "docker build; then vllm-mods new NAME --from-trees image:BASE"),

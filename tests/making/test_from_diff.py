@@ -93,7 +93,7 @@ def test_git_states_an_empty_file_without_names_and_lines(end: bytes) -> None:
     was, *others = from_diff.changes(gone + end, "x.diff", tree).changes
     assert (was.path, was.before, was.after) == ("vllm/empty.py", b"", None)
     assert [*new] == [one.path for one in others] == ["vllm/x.py"] * bool(end)
-    with pytest.raises(Refused, match=r"the text that it changes is not in vllm/x\.py"):
+    with pytest.raises(Refused, match=r"the text that the diff changes is not in vllm/x\.py"):
         changed(gone.replace(b"vllm/empty.py", b"vllm/x.py"), end)
 
 
@@ -139,9 +139,9 @@ def test_svn_says_behind_the_name_that_a_file_is_new() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("old mode 100644\nnew mode 100755", "mods made of a diff have no modes"),
+        ("old mode 100644\nnew mode 100755", "a mod made of a diff sets no file modes"),
         ("Only in new/vllm: y.py", "`diff -ruN` has the text of such files"),
-        ("diff -ruN a/vllm/e.py b/vllm/e.py", "no lines follow, as of an empty file"),
+        ("diff -ruN a/vllm/e.py b/vllm/e.py", "it has no lines, like an empty file"),
     ],
 )
 def test_what_a_diff_states_and_no_mod_gets_is_said(line: str, why: str) -> None:
@@ -166,12 +166,12 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
         (
             [ADDED % b"vllm/x.py"],
             "x.diff:1: vllm/x.py is new, but memory already has vllm/x.py",
-            "--tree TREE names one without it",
+            "--tree TREE names a vLLM without that file",
         ),
         (
             [ADDED % b"new.py"],
-            "x.diff:1: new.py is new, and the diff does not say where",
-            "write its full path: vllm/…",
+            "x.diff:1: new.py is new, and the diff does not say where it goes",
+            "write its full path into the diff: vllm/…",
         ),
         (
             [
@@ -179,8 +179,8 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
                 diff("p/y.py", "p/y.py", OTHER, OTHER.replace("= 8", "= 9")),
                 ADDED % b"p/new.py",
             ],
-            "x.diff:20: p/new.py is new, and it could go to vllm/new.py, vllm/sub/new.py",
-            "write its full path: vllm/…",
+            "x.diff:20: p/new.py is new, and could go to vllm/new.py, vllm/sub/new.py",
+            "write its full path into the diff: vllm/…",
         ),
         (
             [diff("vllm/z.py", "vllm/z.py")],
@@ -189,27 +189,27 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
         ),
         (
             [diff("x.py", "x.py", "C = 1\nD = 2\n", "C = 1\nD = 3\n")],
-            "x.diff:1: x.py: the text that it changes is not in vllm/sub/x.py, vllm/x.py of memory",
+            "x.diff:1: x.py: the text that the diff changes is not in vllm/sub/x.py, vllm/x.py of memory",
             "--tree auto looks for the release that the diff was made on",
         ),
         (
             [diff("vllm/x.py", "vllm/x.py", NEW, OLD)],
-            "x.diff:1: vllm/x.py: the text that it changes is not in vllm/x.py of memory (or the change is already applied)",
+            "x.diff:1: vllm/x.py: the text that the diff changes is not in vllm/x.py of memory (or the change is already applied)",
             "--tree auto looks for the release that the diff was made on",
         ),
         (
             [diff("sub/y.py", "z.py", OTHER.replace("B4 = 4", "B4 = 5"), OTHER)],
-            "x.diff:1: sub/y.py: the text that it changes is not in vllm/sub/y.py of memory (or the change is already applied)",
+            "x.diff:1: sub/y.py: the text that the diff changes is not in vllm/sub/y.py of memory (or the change is already applied)",
             "--tree auto looks for the release that the diff was made on",
         ),
         (
             [b"--- vllm/x.py\n+++ vllm/x.py\n@@ -5,1 +5,1 @@\n-A4 = 4\n+A4 = 5\n"],
-            "x.diff:1: vllm/x.py: its changes have no context lines, so the right place is uncertain",
+            "x.diff:1: vllm/x.py: the changes have no context lines, so the right place is uncertain",
             "--tree auto looks for the release that the diff was made on; or make the diff again with three lines of context: git diff -U3, or diff -u",
         ),
         (
             [diff("vllm/t.py", "vllm/t.py", "    a = 1\n", "    a = 2\n")],
-            "x.diff:1: vllm/t.py: its changes have no context lines, so the right place is uncertain",
+            "x.diff:1: vllm/t.py: the changes have no context lines, so the right place is uncertain",
             "--tree pypi:VERSION names the release that the diff was made on; or make the diff again with three lines of context: git diff -U3, or diff -u",
         ),
     ],
@@ -238,7 +238,7 @@ def test_of_twins_the_one_at_the_stated_line_is_meant_in_the_tree_that_is_named(
         assert not from_diff.is_of(text % (line, line), "x.diff", tree)  # nobody has named it
     with pytest.raises(
         Refused,
-        match=r"the text that it changes is in vllm/t\.py of .*, but not at the stated lines",
+        match=r"the text that the diff changes is in vllm/t\.py of .*, but not at the stated lines",
     ):
         from_diff.changes(text % (4, 4), "x.diff", tree)
 
@@ -283,7 +283,7 @@ def test_what_may_mean_several_files_is_refused(names: tuple[str, str]) -> None:
         (
             b"diff --git a/vllm/l b/vllm/l\nnew file mode 120000\n" + ADDED % b"b/vllm/l",
             2,
-            "a link or submodule is no file",
+            "a mod can change no link or submodule",
             "remove it from the diff",
         ),
         (

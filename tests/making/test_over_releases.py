@@ -138,10 +138,10 @@ def test_each_release_has_its_variant_or_says_why_not() -> None:
         "evidence",
     ]
     assert lines[:5] == [
-        *(f"running on {version}, {n} of 4" for n, version in enumerate(texts, 1)),
+        *(f"running the script on {version}, {n} of 4" for n, version in enumerate(texts, 1)),
         "a variant for 0.22.0",
     ]
-    assert lines[-1] == "proving on 0.22.0, 4 of 4"
+    assert lines[-1] == "checking the mod on 0.22.0, 4 of 4"
 
 
 def test_releases_on_which_a_script_does_the_same_share_a_variant() -> None:
@@ -214,7 +214,7 @@ def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
             Wanted("mine"), trees, lambda tree: effect_of(tree, asks_version=False), lambda _: None
         )
     assert caught.value.message == (
-        "the script makes a mod on none of 2 releases:\n  0.21.0: none of the files is there\n"
+        "the script makes no mod on any of 2 releases:\n  0.21.0: none of the files is there\n"
         "  0.20.0: the anchor is gone"
     )
     assert caught.value.hint == "--vllm SPEC, or an --image for each, names the releases"

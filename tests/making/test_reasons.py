@@ -12,8 +12,8 @@ from vllm_mods.making.watching import WatchedCommand
 
 TREE = MemoryTree({"vllm/__init__.py": b"", "vllm/a.py": b"A = 1\n"}, version="0.19.1")
 IMAGE = "--image REF, of an image that has it"
-ANCHOR = "if the script was written for another vLLM, name that with --tree or --image; the script finds that vLLM at $VLLM_PACKAGE_DIR"
-FOLDER = "put the files that the command downloads into the folder that it runs in"
+ANCHOR = "if the script was written for another vLLM, name that vLLM with --tree or --image; the script finds it at $VLLM_PACKAGE_DIR"
+FOLDER = "put the files that the command downloads into the folder that the command runs in"
 
 
 def lacked(*names: str) -> list[WatchedCommand]:
@@ -26,29 +26,37 @@ def lacked(*names: str) -> list[WatchedCommand]:
         (
             "ModuleNotFoundError: No module named 'torch.nn'",
             (),
-            f"it needs the package torch: --also torch, and --with for its version; or {IMAGE}",
+            f"the command needs the package torch: --also torch, and --with for its version; or {IMAGE}",
         ),
         (
             "run.sh: line 3: MODEL: unbound variable",
             (),
-            "it needs the variable MODEL: --env MODEL=VALUE",
+            "the command needs the variable MODEL: --env MODEL=VALUE",
         ),
-        ("sh: 1: MODEL: parameter not set", (), "it needs the variable MODEL: --env MODEL=VALUE"),
-        ("KeyError: 'VLLM_MODE'", (), "it needs the variable VLLM_MODE: --env VLLM_MODE=VALUE"),
+        (
+            "sh: 1: MODEL: parameter not set",
+            (),
+            "the command needs the variable MODEL: --env MODEL=VALUE",
+        ),
+        (
+            "KeyError: 'VLLM_MODE'",
+            (),
+            "the command needs the variable VLLM_MODE: --env VLLM_MODE=VALUE",
+        ),
         ("KeyError: 'scale'", (), ANCHOR),
-        ("run.sh: line 3: jq: command not found", (), f"it needs the program jq: {IMAGE}"),
+        ("run.sh: line 3: jq: command not found", (), f"the command needs the program jq: {IMAGE}"),
         ("AssertionError: anchor", (), ANCHOR),
         ("", (), ANCHOR),
         ("curl: not found", ("curl",), FOLDER),
         ("curl: (6) Could not resolve host: x.test", ("curl",), FOLDER),
         ("OSError: [Errno 101] Network is unreachable", (), FOLDER),
-        ("nvidia-smi: not found", ("nvidia-smi",), "a recording has no GPU"),
+        ("nvidia-smi: not found", ("nvidia-smi",), "the sandbox has no GPU"),
         ("nvidia-smi: not found", ("nvidia-smi", "curl"), FOLDER),
         # the last of them ended it
         (
             "jq: not found\nModuleNotFoundError: No module named 'numpy'",
             ("curl",),
-            f"it needs the package numpy: --also numpy, and --with for its version; or {IMAGE}",
+            f"the command needs the package numpy: --also numpy, and --with for its version; or {IMAGE}",
         ),
     ],
 )
@@ -61,7 +69,7 @@ def test_the_hint_names_what_the_script_lacked(
 
 def test_in_an_image_no_package_can_be_added() -> None:
     said = reasons.hint("No module named 'einops'", (), in_image=True)
-    assert said == f"it needs the package einops: {IMAGE}"
+    assert said == f"the command needs the package einops: {IMAGE}"
 
 
 @pytest.mark.slow
@@ -69,16 +77,16 @@ def test_in_an_image_no_package_can_be_added() -> None:
 @pytest.mark.parametrize(
     ("script", "hint"),
     [
-        ("set -u\necho $MODEL_OF_MINE", "it needs the variable MODEL_OF_MINE"),
+        ("set -u\necho $MODEL_OF_MINE", "the command needs the variable MODEL_OF_MINE"),
         (
             "python3 -c 'import os; os.environ[\"MODE_OF_MINE\"]'",
-            "it needs the variable MODE_OF_MINE",
+            "the command needs the variable MODE_OF_MINE",
         ),
         (
             "python3 -c 'import of_somebody.part'",
-            "it needs the package of_somebody: --also of_somebody",
+            "the command needs the package of_somebody: --also of_somebody",
         ),
-        ("of-somebody --all", "it needs the program of-somebody"),
+        ("of-somebody --all", "the command needs the program of-somebody"),
         ("python3 -c 'assert 0, \"anchor\"'", "if the script was written for another vLLM"),
         ("grep -q gone $VLLM_PACKAGE_DIR/a.py", "if the script was written for another vLLM"),
     ],

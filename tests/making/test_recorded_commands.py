@@ -75,10 +75,10 @@ def test_what_it_changed_is_told_from_what_it_left_elsewhere() -> None:
     assert effect.templates == {"c.j2": b"{{ messages }}"}
     assert effect.notes == (
         *(
-            f"it wrote {path}, which no mod can have"
+            f"the command wrote {path}, which a mod cannot contain"
             for path in ("/root/link", "/tmp/listed", "/workspace/d/e.jinja")  # noqa: S108
         ),
-        "left out vllm/a.py.orig: it was put aside, beside vllm/a.py",
+        "left out vllm/a.py.orig: it looks like a backup of vllm/a.py",
     )
 
 
@@ -105,7 +105,7 @@ def test_a_command_that_is_past_a_limit_makes_no_mod(
     name: str, most: int, script: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lower(monkeypatch, name, most)
-    with pytest.raises(Refused, match=rf"^it {why}.*: nothing was written$"):
+    with pytest.raises(Refused, match=rf"^the command {why}.*; no mod was made$"):
         recorded(f"{script}\n")
 
 

@@ -140,11 +140,11 @@ def test_an_answer_is_read(engine: Callable[[str], ImageInEngine], tmp_path: Pat
     ("failure", "why"),
     [
         ("seconds", "the command did not end within 5 s"),
-        ("bytes", "it wrote more than 1 GiB"),
-        ("files", "it made more than 200,000 files"),
-        ("memory", "it took more than 8 GiB of memory"),
-        ("output", "it printed more than 64 MiB"),
-        ("processes", "it started more than 1,000 processes at a time"),
+        ("bytes", "the command wrote more than 1 GiB"),
+        ("files", "the command made more than 200,000 files"),
+        ("memory", "the command took more than 8 GiB of memory"),
+        ("output", "the command printed more than 64 MiB"),
+        ("processes", "the command started more than 1,000 processes at a time"),
     ],
 )
 def test_a_limit_that_a_command_is_past_is_named(
@@ -152,7 +152,7 @@ def test_a_limit_that_a_command_is_past_is_named(
 ) -> None:
     with pytest.raises(Refused) as caught:
         answered(engine, tmp_path, failure=failure)
-    assert caught.value.message == f"{why}: nothing was written"
+    assert caught.value.message == f"{why}; no mod was made"
     by_hand = "run it on a copy of the tree, then vllm-mods new NAME --from-trees OLD NEW"
     assert caught.value.hint == ("--timeout SECONDS" if failure == "seconds" else by_hand)
 
@@ -184,7 +184,7 @@ def test_the_files_of_an_answer_follow_each_other(
 def test_a_forged_path_leads_nowhere(
     engine: Callable[[str], ImageInEngine], tmp_path: Path, where: str, path: str
 ) -> None:
-    with pytest.raises(Refused, match="not among the folders"):
+    with pytest.raises(Refused, match="outside the folders"):
         answered(engine, tmp_path, **{where: [[path, 1]] if where == "written" else [path]})
 
 

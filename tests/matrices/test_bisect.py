@@ -195,8 +195,7 @@ def test_where_the_older_one_parted_from_the_newer_the_search_begins() -> None:
     with pytest.raises(UsageError) as caught:
         over({**texts, "fork": BROKEN}, *line)
     assert caught.value.message == (
-        "git:repo: the verdict is `applies` at good and `conflict` at fork, where bad branched off: it "
-        "changed on the side of good"
+        "git:repo: the verdict changed before good, not on the way to bad: it is `applies` at good, and `conflict` at fork, where bad branched off"
     )
     assert caught.value.hint == "--good fork --bad good"
 
@@ -234,4 +233,4 @@ def test_one_variant_alone_keeps_what_the_lock_says_of_it() -> None:
     assert (other.vouched, other.verdict) == (False, Verdict.APPLIES)
     with pytest.raises(UsageError, match="no variant `third`") as caught:
         find_variant(whole, "third")
-    assert caught.value.hint == "--variant first, second"
+    assert caught.value.hint == "--variant first or second"

@@ -64,7 +64,7 @@ def test_only_that_a_mod_fits_beyond_its_ranges_is_no_error() -> None:
     )
     assert (wide.level, port.level, narrow.level) == (Level.ERROR, Level.ERROR, Level.NOTE)
     assert wide.message == (
-        "a range of mod includes vLLM 0.19.0 (pypi:0.19.0), where the mod is `conflict`"
+        "a range of mod includes vLLM 0.19.0 (pypi:0.19.0), where its verdict is `conflict`"
     )
 
 

@@ -204,14 +204,14 @@ def test_what_was_written_for_an_edge_of_the_file_says_where_its_text_is() -> No
     finding = error(put(start, "len()\nint()\nstr()\n"))
     assert (finding.code, finding.line) == ("edge", 2)
     assert finding.message.endswith(
-        "it has less context above than below, so it belongs to the start of the file, but its text is at line 2"
+        "the hunk has less context above than below, so it belongs to the start of the file, but its text is at line 2"
     )
     assert after(put(start, "int()\nstr()\nset()\n")) == "dict()\nint()\nstr()\nset()\n"
     end = hunk(1, 2, 3, " int()", " str()", "+dict()")
     finding = error(put(end, "int()\nstr()\nset()\n"))
     assert (finding.code, finding.line) == ("edge", 1)
     assert (
-        "it has less context below than above, so it belongs to the end of the file, but its text is at line 1, and more lines follow"
+        "the hunk has less context below than above, so it belongs to the end of the file, but its text is at line 1, and more lines follow"
         in (finding.message)
     )
     assert after(put(end, "len()\nint()\nstr()\n")) == "len()\nint()\nstr()\ndict()\n"
@@ -259,9 +259,7 @@ def test_what_a_hunk_looks_for_beside_what_it_leaves_is_told_by_nothing() -> Non
     lines = (" int()", "-str()", "+set()", " list()")
     finding = error(put(hunk(1, 3, 3, *lines), "int()\nstr()\nlist()\nint()\nset()\nlist()\n"))
     assert (finding.code, finding.line) == ("look-alike", 1)
-    assert (
-        "line 4, in module level, is nearly the same, with 100% of the new text" in finding.message
-    )
+    assert "line 4, in module level, which has 100% of the new text" in finding.message
     # what it leaves stands in another function than the one it was written for: that says nothing
     text = "def f():\n    int()\n    str()\n    list()\n\n\ndef g():\n    int()\n    set()\n    list()\n"
     inner = ("     int()", "-    str()", "+    set()", "     list()")
@@ -372,14 +370,16 @@ def test_a_definition_in_a_string_and_one_that_is_bound_again_are_named() -> Non
     only_less = hunk(2, 3, 2, "     a = 1", "-    b = 2", "     c = 3")
     twice = "def f():\n    a = 1\n    b = 2\n    c = 3\n\n\ndef f():\n    d = 3\n"
     assert error(put(only_less, twice)).code == "elsewhere"
-    assert "its text is in the `f` of line 1, which a later statement replaces" in dead.message
+    assert (
+        "its text is in `f` (line 1), a definition that a later statement replaces" in dead.message
+    )
 
 
 def test_the_first_line_of_a_dead_definition_is_a_part_of_it() -> None:
     twice = "x = 1\n\n\ndef f():\n    a = 1\n    b = 2\n\n\ndef f():\n    c = 3\n"
     patch = hunk(3, 3, 3, " ", "-def f():", "+def f(x):", "     a = 1")
     dead = error(put(patch, twice))
-    assert "which a later statement replaces" in dead.message
+    assert "a definition that a later statement replaces" in dead.message
 
 
 def test_what_is_added_in_a_dead_definition_is_refused_and_what_is_changed_beside_it_is_not() -> (
@@ -387,7 +387,7 @@ def test_what_is_added_in_a_dead_definition_is_refused_and_what_is_changed_besid
 ):
     text = "def f():\n    a = 1\n    b = 2\n\n\nx = 1\n\n\ndef f():\n    c = 3\n"
     inside = hunk(2, 2, 3, "     a = 1", "+    new = 1", "     b = 2")
-    assert "which a later statement replaces" in error(put(inside, text)).message
+    assert "a definition that a later statement replaces" in error(put(inside, text)).message
     beside = hunk(3, 5, 5, "     b = 2", " ", " ", "-x = 1", "+x = 2", " ")
     assert put(beside, text).verdict is Verdict.APPLIES
 

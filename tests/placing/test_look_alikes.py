@@ -360,7 +360,10 @@ def test_a_lock_does_not_prove_the_place_of_few_lines_in_an_argument_and_why_is_
     mine = locked(mod(variant(diff_of(PATH, base, patched, context=1))), base)
     (why,) = one(mine, tree(f"import os\n\n{base}")).findings
     assert why.code == "unprovable"
-    assert "only at line 13 is its text in `later.made =`, where it was written" in why.message
+    assert (
+        "its text is at line 13, the only match in `later.made =`, where it was written"
+        in why.message
+    )
 
 
 def test_the_lock_of_another_patch_says_nothing() -> None:

@@ -39,7 +39,7 @@ def test_what_is_not_defined_at_the_top_is_only_named(text: str) -> None:
     if "ff" in text:
         assert (code, words) == (
             "superseded",
-            "this version has no code of that name: none of the 1 Python files of vllm/ contains it",
+            "this version has no code of that name: none of the 1 Python files of vllm/ contains the name",
         )
     else:
         assert (code, words) == (
@@ -56,7 +56,7 @@ def test_three_places_are_told_and_those_of_the_package_of_the_file_alone() -> N
     )
     assert search(files, "f.x") == (
         "superseded",
-        "this version has no code of that name: none of the 1 Python files of vllm/ contains it",
+        "this version has no code of that name: none of the 1 Python files of vllm/ contains the name",
     )
 
 

@@ -55,7 +55,7 @@ def test_the_one_for_the_trees_platform_goes_in() -> None:
 def test_where_there_is_none_for_it_the_mod_is_unfit() -> None:
     planned = one(brings(("linux/amd64", AMD)), Built({"vllm/__init__.py": b""}))
     assert (planned.verdict, planned.changes) == (Verdict.UNFIT, ())
-    assert "built for linux/amd64, and this vLLM is for linux/arm64" in planned.findings[-1].message
+    assert "built for linux/amd64, but this vLLM is for linux/arm64" in planned.findings[-1].message
 
 
 def test_where_the_tree_does_not_say_one_build_is_noted_and_two_are_refused() -> None:

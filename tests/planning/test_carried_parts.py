@@ -376,7 +376,7 @@ def test_where_the_merge_is_clean_its_bytes_count() -> None:
     assert same is None
     assert other_bytes == Finding(
         FindingCode.MERGE,
-        f"{PATH}: a merge from vLLM 0.18.0 gives a different result than the positions of the hunks",
+        f"{PATH}: a merge of the changes from vLLM 0.18.0 gives a different result than placing the hunks",
         PATH,
     )
     other = plan_with(b"x", "g", now=MORE, path="vllm/other.py")

@@ -52,8 +52,8 @@ def test_another_state_of_the_mod_is_to_be_reverted_first() -> None:
     answer = planned(AFTER, receipt(), newer)
     assert answer.verdict is Verdict.CONFLICT
     message = found(answer, "other-version").message
-    digests = f"(digest {MOD.digest[:12]}, this one has ffffffffffff); revert it first"
-    assert message == f"mod 0.9, and not 1.1, is applied {digests}"
+    digests = f"(digest {MOD.digest[:12]}, not ffffffffffff); revert it first"
+    assert message == f"mod 0.9 is applied, not 1.1 {digests}"
     same = planned(AFTER, receipt(), newer._replace(version="0.9"))
     assert found(same, "other-version").message == f"another build of mod 0.9 is applied {digests}"
 
@@ -63,10 +63,10 @@ def test_a_file_that_was_edited_since_is_named() -> None:
     assert answer.verdict is Verdict.PARTIAL
     finding = found(answer, "changed-since")
     assert finding.path == OTHER
-    assert f"somebody changed these files since: {OTHER}" in finding.message
+    assert f"these files were changed after the mod was applied: {OTHER}" in finding.message
     both = planned({PATH: b"", OTHER: b""}, receipt())
     assert (
-        f"somebody changed these files since: {PATH}, {OTHER}"
+        f"these files were changed after the mod was applied: {PATH}, {OTHER}"
         in found(both, "changed-since").message
     )
     assert found(both, "changed-since").path == PATH

@@ -303,7 +303,7 @@ def test_what_a_variant_is_for_and_what_lies_beside_it_is_noted(known: str | Non
     messages = [(finding.code, finding.message) for finding in planned.findings]
     apart = (
         "version-range",
-        "variant `one` is for ext <5, but 5.4.0 has the source that it was written for",
+        "variant `one` is for ext <5; it is used because 5.4.0 has the same source",
     )
     assert messages[-4 - (known is not None) :] == [
         ("image-only", "/opt/x is outside Python's packages: only an image can hold it"),

@@ -43,7 +43,7 @@ def test_every_break_is_found_and_what_is_gone_comes_first() -> None:
             "Fast.size(self, name) overrides Loader.size",
             "Engine.shape is replaced at run time by shape(self, config, tensors, *rest), which takes",
         ],
-        FindingCode.FIT_KIND: ["Fast cannot be instantiated: it has no unload", "`Fast()`"],
+        FindingCode.FIT_KIND: ["Fast cannot be instantiated: the class has no unload", "`Fast()`"],
     }
     assert [code for code, _ in itertools.groupby(one.code for one in found)] == list(told)
     assert len(found) == sum(map(len, told.values()))
@@ -125,7 +125,7 @@ def test_what_the_plugin_guards_does_not_count(kind: str) -> None:
 def test_one_cause_in_many_places_is_one_finding() -> None:
     calls = "".join(f"def f{n}():\n    return kept(1)\n\n\n" for n in range(3))
     (found,) = on(f"from vllm.names import kept\n\n\n{calls}")
-    assert (found.line, found.message.endswith("so in 2 other places")) == (5, True)
+    assert (found.line, found.message.endswith("the same in 2 other places")) == (5, True)
 
 
 def test_a_class_that_is_handed_around_is_known_by_its_name() -> None:
@@ -180,14 +180,14 @@ SCALE = OPS.partition("class")[0]
 TAKEN = {"vllm/layer.py": "from vllm.ops import scale\n" + dedent(OPS).partition("\n\n\n")[2]}
 PATCH = "import vllm.ops\n\n\ndef scale(x):\n    return 2\n\n\n"
 REGISTER = f"{PATCH}def register():\n    vllm.ops.scale = scale\n"
-TOLD = "in vllm/layer.py:4 has the old one"
+TOLD = "in vllm/layer.py:4 still uses the old one"
 
 
 @pytest.mark.parametrize(
     ("patch", "moved", "told"),
     [
-        # who has imported it by then has the old one, and who comes later has the new one
-        (f"import vllm.layer\n{REGISTER}", TAKEN, f"{TOLD}: vllm/layer.py has imported it before"),
+        # who has imported it by then still uses the old one, and who comes later has the new one
+        (f"import vllm.layer\n{REGISTER}", TAKEN, f"{TOLD}: vllm/layer.py imported it before"),
         (REGISTER, TAKEN, None),
         (f"{PATCH}vllm.ops.scale = scale\nimport vllm.layer\n", TAKEN, None),
         # it is defined elsewhere, and the old place only passes it on

@@ -65,7 +65,7 @@ def test_a_part_of_what_is_changed_is_not_followed_alone() -> None:
     change = FileChange(PATH, both.encode(), both.replace("return 1", "return 2").encode())
     done = port(change, {"a": both}, a="def other():\n    return 1\n", b=OLD)
     assert (done.new_path, done.ported.followed) == (PATH, ())
-    assert problems(done) == [("gone", "the target does not have it", "load")]
+    assert problems(done) == [("gone", "the target has no such class or function", "load")]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_an_override_gets_what_is_optional_and_passes_it_on(
         assert (after, notes) == (OURS, ())
         return
     assert after == f"    def step({signature}):\n        return super().step({passed_on})\n"
-    assert notes == (f"Mine.step takes {names} now, as Base's does",)
+    assert notes == (f"Mine.step now takes {names}, as in Base",)
 
 
 @pytest.mark.slow

@@ -50,10 +50,10 @@ def test_what_is_in_a_definition_meets_its_namesake(
     ("base", "ours", "theirs", "problems"),
     [
         (F, changed(F), changed(F, 3), [("clash", "f", "the target changed the same lines")]),
-        (F + G, changed(F) + G, G, [("gone", "f", "the target does not have it")]),
+        (F + G, changed(F) + G, G, [("gone", "f", "the target has no such class or function")]),
         (
             *(F, changed(F), F + F),
-            [("ambiguous", "f", "the target has 2 with that name, the base has 1")],
+            [("ambiguous", "f", "the target has 2 definitions of this name, but the base has 1")],
         ),
         (
             *(F + G, G, changed(F) + G),
@@ -61,13 +61,19 @@ def test_what_is_in_a_definition_meets_its_namesake(
         ),
         (
             *(F, F + NEW, F + NEW.replace("5", "6")),
-            [("both-add", "n", "the mod and the target both add it, with different contents")],
+            [
+                (
+                    "both-add",
+                    "n",
+                    "the mod and the target both add this name, with different contents",
+                )
+            ],
         ),
         (
             "class A:\n    def f(self):\n        return 1\n",
             "class A:\n    def f(self):\n        return 2\n",
             "class A:\n    pass\n",
-            [("gone", "A.f", "the target does not have it")],
+            [("gone", "A.f", "the target has no such class or function")],
         ),
         (
             *("a\nb\nc\nd\n", "a\nlonger = 1\nb\nc\nd\n", "a\nb\nc\nlonger = 1\nd\n"),

@@ -133,7 +133,7 @@ def test_a_base_that_nothing_records_has_to_be_named() -> None:
         with pytest.raises(UsageError, match=rf"is unknown: mod\.lock {why}") as caught:
             variants.base_tree(of, FIRST, "0.18.0", shelf)
         assert caught.value.hint == (
-            "vllm-mods port mod --from TREE --library /lib  # where it applies; `vllm-mods matrix mod --update-lock --library /lib` records it"
+            "vllm-mods port mod --from TREE --library /lib  # TREE is a vLLM where it applies; `vllm-mods matrix mod --update-lock --library /lib` records it"
         )
 
 

@@ -214,7 +214,7 @@ solo_only: yes please
         (LEAST + "mods: [null]\n", "mods[0]: line 5: expected the path of a mod, found None"),
         (LEAST + "solo_only: true\ncluster_only: true\n", "solo_only: line 5: solo_only and cluster_only contradict each other"),
         (LEAST.replace("example/m", "{x}"), "command: line 4: {x} has no default"),
-        (LEAST.replace("example/m", "--port 1"), "model: is required, and the command does not name one either"),
+        (LEAST.replace("example/m", "--port 1"), "model: is required, because the command names no model"),
         (LEAST.replace("image", "a b"), "container: line 3: expected an image reference, found 'a b'"),
         (LEAST + "vllm_mods: {vllm: new}\n", "vllm_mods.vllm: line 5: 'new' is not a version specifier such as '>=0.20'"),
         (LEAST + "vllm_mods: {vlm: 1}\n", "vllm_mods.vlm: line 5: unknown key; did you mean 'vllm'?"),
@@ -419,7 +419,7 @@ def test_a_model_is_taken_from_the_command_that_names_it(command: str, model: st
     (note,) = imported.findings
     assert (note.code, note.message) == (
         "model",
-        f"model: the recipe names none; the command serves {model}",
+        f"model: the recipe names no model; the command serves {model}",
     )
 
 

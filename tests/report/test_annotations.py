@@ -71,7 +71,7 @@ def test_a_check_is_a_remark_for_the_verdict_one_for_each_finding_and_one_for_th
         f"::error {place} text::vllm/x.py:3: hunk 1: not there",
         f"::notice {place} offset::vllm/x.py: hunk 1 lands at line 4, +2",
         f"::notice {elsewhere} text::hunk 1: not there",
-        f"::error {elsewhere} model::the mod is not meant for this model: it is another",
+        f"::error {elsewhere} model::the mod is not for this model: it is another",
     ]
     assert workflow_commands(of_check(CheckResult(MemoryTree({}), plan(planned())))) == ""
 

@@ -111,7 +111,7 @@ bad on 0.21.0: conflict
 bad on 0.22.0: unknown
   hunk 1: its text is not in the file; nearest is line 3 [text]
 
-2 of 6 cells that should work do not.
+2 of 6 cells should work, but do not.
 """
     )
 
@@ -195,7 +195,7 @@ def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
     assert (
         head
         == """\
-**2 of 6 cells that should work do not.** 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0.
+**2 of 6 cells should work, but do not.** 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0.
 
 | mod | vLLM | verdict |  |
 | --- | --- | --- | --- |
@@ -333,7 +333,7 @@ def test_a_dot_in_the_name_of_a_mod_makes_no_package() -> None:
 
 
 def test_problems_that_differ_in_the_tree_only_are_one() -> None:
-    said = "a range of m includes vLLM {0} (pypi:{0}), where the mod is `conflict`"
+    said = "a range of m includes vLLM {0} (pypi:{0}), where its verdict is `conflict`"
     versions = ("0.9.0", "0.10.0", "0.12.0")
     found = [
         CellProblem(FindingCode.RANGE_TOO_WIDE, "m", f"pypi:{one}", said.format(one))

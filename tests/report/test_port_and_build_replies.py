@@ -142,7 +142,7 @@ def test_a_port_of_what_the_target_has_already() -> None:
 
 
 @pytest.mark.parametrize(
-    ("origin", "where"), [("0.20.1", "; the conflicts left come after it"), ("0.19.1", "")]
+    ("origin", "where"), [("0.20.1", "; the conflicts come from later releases"), ("0.19.1", "")]
 )
 def test_a_port_that_clashes_says_how_far_it_needs_no_hand(origin: str, where: str) -> None:
     outcome = NO_VARIANT._replace(files=(CLASHING,), steps=OUTCOME.steps, origin=origin)
@@ -164,7 +164,7 @@ def test_a_port_that_would_not_work_leaves_the_mod_as_it_was() -> None:
     assert lines(reply)[-3:] == [
         "variant 0.21 (==0.21.*) unfit",
         "  hunk 1: not there",
-        "the port would not work there; the mod was not changed",
+        "the port would not work on the target; the mod was not changed",
     ]
 
 
@@ -184,13 +184,13 @@ def test_what_is_left_of_a_port_is_told_by_the_files_that_a_person_edits() -> No
         "variant 0.21 (==0.21.*) unfit",
         "  hunk 1 lands at line 4, +2",
         "  of no line",
-        "the port would not work there; the mod was not changed",
+        "the port would not work on the target; the mod was not changed",
         "to edit by hand, in /w:",
         "  /w/files/vllm/f.py:3: is wrong",
         "  /w/files/vllm/g.py",
-        "  /w/x.patch: make its changes by hand, wherever they belong in this vLLM; then delete the file",
+        "  /w/x.patch: make the changes of this patch by hand, where they belong in the target; then delete the patch",
     ]
-    assert reply.next_step == "edit them, then vllm-mods port fast --continue  # or --abort"
+    assert reply.next_step == "edit these files, then vllm-mods port fast --continue  # or --abort"
     assert reply.data["unfinished"] == "/w"
 
 
@@ -206,7 +206,7 @@ def test_a_copy_of_a_mod_is_named_by_its_path() -> None:
     step = port.ported(PortResult(OUTCOME._replace(job=job), ("x",))).next_step
     assert (
         step
-        == f"vllm-mods check '/my lib/patches/fast' --target {job.target.spec}  # the new one, by its path"
+        == f"vllm-mods check '/my lib/patches/fast' --target {job.target.spec}  # the copy, by its path"
     )
 
 
@@ -250,15 +250,15 @@ def test_a_bisect_names_the_commit_and_what_was_so_before_and_after_it() -> None
     assert lines(reply) == [
         "fast 1.0.0",
         "  v1: <applies>: it only adds new files (variant one)",
-        "  v2: <missing>: a file, class or function that it changes is not in this tree",
+        "  v2: <missing>: a file, class or function that the mod changes is not in this tree",
         "  1,000 commits, 2 of them touch a file that the verdict depends on; 3 checks",
-        "it changes at 0123456789ab, 2026-01-02: Do it (#12)",
+        "the verdict changes at 0123456789ab, 2026-01-02: Do it (#12)",
         "  pull request: #12",
         "  before: <applies>: it only adds new files (variant one)",
         "    hunk 1: not there [text]",
         "  after:  <conflict>: the source does not match the patch",
         "    hunk 1: not there [text]",
-        "  later it changes again, to `missing` at v2",
+        "  it changes again later: `missing` at v2",
     ]
     after = BAD_DATA | {"tree": "git:x", "verdict": "conflict", "findings": (TEXT, NOTE)}
     assert reply.data == {
@@ -295,8 +295,8 @@ def test_a_bisect_to_a_merge_says_how_to_go_on_and_shows_the_notes_of_what_goes_
     reply = bisect.bisect(outcome, "v1", "v2", repository="/r", paint=paint)
     ends = "--good 0123456789ab^1 --bad 0123456789ab^2"
     assert lines(reply)[4:] == [
-        "it changes at 0123456789ab, 2026-01-02: Merge",
-        "  before: <missing>: a file, class or function that it changes is not in this tree",
+        "the verdict changes at 0123456789ab, 2026-01-02: Merge",
+        "  before: <missing>: a file, class or function that the mod changes is not in this tree",
         "    hunk 1: not there [text]",
         "  after:  <applies>: it only adds new files (variant one)",
         "    note: hunk 1 lands at line 4, +2 [offset]",
@@ -343,7 +343,7 @@ def test_a_lock_that_was_written_is_told_platform_by_platform() -> None:
         "  fast 1.0.0  applies (variant one)",
         "  numpy-2.whl",
         "pair on base:1 (sha256:abababababab…, linux/arm64), vLLM 0.19.1",
-        f"builds {READ.tag}",
+        f"image: {READ.tag}",
     ]
     assert reply.data == {
         "lock": "/l/pair.lock",
@@ -415,7 +415,7 @@ def test_an_upgrade_says_what_moved_and_what_stays(images: tuple[BuiltFor, Built
         "  vllm.version: 0.19.1 → 0.20.0",
         "put it",
         f"image  {C}",
-        f"stays  {READ.tag}",
+        f"old image: {READ.tag}",
     ]
     assert reply.data == {
         "pairing": "pair",

@@ -85,7 +85,7 @@ def test_a_branch_that_was_made_has_its_name_and_a_message_of_a_title_a_table_an
     }
     assert (reply.words, reply.ok) == (None, False)
     assert keep.kept("lib", [fits]).ok
-    assert keep.kept("lib", []).words == "no release is new for any mod: nothing to do"
+    assert keep.kept("lib", []).words == "no mod has a new release to look at: nothing to do"
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
         ("stuck", "no port could be begun"),
         ("waits", "nothing was done"),
         ("ported", "ported, from conflict to applies, on branch keep/m"),
-        ("recorded", "applies unchanged; mod.lock lists the release on branch keep/m"),
-        ("widened", "applies unchanged; its range is wider on branch keep/m"),
-        ("ended", "already has the change, so the range ends before it on branch keep/m"),
-        ("left", "the port is unfinished; what is done is on branch keep/m"),
+        ("recorded", "applies unchanged; branch keep/m adds the release to mod.lock"),
+        ("widened", "applies unchanged; the range is widened on branch keep/m"),
+        ("ended", "already has the change; the range now ends before it, on branch keep/m"),
+        ("left", "the port is unfinished; its beginning is on branch keep/m"),
     ],
 )
 def test_what_became_of_a_release_is_a_line_and_what_is_left_stands_below_it(
@@ -155,11 +155,11 @@ def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
 
 def test_of_a_library_that_was_added_the_next_step_is_about_what_the_target_names() -> None:
     reply = project.added("/p", LibraryAdded("them", FOLDER, (FAST,), ("them/fast", "them/b")))
-    assert lines(reply)[-1] == "`vllm-mods sync` will put in: them/fast, them/b"
+    assert lines(reply)[-1] == "`vllm-mods sync` will apply: them/fast, them/b"
     step = "vllm-mods sync --check  # shows what would change in the target"
     assert reply.next_step == step
     empty = project.added("/p", LibraryAdded("them", FOLDER, (), ()))
-    assert lines(empty) == ["them: ../lib", "  it has no mods"]
+    assert lines(empty) == ["them: ../lib", "  this library has no mods"]
     assert empty.next_step is None
 
 
@@ -198,7 +198,7 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
         *(f"  {line}" for line in mod_lines(new)),
         "  gone 1.0.0 (abababababab) → gone",
         f"lost: {at} → (commit decadedecade)",
-        "  the locked version is not here, so the changes of its mods are unknown",
+        "  the locked version is not stored here, so what changed in it is unknown",
     ]
     was = "1.0.0 (abababababab)"
     first = {"name": "fast", "before": None, "now": was}
@@ -219,9 +219,9 @@ def test_of_libraries_that_were_updated_each_mod_that_is_another_is_named() -> N
         ],
         "dry_run": False,
     }
-    assert reply.next_step == "vllm-mods sync  # applies it"
+    assert reply.next_step == "vllm-mods sync  # applies this"
     dry = project.updated("/p", updates, dry_run=True)
-    assert (dry.data["dry_run"], dry.next_step) == (True, "vllm-mods update  # accepts it")
+    assert (dry.data["dry_run"], dry.next_step) == (True, "vllm-mods update  # locks this")
     assert project.updated("/p", updates[:1], dry_run=False).next_step is None
     assert lines(project.updated("/p", [], dry_run=False)) == ["the project has no library"]
 
@@ -319,16 +319,16 @@ def test_what_a_log_tells_of_mods() -> None:
     )
     reply = serve.evidence(ServerEvidence(mods, ready=False, restarts=1))
     assert lines(reply) == [
-        "the server was restarted once; this is about its last start",
+        "the server was restarted once; this answer is about the last start",
         "the server did not become ready: vLLM logged no `Starting vLLM server on …`",
         "a: its code ran: w x",
         f"b: other code ran instead: {'y' * 299}…",
-        "c: the log does not mention it",
-        "d: a log cannot show it; its manifest names no evidence",
+        "c: the log does not mention the mod",
+        "d: a log cannot show whether its code ran; its manifest names no evidence",
     ]
     assert reply.data == {"ok": False, "mods": mods, "ready": False, "restarts": 1}
     again = serve.evidence(ServerEvidence((), ready=True, restarts=2))
-    expected = "the server was restarted 2 times; this is about its last start"
+    expected = "the server was restarted 2 times; this answer is about the last start"
     assert (again.words, again.ok) == (expected, True)
     assert serve.evidence(ServerEvidence((), ready=True, restarts=0)).words == ""
 
@@ -377,7 +377,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "",
         "mods",
         "  fast",
-        "    without it vLLM fails: it falls",
+        "    without this mod vLLM fails: it falls",
         "  nice",
         "chat template",
         "  t1 (or t2)",
@@ -387,7 +387,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  p1: for this model",
         "  p2: written for another model of this kind",
         "  p3: it lacks fast",
-        "  room on a GPU was not checked: this machine has no GPU; for another one, name its memory with --device-memory SIZE",
+        "  room on a GPU was not checked: this machine has no GPU; --device-memory SIZE gives that of another machine's GPU",
     ]
     layers = [{"pattern": f"l{n}.*", "count": n} for n in range(10)]
     assert reply.data == {
@@ -426,9 +426,9 @@ def test_of_a_model_that_says_nothing_nothing_is_said() -> None:
         "  architecture unknown (no model_type)",
         "  quantization none",
         "  context      unknown",
-        "  no safetensors in it, so its layers are unknown",
+        "  the model has no safetensors files, so its layers are unknown",
         "",
-        "mods         none is known to be meant for it",
+        "mods         none is known to be for this one",
         "pairings     none",
         "",
         "vLLM 0.19.1 (site)",
@@ -450,7 +450,7 @@ def test_all_kinds_of_layers_are_told_where_they_are_few() -> None:
 def test_which_mods_are_not_for_a_model() -> None:
     wrong = ModFit("fast", False, True, "its model_type is other", "")
     fit = ModelFit("org/m", "c0", (wrong, ModFit("b", True, True, "", "")))
-    expected = "model org/m at c0\n  fast is not meant for it: its model_type is other"
+    expected = "model org/m at c0\n  fast is not for this model: its model_type is other"
     assert checkpoint.fit_text(fit) == expected
     assert checkpoint.fit_data(fit) == {
         "name": "org/m",
@@ -462,7 +462,7 @@ def test_which_mods_are_not_for_a_model() -> None:
         ],
     }
     fine = fit._replace(commit=None, mods=fit.mods[1:])
-    assert checkpoint.fit_text(fine) == "model org/m\n  each mod is meant for it"
+    assert checkpoint.fit_text(fine) == "model org/m\n  each mod is for this model"
 
 
 # --- new, import --------------------------------------------------------------------------------
@@ -798,7 +798,7 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
         words.Explained(
             "missing",
             "verdict",
-            "a file, class or function that it changes is not in this tree",
+            "a file, class or function that the mod changes is not in this tree",
             "`apply` refuses, exit code 3; `check` exits with 1",
             "vllm-mods port MOD --to TREE --library DIR",
         ),

@@ -140,11 +140,11 @@ def test_check_says_whether_the_mods_are_for_a_model_and_how_a_release_was_read(
     assert (reply.ok, reply.next_step) == (True, None)
     found = Finding(FindingCode.UNMET_REQUIREMENT, "torch 1 is installed")
     beside = checked.check(result._replace(beside=(found,)), paint, explain=False)
-    assert lines(beside)[-1] == "beside it: torch 1 is installed [unmet-requirement]"
+    assert lines(beside)[-1] == "beside vLLM: torch 1 is installed [unmet-requirement]"
     assert (beside.data["beside"], beside.ok) == ((found,), True)
     fit = ModelFit("org/m", None, (ModFit("fast", False, True, "it is another", ""),))
     refused = checked.check(result._replace(model=fit), paint, explain=False)
-    assert lines(refused)[-2:] == ["model org/m", "  fast is not meant for it: it is another"]
+    assert lines(refused)[-2:] == ["model org/m", "  fast is not for this model: it is another"]
     assert (refused.ok, refused.data["ok"], refused.next_step) == (
         False,
         False,

@@ -99,7 +99,11 @@ def test_a_long_diff_is_cut_at_a_line_and_says_so(monkeypatch: pytest.MonkeyPatc
         ),
         ("current", "b: the pull request is up to date, u", None),
         ("merged", "b: the pull request is merged already, u", None),
-        ("declined", "b: the pull request is closed, and not opened again, u", None),
+        (
+            "declined",
+            "b: the pull request is closed without a merge, and is not opened again, u",
+            None,
+        ),
     ],
 )
 def test_a_line_says_what_became_of_a_request(did: str, line: str, dry: str | None) -> None:

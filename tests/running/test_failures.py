@@ -79,7 +79,7 @@ def test_two_processes_that_print_at_once_are_told_apart() -> None:
     ],
 )
 def test_a_process_that_was_killed_is_told(line: str) -> None:
-    assert failed(TRACE, line).cause.startswith("a process of its engine was killed, by ")
+    assert failed(TRACE, line).cause.startswith("a process of the engine was killed, by ")
     assert failed(line, out_of_memory=True, memory=48 << 20).cause == (
         "out of memory: a process was killed at the container's memory limit, 48 MiB"
     )
@@ -89,7 +89,7 @@ def test_a_process_that_was_killed_is_told(line: str) -> None:
 
 def test_a_process_that_crashed_was_not_killed() -> None:
     seen = failed("RuntimeError: No engine. Failed core proc(s): {'EngineCore': -11}")
-    assert seen == ("a process of its engine crashed (signal 11)", "docker logs x")
+    assert seen == ("a process of the engine crashed (signal 11)", "docker logs x")
 
 
 @pytest.mark.parametrize(

@@ -457,13 +457,13 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         (
             "--device cuda",
             (
-                "note: --device: it is unknown whether 'cuda' is offered: vLLM computes its choices "
+                "note: --device: it is unknown whether 'cuda' is offered: vLLM computes the choices "
                 "when it runs: ['auto'] + others()"
             ),
         ),
         (
             "--traces a,b",
-            "note: --traces: it is unknown whether 'a,b' is offered: vLLM adds to its choices when it runs",
+            "note: --traces: it is unknown whether 'a,b' is offered: vLLM adds to the choices when it runs",
         ),
         (
             """--sampling '{"seed": 1}'""",
@@ -487,8 +487,8 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         (
             """-sc '{"method": "mtp"}' -sc.num_speculative_tokens 1""",
             (
-                "--speculative-config: is given both as a whole and by key: the keys form a JSON "
-                "object, which replaces the whole one"
+                "--speculative-config: is given as a whole and also by key: the object "
+                "made of the keys replaces the whole value"
             ),
         ),
         (
@@ -503,7 +503,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ("--dtype auto x", "x: is neither a flag nor a value"),
         ("--quiet x", "--quiet: it takes no value, but 'x' follows"),
         ("--model x", "--model: the model is already 'm'; vLLM takes only one"),
-        ("--config a.yaml", "note: --config: the flags in it are not checked"),
+        ("--config a.yaml", "note: --config: flags in this file are not checked"),
         ("--enable-log-outputs", "--enable-log-outputs: needs --enable-log-requests, too"),
         (
             "--enable-log-outputs --no-enable-log-requests",
@@ -756,7 +756,7 @@ def test_the_engine_of_the_rust_frontend_is_asked_of_the_template_in_use() -> No
         return [text for text in messages(answer) if "workspace" not in text]
 
     assert codes("--chat-template /a/tiny.jinja") == [
-        "tiny.jinja: the Rust frontend renders it: tiny.jinja:1: No filter named 'nothing'."
+        "tiny.jinja: this template in the Rust frontend: tiny.jinja:1: No filter named 'nothing'."
     ]
     assert codes("--chat-template atom.jinja") == []
     assert codes("--chat-template tiny.jinja", " 0 ") == []

@@ -246,7 +246,7 @@ def test_choices_are_listed_named_of_a_type_or_computed(
             '_WAYS = ["x", "y"]\nWay = Literal["l", Literal["m", 3]]\nPASSTHROUGH = ',
         ),
     )
-    why = f"vLLM computes its choices when it runs: {computed}" if computed else ""
+    why = f"vLLM computes the choices when it runs: {computed}" if computed else ""
     assert (taken.choices, taken.open) == (values, why)
 
 

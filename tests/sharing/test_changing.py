@@ -90,7 +90,7 @@ def test_a_name_that_is_taken_is_refused_with_the_ways_out(place: Path) -> None:
         add(place)
     file = place / "vllm-mods.toml"
     assert caught.value.message == f"{file} has a library named `ours` already: ./mods"
-    assert caught.value.hint == "--name ANOTHER; or edit it there, and vllm-mods update ours"
+    assert caught.value.hint == "--name ANOTHER; or edit it, then vllm-mods update ours"
 
 
 def test_a_library_that_is_removed_takes_its_mods_along_by_either_name(place: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_new_file_that_was_edited_since_is_not_thrown_away(root: Path) -> None
     new = root / "vllm/new/deep/d.py"
     new.write_bytes(b"mine\n")
     error = problem(root)
-    assert "\n  vllm/new/deep/d.py: was new and has been changed since\n" in str(error)
+    assert "\n  vllm/new/deep/d.py: another program changed this new file\n" in str(error)
     assert f"the originals for the rest are in {work}" in str(error)
     assert error.hint == f"mv {new} {new}.mine  # then run the command again"
     assert new.read_bytes() == b"mine\n"
@@ -341,7 +341,7 @@ def test_a_work_folder_that_cannot_be_removed_is_left_to_the_next_command(
     (work,) = root.glob(f"{PREFIX}*")
     assert note == (
         f"[Errno 5] Input/output error: '{work}/{STAMP}': {work} could not be removed; "
-        "the next command will"
+        "the next command removes it"
     )
     assert (root / "vllm/a.py").read_bytes() == b"A = 2\n"
     mtime = int(work.name[len(PREFIX) :])
@@ -368,7 +368,7 @@ def test_only_what_the_tool_keeps_there_is_in_a_work_folder(root: Path, name: st
     (note,) = told(f"{name}x")
     aside = f"{root}/{ASIDE}{1 if is_journal else 0}"
     assert note.startswith(
-        f"{root}/{PREFIX}7 was named like the journal of an interrupted transaction but is not one: "
+        f"{root}/{PREFIX}7 was named like the journal of an interrupted transaction, but is not a journal: "
         f"it contains '{name}x', which vllm-mods does not put there. vllm-mods did not execute it and "
         f"moved it to {aside}."
     )

@@ -76,7 +76,7 @@ def test_a_row_is_about_a_client_or_about_the_flags_of_parsers() -> None:
     ("text", "problem"),
     [
         ("schema = 2", "schema 1"),
-        ('schema = 1\nreleases = ["new"]', "'new' is no version"),
+        ('schema = 1\nreleases = ["new"]', "no version: 'new'"),
         ("schema = 1\nrows = [{ template = 't' }]", "rows[0].subject: is required"),
         (
             "schema = 1\nrows = [{ template = 't', subject = 's', since = '1', until = '1', verdict = 'fine' }]",

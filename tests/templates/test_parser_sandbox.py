@@ -198,8 +198,8 @@ _SAY = "import sys; sys.stdout.write({!r}); sys.stdout.flush()"
 @pytest.mark.parametrize(
     ("line", "read"),
     [
-        ("5", {"error": "it gives no answer", "stood_in": False}),
-        ('{"whole": 5}', {"error": "it gives no answer", "stood_in": False}),
+        ("5", {"error": "the parser gave no answer", "stood_in": False}),
+        ('{"whole": 5}', {"error": "the parser gave no answer", "stood_in": False}),
         ('{"whole": {"error": [1], "stood_in": 1}}', {"error": "[1]", "stood_in": False}),
         (
             '{"whole": {"reasoning": 1, "content": "", "calls": "c", "more": 2}}',

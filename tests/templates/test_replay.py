@@ -421,7 +421,7 @@ def _messages(text: str) -> list[str]:
         (
             "{{ tools|tojson if tools }}",
             "",
-            ["note: it does not read `tools`, so the model sees none, and calls were not tested"],
+            ["note: it does not read `tools`, so the model sees no tools; calls were not tested"],
         ),
         (
             "m.tool_calls|tojson ",
@@ -548,7 +548,7 @@ def test_the_tokens_that_stand_in_are_named_and_those_that_are_given_are_not() -
     text = "{{ bos_token ~ eos_token }}" + WHOLE
     (finding,) = _check(text).findings
     assert finding.message == (
-        "bos_token, eos_token: the model's tokenizer sets these, and it is unknown here; "
+        "bos_token, eos_token: the model's tokenizer sets these values, but it is not here; "
         "give the model's folder as TEMPLATE"
     )
     given = check(Template("t", "t.jinja", text.encode(), tokens=(("bos_token", "<s>"),)), ())
@@ -575,8 +575,8 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 ) -> None:
     checked = check(Template("t", path, WHOLE.encode()), ())
     message = (
-        f"{why} is for ranking, embedding or judging, by its name: only its "
-        "own conversations, in the folder beside it, were tested"
+        f"{why} is for ranking, embedding or judging, by its name: only the "
+        "conversations beside the template were tested"
     )
     assert [one.message for one in checked.findings] == ([message] if why else [])
     assert bool(checked.replays) is (why is None)
@@ -586,6 +586,8 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 def test_what_ranks_reads_no_messages() -> None:
     checked = _check("{{ query }}{{ document }}{{ passage }}")
     (finding,) = checked.findings
-    assert finding.message.startswith("it reads document, passage, query but not `messages`: ")
+    assert finding.message.startswith(
+        "the template reads document, passage, query but not `messages`: "
+    )
     assert finding.level.value == "note"
     assert "no-chat" not in {one.code for one in _check("{{ query }}" + WHOLE).findings}

@@ -119,12 +119,12 @@ def test_a_default_that_is_none_is_told_once_and_by_the_first_that_shows_it() ->
     )
     checked = check(Template("t", "t.jinja", text.encode(), about), cases)
     assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
-        "kwargs.loud: False is not its default: with this value, other: the prompt is different"
+        "kwargs.loud: False is not the default: with this value, other: the prompt is different"
     ]
     failing = text + "{{ raise_exception('no') if loud is false }}"
     checked = check(Template("t", "t.jinja", failing.encode(), about), cases[1:])
     assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
-        "kwargs.loud: False is not its default: with this value, same: no"
+        "kwargs.loud: False is not the default: with this value, same: no"
     ]
 
 

@@ -202,8 +202,8 @@ def test_a_version_that_is_named_goes_before_what_vllm_says() -> None:
 @pytest.mark.parametrize(
     ("project", "needs", "day", "why"),
     [
-        (Project(release("1")), "six>1", "2026-02-01T00:00:00Z", "six: no release of it is in >1, among those available on 2026-02-01T00:00:00Z"),
-        (Project(release("1")), "six==2", "2026-02-01T00:00:00Z", "six: no release of it is in ==2"),
+        (Project(release("1")), "six>1", "2026-02-01T00:00:00Z", "six: no release that was available on 2026-02-01T00:00:00Z is in >1"),
+        (Project(release("1")), "six==2", "2026-02-01T00:00:00Z", "six: no release is in ==2"),
         (Project(release("1", None)), "six", "2026-02-01T00:00:00Z", "the version of six at the time of this vLLM is unknown, because the index does not state its upload date"),
         (Project(release("1")), "six==1.*", None, "six: no release"),
     ],

@@ -97,7 +97,7 @@ def test_of_two_vllms_in_an_environment_one_has_to_be_named(tmp_path: Path) -> N
     places = [_vllm_in(tmp_path, version) for version in ("python3.11", "python3.12")]
     with pytest.raises(UsageError, match="an environment with several vLLMs") as caught:
         find_site_root(str(tmp_path))
-    assert caught.value.hint == f"name the one you mean: {places[0]}/vllm or {places[1]}/vllm"
+    assert caught.value.hint == f"name the vLLM that you mean: {places[0]}/vllm or {places[1]}/vllm"
 
 
 def _vllm_in(environment: Path, python: str) -> Path:

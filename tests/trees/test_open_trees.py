@@ -41,14 +41,14 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         (
             "wheel:x.whl",
             {"verify": True},
-            "wheel:x.whl is not a release of an index, and only these can be verified",
+            "wheel:x.whl is not a release of an index, so --verify cannot be used",
             "pypi:VERSION",
         ),
         ("git:x@y", {"others": {"a": "1"}}, OWN.format("git:x@y"), "pypi:VERSION"),
         ("x", {"others": {"a": "1"}}, OWN.format("x"), "pypi:VERSION"),
         ("wheel:{0}", {}, "wheel:{0}: Is a directory", "ls -la {parent}  # shows what is there"),
-        ("sdist:{0}/x.whl", {}, "sdist:{0}/x.whl: this is another kind of file", "wheel:{0}/x.whl"),
-        ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: this is another kind of file", "sdist:{0}/x.tar.gz"),
+        ("sdist:{0}/x.whl", {}, "sdist:{0}/x.whl: this file is of the kind wheel", "wheel:{0}/x.whl"),
+        ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: this file is of the kind sdist", "sdist:{0}/x.tar.gz"),
         ("wheel:{0}/none", {}, "wheel:{0}/none: No such file or directory", "ls -la {0}  # shows what is there"),
         ("wheel:none", {}, "wheel:none: No such file or directory", "ls -la {here}  # shows what is there"),
         ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the folder with vllm/, or a virtual environment; a release is pypi:VERSION"),
@@ -213,7 +213,9 @@ def test_two_vllms_in_one_path_are_both_named(tmp_path: Path) -> None:
         find_site_root(str(inner))
     why = "is a vllm package folder that contains another one"
     assert caught.value.message == f"{inner} {why}"
-    assert caught.value.hint == f"name the one you mean: {tmp_path}/vllm/vllm or {tmp_path}/vllm"
+    assert (
+        caught.value.hint == f"name the vLLM that you mean: {tmp_path}/vllm/vllm or {tmp_path}/vllm"
+    )
 
 
 @pytest.mark.parametrize("workspace", ["/w", None, "/"])
@@ -290,7 +292,7 @@ def test_an_image_that_says_nothing_of_its_vllm(tmp_path: Path) -> None:
         (
             {"srv/x": b""},
             "/srv/",
-            "/srv has no vllm/__init__.py, so no vLLM",
+            "/srv has no vllm/__init__.py, so it contains no vLLM",
             "run without --target-in-image: the folders that were found are listed",
         ),
         ({"srv/x": b""}, None, "no vLLM in the image: no vllm/__init__.py in any of\n  /", ANOTHER),
@@ -410,8 +412,8 @@ def test_what_a_revision_refuses_has_a_next_step(repository: Path, tmp_path: Pat
     [
         ("{0}", "no revision was given", "git:{0}@HEAD"),
         ("{0}@", "no revision was given", "git:{0}@HEAD"),
-        ("/gone@x", "/gone: no such folder", "git:REPO@REV, REPO a local folder"),
-        ("/gone", "/gone: no such folder", "git:REPO@REV, REPO a local folder"),
+        ("/gone@x", "/gone: no such folder", "git:FOLDER@REV"),
+        ("/gone", "/gone: no such folder", "git:FOLDER@REV"),
         (
             "git@github.com:a/b",
             "only a repository on this machine can be read",

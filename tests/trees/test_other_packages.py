@@ -207,7 +207,7 @@ def test_offline_nothing_is_read_that_is_not_kept(server: PackageServer) -> None
 
 
 def test_no_release_that_is_allowed_is_said(server: PackageServer) -> None:
-    with pytest.raises(TreeError, match=r"no release of it is in ==9\.9"):
+    with pytest.raises(TreeError, match=r"no release is in ==9\.9"):
         open_tree("pypi:0.19.1", others={"transformers": "9.9"}).read(X)
     assert server.requests
 
@@ -417,7 +417,7 @@ def test_an_import_is_read_beside_another_version(
 def test_a_lock_is_of_releases_as_they_were(matrix: Matrix, tmp_path: Path) -> None:
     write_mod(tmp_path / "library")
     said = matrix("--update-lock", "--with", "transformers==5.6.0", code=2)["error"]
-    assert "--with name other trees" in said["message"]
+    assert "--with" in said["message"]
 
 
 def test_a_package_that_was_yanked_since_is_not_answered_for(

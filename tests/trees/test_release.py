@@ -83,7 +83,7 @@ def test_what_was_read_is_there_offline(server: PackageServer) -> None:
     assert sources_of(tree) == SOURCES
     assert tree.read("vllm/gone.py") is None
     assert len(server.requests) == before
-    with pytest.raises(TreeError, match="this part of it is not in the cache") as caught:
+    with pytest.raises(TreeError, match="a part of the file is not in the cache") as caught:
         tree.read("vllm/_C.abi3.so")
     assert caught.value.hint == "run once without --offline"
 

@@ -138,7 +138,7 @@ def test_a_file_that_is_gone_is_said(shelf: Path) -> None:
         (
             "0.22.1rc1.dev124+gace95c9cf",
             "this is a build of commit ace95c9cf, which none of the indexes has",
-            "--commits REPO or git:REPO@ace95c9cf, REPO a clone of vLLM; or wheel:FILE; or the folder where it is installed",
+            "--commits REPO or git:REPO@ace95c9cf, where REPO is a clone of vLLM; or wheel:FILE; or the folder where it is installed",
         ),
     ],
 )
@@ -177,7 +177,7 @@ def test_where_there_is_nothing_the_settings_are_named(
         Releases(offline=True).files()
     page = "https://h.example/simple/vllm/"
     why = f"{page}: this page is not in the cache, and --offline forbids the network"
-    assert unreachable.value.message == f"no list of the releases of vllm\n  {why}"
+    assert unreachable.value.message == f"cannot list the releases of vllm\n  {why}"
     assert unreachable.value.hint == "run once without --offline"
 
 

@@ -109,7 +109,7 @@ def test_the_end_may_come_from_somebody_who_has_it() -> None:
     assert file.bytes_at(70, 80) == DATA[70:80]
     with pytest.raises(Unreachable) as caught:
         file.bytes_at(10, 20)
-    message = "x.whl: this part of it is not in the cache"
+    message = "x.whl: a part of the file is not in the cache"
     assert (caught.value.message, caught.value.hint) == (message, "run once without --offline")
 
 
@@ -134,7 +134,7 @@ def test_a_server_without_ranges_is_none(server: Server) -> None:
         (
             ByteSpan(b"0123456789", 100, "other"),
             "it was changed on the server during the download",
-            "run it again",
+            "run the command again",
         ),
     ],
 )

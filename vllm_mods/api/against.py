@@ -37,7 +37,7 @@ def against(
     """
     match = _SPAN.fullmatch(span)
     if match is None:
-        raise UsageError(f"--against {span}: it takes two trees with `..` between", hint=_FORMS)
+        raise UsageError(f"--against {span}: give two trees with `..` between them", hint=_FORMS)
     first, last = match.groups()
     folder = "." if access.commits is None or "://" in access.commits else access.commits
     base = _tree_name(first, folder)
@@ -83,15 +83,15 @@ def _revisions(
     try:
         clone = Repository(folder)
     except UsageError as error:
-        hint = f"run this in a clone of vLLM, or name one: --against git:REPO@{base}..{head}"
+        hint = f"run this in a clone of vLLM, or name a clone: --against git:REPO@{base}..{head}"
         raise UsageError(error.message, hint=hint) from error
     older, newer = clone.commit(base), clone.commit(head)
     fork = clone.merge_base(older, newer) or older  # a shallow clone may not have it
     if fork == newer:
-        why = f"{head} has no commits beyond {base}; what is not committed does not count"
+        why = f"{head} has no commits beyond {base}; uncommitted changes do not count"
         hint = "commit the changes first" if older == newer else f"--against {head}..{base}"
         raise UsageError(why, hint=hint)
     if fork != older:
-        access.note(f"{base} has commits that {head} lacks: BASE is {fork[:12]}, where they parted")
+        access.note(f"{head} lacks commits of {base}; BASE is {fork[:12]}, the last common commit")
         base = fork[:12]
     return clone, base, (fork, newer)

@@ -120,7 +120,7 @@ def _read(file: str, head: Mapping[str, Any]) -> list[BenchedStart]:
         raise Refused(f"{file} cannot be read: {error}", hint="--output DIR") from error
     if data == head:
         return done
-    why = f"{file} is from another bench: {', '.join(other) or 'machine'} differs; nothing was started"
+    why = f"{file} is from another bench command: {', '.join(other) or 'machine'} differs; nothing was started"
     raise Refused(why, hint="--output DIR  # a new folder")
 
 

@@ -156,7 +156,7 @@ def _look_at_model(
     for name in library.names():
         fit = fitting.of_mod(library.load(name), checkpoint)
         if fit.fails and fit.name not in present:
-            access.note(f"without {fit.name}, vLLM fails with this model: {fit.fails}")
+            access.note(f"the pairing lacks {fit.name}, which this model needs: {fit.fails}")
     return checkpoint
 
 
@@ -204,7 +204,7 @@ def build(
                 where = on_platform.tree.base.reference
                 what = f"the lock {locked.path} no longer matches {where}; nothing was built"
                 if all(one.path.startswith(("base.", "image.")) for one in moved):
-                    what = f"{where} was rebuilt with the same vLLM: lock again, then build"
+                    what = f"{where} was rebuilt since the lock was made; lock it again; nothing was built"
                 raise Refused(
                     "\n  ".join((what, *map(str, moved))),
                     hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",

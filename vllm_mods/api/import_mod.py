@@ -85,7 +85,7 @@ class _ModImport(NamedTuple):
         if terms.tree is None and terms.others:
             raise UsageError("--with needs --tree, the vLLM beside it", hint="--tree pypi:VERSION")
         if len(terms.images) > 1:
-            raise UsageError(f"{self.path} has no script to run in several images", hint="give one")
+            raise UsageError(f"{self.path} has no script: give only one image", hint="--image REF")
         if terms.images:
             return self.access.open(f"image:{terms.images[0]}")
         if terms.tree is None:
@@ -100,7 +100,7 @@ class _ModImport(NamedTuple):
         if (exported := folder.exported_mod(source.files)) is not None:
             return self.taken(*exported)
         if terms.tree is not None and terms.images:
-            raise UsageError("--tree and --image both name the vLLM to run on", hint="give one")
+            raise UsageError("--tree and --image both name the vLLM to run on", hint="omit one")
         if len(terms.images) > 1 or (tree := self.open_tree()) is None:
             wanted = self.wanted(source.name)._replace(vllm=None)
             return over_releases.make(
@@ -112,7 +112,7 @@ class _ModImport(NamedTuple):
         """Take what is a mod of ours already, as it is."""
         terms = self.terms
         if terms.name not in {None, mod.name} or any((terms.summary, terms.license, terms.vllm)):
-            why = f"{self.path} is already a mod of vllm-mods; it is imported unchanged"
+            why = f"{self.path} is already a mod of vllm-mods, so no option can change its name, summary, licence or range"
             raise UsageError(why, hint=f"vllm-mods import {self.path} --library DIR")
         if (tree := self.open_tree()) is None:
             return NewMod(mod, files)
@@ -120,8 +120,8 @@ class _ModImport(NamedTuple):
         if not planned.verdict.ok:
             why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
             raise Refused(
-                f"{mod.name} is {planned.verdict} on {tree.spec}; nothing was written{why}",
-                hint=f"without --tree it is imported unchanged; then vllm-mods port {mod.name} --to {tree.spec}",
+                f"{mod.name} does not apply to {tree.spec} (`{planned.verdict}`); nothing was written{why}",
+                hint=f"leave out --tree to import it unchanged; then vllm-mods port {mod.name} --to {tree.spec}",
             )
         return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 
@@ -145,7 +145,7 @@ class _ModImport(NamedTuple):
         """Open the images, or the releases of a range, by version, oldest first."""
         spec, images = self.terms.vllm, self.terms.images
         if spec is not None and images:
-            raise UsageError("--vllm and several --image both name the releases", hint="give one")
+            raise UsageError("--vllm and several --image both name the releases", hint="omit one")
         if images:
             opened = [self.access.open(f"image:{one}") for one in images]
             by_version = {tree.version: tree for tree in opened if tree.version}
@@ -155,7 +155,7 @@ class _ModImport(NamedTuple):
             return dict(sorted(by_version.items(), key=lambda row: versions.sort_key(row[0])))
         if spec is None:
             raise UsageError(
-                f"{self.path} has a {folder.SCRIPT}, whose effect shows only when it runs on a vLLM; none was named",
+                f"{self.path} has a {folder.SCRIPT}, which has to run on a vLLM; no vLLM was named",
                 hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
             )
         specs = releases_in(self.access, spec, plain=True)

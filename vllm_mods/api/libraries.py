@@ -146,7 +146,7 @@ def find_variant(mod: Mod, name: str) -> Variant:
     variants = {variant.id: variant for variant in mod.variants}
     if name not in variants:
         why = f"{mod.name} has no variant `{name}`"
-        raise UsageError(why, hint=f"--variant {', '.join(variants)}")
+        raise UsageError(why, hint=f"--variant {' or '.join(variants)}")
     return variants[name]
 
 

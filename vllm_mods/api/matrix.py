@@ -73,7 +73,7 @@ def matrix(
     )
     if trees and (vllm is not None or pre):
         why = "--vllm and --pre choose releases, and --tree names trees"
-        raise UsageError(why, hint="give one; --tree pypi:VERSION names a release")
+        raise UsageError(why, hint="leave one out; --tree pypi:VERSION names a release")
     workshop = Workshop(setting, note=access.note)
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
         mods, workshop.releases.files(), vllm, pre=pre
@@ -122,7 +122,7 @@ def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> 
         return library.select((*library.mods_of(library.pairing(pairing)), *names))
     own = library.own_names()
     if not (names or own) and library.roots[1:]:
-        why = f"no mod is in the libraries that were named: {', '.join(library.roots[1:])}"
+        why = f"the libraries that were named have no mods: {', '.join(library.roots[1:])}"
         raise UsageError(why, hint="vllm-mods list  # then name one of these")
     return library.select(names or own or library.names())
 
@@ -153,7 +153,7 @@ def write_locks(
     unread = [cell.tree for cell in cells if cell.mod in names and not cell.readable]
     if unread:
         why = f"no mod.lock was written: {unread[0]} could not be read"
-        raise UsageError(why, hint="run it again when every release can be read")
+        raise UsageError(why, hint="run the command again when every release can be read")
     origins = Origins(access.releases)
     updates = tuple((mod, locks.update(mod, cells, origins.places(mod))) for mod in mods)
     for root in dict.fromkeys(map(root_of, mods)):

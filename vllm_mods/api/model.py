@@ -11,7 +11,7 @@ from vllm_mods.checkpoints.device import device
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats.pairing import Pairing
 
-NO_DEVICE = "this machine has no GPU; for another one, name its memory with --device-memory SIZE"
+NO_DEVICE = "this machine has no GPU; --device-memory SIZE gives that of another machine's GPU"
 
 
 @refusing()
@@ -59,7 +59,7 @@ def look_at_model(
         note(f"the memory that {model} needs was not checked: {NO_DEVICE}")
     elif why := need.shortfall(gpu):
         raise Refused(
-            f"pairing {wanted.name}: no room for {model}: {why}",
-            hint=f"in its command: {need.remedy(gpu)}; or --device-memory SIZE, if another machine serves it",
+            f"pairing {wanted.name}: the GPU has no room for {model}: {why}",
+            hint=f"in the pairing's command: {need.remedy(gpu)}; or --device-memory SIZE, if another machine serves it",
         )
     return checkpoint

@@ -47,7 +47,7 @@ def new(
     ('library/patches/more', 'applies')
     """
     if tree is None or sum((diff is not None, edited is not None, bool(record))) != 1:
-        why = "a mod is made of a tree and one of these: a diff, an edited tree, a command"
+        why = "a new mod needs a tree and one of these: a diff, an edited tree or a command"
         raise UsageError(why, hint=f"vllm-mods new {name} --from-diff FILE --tree auto")
     opened = as_tree(tree)
     wanted = compose.Wanted(name, summary, license, vllm)
@@ -75,14 +75,14 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
         tree = access.open(spec)
         if from_diff.is_of(diff, diff_name, tree):
             access.note(
-                f"{diff_name} was made on {spec}: the newest release where each hunk matches at its line"
+                f"{spec} is the newest release where each hunk of {diff_name} matches at its line"
             )
             return tree
         twins += [spec] if from_diff.is_of(diff, diff_name, tree, alone=False) else []
     why = f"no release from {specs[0]} to {specs[-1]} has the text of each hunk at the stated line"
     hint = "name the vLLM that the diff was made on: --tree DIR, or --tree git:REPO@REV for a commit between releases"
     if twins:
-        why = f"cannot tell on which release it was made: in {', '.join(twins)}, each hunk matches at its stated line, but at other lines too"
+        why = f"the release that it was made on is unknown: in {', '.join(twins)}, each hunk matches at its stated line, but also at other lines"
         hint = f"--tree {twins[0]}, if the diff was made on that release"
     raise Refused(f"{diff_name}: {why}", hint=hint)
 

@@ -216,12 +216,12 @@ def build_all(
     every = " and ".join(parts)
     if len(opened) > 1 and place.kind not in outputs.SEVERAL:
         raise UsageError(
-            f"--output {place.kind} can hold one image, and the lock has images for {every}",
-            hint=f"--platform {next(iter(parts))}, or --output registry:REF or oci:DIR writes an index of all images",
+            f"--output {place.kind} holds one image only, but the lock has images for {every}",
+            hint=f"--platform {next(iter(parts))}; --output registry:REF or oci:DIR writes an index of all images",
         )
     if len(opened) < len(parts) and platform is None and place.kind in outputs.SEVERAL:
         raise UsageError(
-            f"the lock has images for {every}; {first.where} has only one of them for {first.reference}",
+            f"the lock is for {every}, but {first.where} has {first.reference} for one platform only",
             hint=f"--base registry:{locked.lock.base.ref}, or --platform {platform_of(first.config)}",
         )
     images = []

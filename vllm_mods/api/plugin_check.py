@@ -132,7 +132,7 @@ def _opened(plugin: str, made_for: Tree | None, access: Access) -> _Opened:
             known = access.open(releases_in(access, versions, plain=True)[-1])
         except (UsageError, TreeError) as error:
             why = f"{plugin} was made for vLLM {versions} ({source}): {error.message}"
-            raise type(error)(why, hint="name another one: --made-for TREE") from error
+            raise type(error)(why, hint="--made-for TREE names another vLLM") from error
     origin = View(known, files, SummaryCache()) if known else None
     return _Opened(read, files, known, origin, source, plugin)
 

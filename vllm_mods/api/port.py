@@ -64,7 +64,7 @@ def port(
 
     >>> done = vm.port(vm.Library("library"), "fast", "newer", base="site-packages")
     >>> done.ok, done.wrote, done.enough.partition(",")[0]
-    (True, (), 'variant `a` already gives the same result there (moved)')
+    (True, (), 'variant `a` already gives the same result on the target (moved)')
     """
     access = access or Access()
     made = [one for one in (f"{output}/patches", f"{output}") if not os.path.lexists(one)]
@@ -78,7 +78,7 @@ def port(
         else:
             ported = find_variant(copy, variant)
         if ported.replace or not ported.patches:
-            why = f"variant `{ported.id}` of {copy.name} is not made of patches alone, and `port` can port nothing else"
+            why = f"variant `{ported.id}` of {copy.name} replaces files or has no patches, and `port` can port patches only"
             raise UsageError(why, hint=f"vllm-mods check {copy.name} --target {target.spec}")
         if name is not None and any(one.id == name for one in copy.variants):
             raise UsageError(f"{copy.name} has a variant `{name}` already", hint="--as ANOTHER")
@@ -139,7 +139,7 @@ def continue_port(
     variant = next((one for one in copy.variants if one.id == work.variant), None)
     if variant is None:
         why = f"{copy.name} no longer has a variant `{work.variant}`, which is being ported"
-        raise UsageError(why, hint=f"vllm-mods port {copy.name} --abort  # or put it back")
+        raise UsageError(why, hint=f"vllm-mods port {copy.name} --abort  # or put the variant back")
     job = porting.Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
     cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
     new = porting.finish(job, cuts, work.homes)
@@ -161,7 +161,7 @@ def _not_as_written(job: porting.Job, cuts: Sequence[FileChange]) -> Iterator[st
     edited = {cut.path for cut in cuts}
     for hunk in planner.hunk_states(job.mod, job.variant, finished):
         if hunk.state != "carried" and hunk.path in edited:
-            yield f"{hunk.label} does not match what was written: it was edited, or left out"
+            yield f"{hunk.label} is not in the edited file as the mod has it: it was changed or left out"
 
 
 def abort_port(library: Library, mod: str, *, output: str | None = None) -> writing.Unfinished:
@@ -194,4 +194,4 @@ def _enough(job: porting.Job, new: variants.NewVariant) -> str:
     if own is None or before.changes != new.planned.changes:
         return ""
     wide = f"; widen its range in mod.toml ({own.vllm}) to include {job.target_version}"
-    return f"variant `{own.id}` already gives the same result there ({before.verdict}){'' if before.in_range else wide}"
+    return f"variant `{own.id}` already gives the same result on the target ({before.verdict}){'' if before.in_range else wide}"

@@ -119,7 +119,7 @@ def _model_folder(
         note(f"the model folder {folder} is not on this machine, so it was not checked")
         return folder, False
     if chosen is None:
-        note(f"{wanted.name} reads {folder} of this machine, as {wanted.model} in the container")
+        note(f"the container has {folder} of this machine as {wanted.model}")
     return folder, True
 
 
@@ -207,7 +207,7 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
         tree = access.open(spec, in_image=f"/{served.site_root}")
     except (TreeError, UsageError) as error:
         access.note(
-            f"the serve command is not checked, and the container is started all the same: {error.message}"
+            f"the container is started although its serve command was not checked: {error.message}"
         )
         return
     serve_check.demand(asked, tree, note=access.note)
@@ -233,7 +233,7 @@ def _demand_program(served: ServedPairing, program: str | None, options: StartOp
     if found is not None:
         return found
     for name, lock in others.items():
-        why = f"{name} has {image}, which was built from another lock ({lock}); nothing was started"
+        why = f"{name} has {image}, but built from another lock ({lock}); nothing was started"
         raise Refused(why, hint=build)
     names = engine.installed(program)
     hint = build if options.image is None else f"{names[0]} pull {image}"

@@ -103,7 +103,7 @@ def serve_check(
     else:
         raise UsageError("give either a pairing or --command", hint=_CALL)
     if vllm is not None and target is not None:
-        raise UsageError("--vllm and --target both name the vLLM", hint="give one")
+        raise UsageError("--vllm and --target both name the vLLM", hint="omit one")
     if vllm is not None:
         cells = []
         for spec in releases_in(access, vllm):
@@ -127,7 +127,7 @@ def _ask_tree(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
 
 def _default_target(asked: ServeArguments, access: Access) -> str:
     if asked.vllm is None:
-        what = f"pairing `{asked.name}` does not say its vLLM: " if asked.name else ""
+        what = f"pairing `{asked.name}` names no vLLM, and " if asked.name else ""
         raise UsageError(f"{what}no vLLM to check against was named", hint="--target TREE")
     if re.fullmatch(r"\d[\w.+]*", asked.vllm):
         return f"pypi:{asked.vllm}"
@@ -177,7 +177,7 @@ def of_script(text: str, what: str, hint: str, *, alone: bool = False) -> ServeA
     if not script.commands:
         raise UsageError(f"{what} is empty", hint=hint)
     if alone and sum(pairings.serves(pairings.unwrapped(one).argv) for one in script.commands) > 1:
-        raise UsageError(f"{what} starts several servers", hint="name one of its commands")
+        raise UsageError(f"{what} starts several servers", hint="give the command of one server")
     first = pairings.served_by(script)
     env = {**command_line.exported(script), **dict(first.assignments)}
     unknown = tuple(one.text for one in script.unknown)

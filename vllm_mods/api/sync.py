@@ -73,7 +73,7 @@ def sync(
     place = target or own or (default_target and default_target())
     if place is None:
         why = f"{project.where} names no path for the target `{wanted.name}`"
-        raise UsageError(why, hint='path = "DIR"')
+        raise UsageError(why, hint='--target DIR, or path = "DIR" in that target')
     terms = Terms(
         workspace,
         planned=lambda plan: planned(plan, chosen),

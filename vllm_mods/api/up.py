@@ -67,13 +67,13 @@ def plan_up(
     moved = building.moved_since(library, pairing, output=options.lock, access=access, **where)
     if moved and base != named:
         raise Refused(
-            f"{at} has to be made again, but it is for {base}, and the pairing names {named}",
+            f"{at} is out of date, and it is for {base}, but the pairing names {named}",
             hint=f"vllm-mods lock {pairing} --base {base}, or vllm-mods lock {pairing}",
         )
     if moved:
         lock = UpStep("lock", True, "; ".join(map(str, moved)))
         return UpPlan((lock, UpStep("build", True, "the lock is new"), new))
-    lock = UpStep("lock", False, f"{at} holds, on {base}")
+    lock = UpStep("lock", False, f"{at} is up to date, for {base}")
     served = plan_service(library, pairing, options, arguments, note=access.note)
     check_single(pairing, served.service)
     image = served.service.image
@@ -85,7 +85,7 @@ def plan_up(
     old = next((one for one in engine.containers(holder) if one.name == name), None)
     if old is not None and _is_as_planned(old, served):
         running = StartedContainer(served.service, old.program, name)
-        return UpPlan((lock, build, UpStep("run", False, f"{name} runs")), running)
+        return UpPlan((lock, build, UpStep("run", False, f"{name} already runs")), running)
     if old is None:
         why = f"there is no container {name}"
     elif old.state != "running":

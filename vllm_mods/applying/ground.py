@@ -104,7 +104,7 @@ def check_base(mods: Sequence[Mod], base: Tree) -> None:
     for mod in mods:
         if not lock_entries.places_in(mod, base):
             why = f"{mod.name} was not made for {base.spec}: not every hunk matches there at its stated line"
-            raise UsageError(why, hint="--base TREE with the vLLM that the patch was made from")
+            raise UsageError(why, hint="--base TREE, the vLLM that the patch was made on")
 
 
 def check_mods(mods: Sequence[Mod]) -> None:
@@ -141,7 +141,7 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
     named = {one.mod.name: one for one in (*on_tree.mods, *others)}
     for name in ground.undone.mods(ground.receipt):
         if name in named:
-            message = f"{name} was applied, but vLLM was installed again since, which undid it"
+            message = f"{name} was applied, but a later installation of vLLM undid it"
             finding = Finding(FindingCode.UNDONE, message, level=Level.NOTE)
             named[name] = named[name]._replace(findings=(*named[name].findings, finding))
     changes = tuple(one for one in whole.changes if ground.tree.read(one.path) != one.after)
@@ -196,7 +196,7 @@ def kept_mod(tree: Tree, name: str) -> Mod:
     """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
     mod = packed_mod.kept_mod(tree, name)
     if mod is None:
-        why = f"{tree.spec}: {receipt.kept(name)} is gone, and {name}, which stays applied, needs it; nothing was changed"
+        why = f"{tree.spec}: {receipt.kept(name)} is gone, but {name}, which stays applied, needs it; nothing was changed"
         raise Refused(why, hint=f"vllm-mods revert --target {tree.spec}  # removes all mods")
     return mod
 

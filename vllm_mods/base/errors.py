@@ -22,7 +22,7 @@ EXIT_MEANINGS = {
     EXIT_OK: "done",
     EXIT_NO: "the answer is no",
     EXIT_USAGE: "wrong usage or a bad manifest",
-    EXIT_REFUSED: "refused or rolled back, the tree is unchanged",
+    EXIT_REFUSED: "refused or rolled back: the tree is unchanged",
     EXIT_NOT_RESTORED: "the tree was changed and could not be restored",
     EXIT_BUG: "a bug",
     EXIT_INTERRUPTED: "interrupted",

@@ -66,7 +66,7 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
     try:
         text = data.decode("utf-8")
         if any(line.count(".") > limits.DOTS for line in text.splitlines()):
-            raise ManifestError(where, (f"a line of it has more than {limits.DOTS}",))
+            raise ManifestError(where, (f"a line has more than {limits.DOTS}",))
         table = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ManifestError(where, (f"not UTF-8: byte {error.start}",)) from error

@@ -142,7 +142,7 @@ def _image_files(
             mod, other = placed.setdefault(path, (planned.mod.name, file))
             if (other.data, other.mode) != (file.data, file.mode):
                 why = f"`{mod}` and `{planned.mod.name}` have different files for {file.path}; nothing was built"
-                raise Refused(why, hint="take one of the two out of the pairing")
+                raise Refused(why, hint="take one of the two mods out of the pairing")
     return tuple(
         tarball.TarEntry(path=path, data=file.data, mode=file.mode, mtime=epoch)
         for path, (_, file) in placed.items()
@@ -159,12 +159,12 @@ def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> 
     if why is not None:
         where = file.path if file.path == f"/{path}" else f"{file.path}, which leads to /{path},"
         why = f"{mod}: {where} {why}; nothing was built"
-        raise Refused(why, hint=f"another path in {mod}'s mod.toml")
+        raise Refused(why, hint=f"name another path in {mod}'s mod.toml")
     for place in (path, *_hidden(base, path)):
         digest = sha256(base.read(place)) if base.entry(place) is not None else None
         if digest not in {None, sha256(file.data), *file.replaces}:
-            why = f"{mod}: {file.path} would replace /{place} in the image, and mod.toml does not say so; nothing was built"
-            raise Refused(why, hint=f"if that is intended: replaces = {value([digest])}")
+            why = f"{mod}: {file.path} would replace /{place} in the image, but mod.toml does not allow it; nothing was built"
+            raise Refused(why, hint=f"to allow it, add to mod.toml: replaces = {value([digest])}")
 
 
 def _hidden(base: Base, path: str) -> Iterator[str]:

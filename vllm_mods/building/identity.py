@@ -29,7 +29,7 @@ _CONFIGS = (oci.CONFIG, "application/vnd.docker.container.image.v1+json")
 _LAYERS = (*oci.OCI_NAMES.values(), *oci.OCI_NAMES)
 _BLOB = ("digest", "size")
 _SHOWN = 8
-_UNSEEN = "the same values as different bytes, or values that an engine does not show, such as the history"
+_UNSEEN = "the values are the same but written differently, or differ where an engine shows nothing, as in the history"
 
 
 def differences(
@@ -63,26 +63,26 @@ def _entry(base: Base, listed: LockedEntry, data: bytes) -> Iterator[str]:
     folder, name = posixpath.split(listed.path)
     if name.startswith(WHITEOUT):
         if base.entry(posixpath.join(folder, name.removeprefix(WHITEOUT))) is not None:
-            yield f"{name.removeprefix(WHITEOUT)} exists, and the lock removes it"
+            yield f"{name.removeprefix(WHITEOUT)} exists, but the lock removes it"
         return
     actual = base.entry(listed.path)
     if actual is None:
-        yield "does not exist, and the lock has it"
+        yield "does not exist, but the lock has it"
         return
     kind = DIR if listed.kind == pairing_lock.FOLDER else FILE
     if actual.kind != kind:
         what = f"a link to {actual.target}" if actual.target else f"a {actual.kind}"
-        yield f"is {what}, and the lock has a {listed.kind}"
+        yield f"is {what}, but the lock has a {listed.kind}"
         return
     if (actual.uid, actual.gid) != (listed.uid, listed.gid):
-        yield f"is owned by {actual.uid}:{actual.gid}, and the lock says {listed.uid}:{listed.gid}"
+        yield f"is owned by {actual.uid}:{actual.gid}, but the lock says {listed.uid}:{listed.gid}"
     if actual.mode != listed.mode:
-        yield f"has mode {actual.mode:04o}, and the lock says {listed.mode:04o}"
+        yield f"has mode {actual.mode:04o}, but the lock says {listed.mode:04o}"
     wanted = sha256(data) if listed.kind == pairing_lock.LOCK else listed.sha256
     if wanted is not None and sha256(base.read(listed.path)) != wanted:
         yield "has different contents than the lock says"
     elif kind == FILE and actual.mtime != listed.mtime:
-        yield f"is dated {oci.timestamp(actual.mtime)}, and the lock says {oci.timestamp(listed.mtime)}"
+        yield f"is dated {oci.timestamp(actual.mtime)}, but the lock says {oci.timestamp(listed.mtime)}"
 
 
 def _content(base: Base, listed: LockedEntry, data: bytes) -> bytes | None:
@@ -104,7 +104,7 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
     wanted = (*below, ours or actual[min(len(below), len(actual) - 1)])
     if sorted(actual) == sorted(wanted) and actual != wanted:
         yield differs(
-            f"its layers are in a different order: {_listed(actual)}, and the lock has {_listed(wanted)}"
+            f"the layers are in a different order: {_listed(actual)}, but the lock has {_listed(wanted)}"
         )
         return
     names = [f"layer {number} of the base {lock.base.ref}" for number in range(1, len(wanted))]
@@ -156,13 +156,13 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
     layers = [one["rootfs"].pop("diff_ids") for one in (before, after)]
     differing = [
         *_parts(before.pop("config"), after.pop("config", None) or {}),
-        *_values("its", _filled(before), _filled(after)),
+        *_values("the image's", _filled(before), _filled(after)),
     ]
     yield from differing
     is_told = base.where != "containerd" or base.manifest is not None
     if not differing and layers[0] == layers[1] and is_told:
         yield differs(
-            f"its ID is {base.config_digest}, and the ID of the lock's image is {digest_of(wanted)}: {_UNSEEN}"
+            f"the ID is {base.config_digest}, but the lock's image has {digest_of(wanted)}: {_UNSEEN}"
         )
 
 
@@ -220,7 +220,7 @@ def _values(what: str, wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> 
     for key in sorted(wanted.keys() | actual.keys()):
         if wanted.get(key) != actual.get(key):
             yield differs(
-                f"{what} {key} is {_value(actual, key)}, and the lock says {_value(wanted, key)}"
+                f"{what} {key} is {_value(actual, key)}, but the lock says {_value(wanted, key)}"
             )
 
 

@@ -68,7 +68,7 @@ def inspect(tree: ImageTree) -> Inspection:
     stated = labels.get("vllm-mods.lock")
     if stated is not None and stated != f"sha256:{digest}":
         inside = f"is sha256:{digest}" if digest else "is not there"
-        message = f"the label vllm-mods.lock says {stated}, and the lock inside {inside}"
+        message = f"the label vllm-mods.lock says {stated}, but the lock in the image {inside}"
         findings.append(Finding(FindingCode.LABEL_DISAGREES, message, path=LOCK))
     return Inspection(tree, applied, lock, digest, labels, tuple(findings))
 
@@ -104,7 +104,7 @@ def _against(
     """Compare an image with a lock, whose bytes are ``data``; ``earlier`` was found already."""
     platform, every = platform_of(tree.base.config), pairing_lock.by_platform(lock)
     if len(every) > 1 and platform not in every:
-        message = f"the image is for {platform}, and the lock is for {' and '.join(every)}"
+        message = f"the image is for {platform}, but the lock is for {' and '.join(every)}"
         return (Finding(code=FindingCode.LOCK_DIFFERS, message=message, path=LOCK),)
     lock = every.get(platform, lock)
     known = {one.path for one in earlier if one.path is not None and one.level is Level.ERROR}
@@ -121,12 +121,12 @@ def index_findings(
     if wanted and len({one.lock_digest for one in images}) > 1:
         yield differs("the images of the index were built from different locks")
     for name in sorted(wanted - platforms):
-        yield differs(f"the index has no image for {name}, and its lock has one")
+        yield differs(f"the index has no image for {name}, but its lock has one")
     for name in sorted(platforms - wanted if wanted else ()):
-        yield differs(f"the index has an image for {name}, and its lock has none")
+        yield differs(f"the index has an image for {name}, but its lock has none")
     listed = [entry.platform for entry in entries]
     if listed != [*wanted] and sorted(listed) == sorted(wanted):
-        yield differs(f"the index lists {', '.join(listed)}, and its lock {', '.join(wanted)}")
+        yield differs(f"the index lists {', '.join(listed)}, but its lock {', '.join(wanted)}")
 
 
 def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:

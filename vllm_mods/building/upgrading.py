@@ -68,7 +68,7 @@ def naming_ports(name: str, to: str | None) -> Iterator[None]:
         raise Refused(
             f"pairing {name} and its lock are unchanged: {error.message}",
             hint="\n  ".join(
-                (*ports, "then run this again; `vllm-mods keep` does it for a whole library")
+                (*ports, "then run this command again; `vllm-mods keep` ports a whole library")
             ),
             plan=error.plan,
         ) from error

@@ -99,7 +99,7 @@ def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
         why = f"{wheel.filename}: the index now has {', '.join(downloaded)} instead"
         raise TreeError(why, hint="vllm-mods lock PAIRING --check")
     if sha256(data) != wheel.sha256:
-        why = f"{wheel.filename}: its sha256 is {sha256(data)}, and the lock says {wheel.sha256}"
+        why = f"{wheel.filename}: its sha256 is {sha256(data)}, but the lock says {wheel.sha256}"
         raise TreeError(why, hint=pip.SETTINGS)
     return data
 
@@ -151,7 +151,7 @@ def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
     if requirement.specifier.contains(installed, prereleases=True):
         return False
     raise Refused(
-        f"the mod needs {requirement}, and the base has {requirement.name} {installed}; nothing was built",
+        f"the mod needs {requirement}, but the base has {requirement.name} {installed}; nothing was built",
         hint=f"use a base with {requirement}: `RUN pip install '{requirement}'` in its Dockerfile",
     )
 
@@ -196,5 +196,5 @@ def _place(name: str, wheel: LockedWheel) -> str:
         return place
     raise Refused(
         f"{wheel.filename} contains {name}, which is outside the site root; vllm-mods does not install that",
-        hint=f"use a base that has it: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile",
+        hint=f"use a base image that has the package: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile",
     )

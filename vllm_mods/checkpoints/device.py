@@ -39,4 +39,4 @@ def _of_machine() -> Iterator[Device]:
             yield Device(name, int(mebibytes) << 20)
         elif name:  # a DGX Spark has one memory for both
             pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-            yield Device(f"{name}, which is this machine's,", pages)
+            yield Device(f"{name} and the CPU together", pages)

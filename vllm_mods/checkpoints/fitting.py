@@ -65,11 +65,11 @@ def of_pairing(
 ) -> PairingFit:
     """Tell whether a pairing, whose ``mods`` are read, serves a checkpoint that has ``needed``, on a GPU if one is known."""
     fits = [of_mod(mod, checkpoint) for mod in mods]
-    wrong = [f"{fit.name} {fit.verb} meant for it: {fit.why}" for fit in fits if not fit.meant]
+    wrong = [f"{fit.name} {fit.verb} for this model: {fit.why}" for fit in fits if not fit.meant]
     names = {mod.name for mod in mods}
     wrong += [f"it lacks {fit.name}" for fit in needed if fit.fails and fit.name not in names]
     if not any(fit.stated for fit in fits):
-        wrong.append("none of its mods states which models it is meant for")
+        wrong.append("no mod of the pairing states its models")
     with contextlib.suppress(UsageError, ManifestError):  # `lock` tells of a faulty command
         if gpu is not None and (need := of_command(pairing, mods, checkpoint)):
             wrong += filter(None, [need.shortfall(gpu)])
@@ -113,7 +113,7 @@ def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str, where: str) -
     if wrong:
         lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
         may = "may not be" if any(TENSORS_UNKNOWN in fit.why for fit in wrong) else "are not"
-        why = f"pairing {name}: its mods {may} meant for its model {checkpoint.name}{lines}"
+        why = f"pairing {name}: its mods {may} for its model {checkpoint.name}{lines}"
         raise Refused(why, hint=f"vllm-mods suggest {shlex.quote(where)}")
 
 

@@ -59,7 +59,7 @@ class MemoryNeed(NamedTuple):
         each = f"on each of {self.ranks} GPUs" if self.ranks > 1 else "on the GPU"
         more = f" and {_gib(cache)} for the KV cache of {self.length:,} tokens" if cache else ""
         return (
-            f"it needs {_gib(self.weights)} for weights{more} {each}, but vLLM may use only {_gib(room)} "
+            f"the model needs {_gib(self.weights)} for weights{more} {each}, but vLLM may use only {_gib(room)} "
             f"({self.share:g} of the {_gib(device.memory)} of {device.name})"
         )
 

@@ -39,20 +39,20 @@ GROUPS = {
         "suggest": "Show which mods, chat template and pairing a model needs.",
         "template": "Render chat templates, and check them with conversations.",
         "serve-check": "Check a serve command against the vLLM it will run on.",
-        "lock": "Resolve a pairing to hashes; show what changed.",
-        "build": "Build the image of a pairing's lock.",
+        "lock": "Write a pairing's lock: the hash of each thing that its image is made of.",
+        "build": "Build a pairing's image, exactly as its lock says.",
         "image": "Show what is in an image, and whether it is intact.",
         "upgrade": "Move a pairing to another vLLM.",
         "up": "Lock, build and start a pairing, and wait until it serves.",
         "run": "Start a pairing's image as a container that serves.",
         "ps": "List the containers of `run`: state, port, mods, and whether their code ran.",
         "evidence": "Check in a server's log whether the mods' code ran.",
-        "bench": "Compare a server without mods and with some, on this machine.",
+        "bench": "Compare the speed and answers of a server with and without mods.",
     },
     "Make and keep": {
         "new": "Make a mod from a diff, two trees or a command.",
-        "import": "Turn a recipe into a pairing, or a mod of spark-vllm-docker into one of ours.",
-        "export": "Write a mod for spark-vllm-docker, or a pairing as a recipe.",
+        "import": "Turn a spark-vllm-docker recipe into a pairing, or its mod into a vllm-mods mod.",
+        "export": "Export a mod as a folder for spark-vllm-docker, or a pairing as a recipe.",
         "port": "Make a variant of a mod for another vLLM.",
         "keep": "Keep a library up to date with vLLM's releases, on git branches.",
     },
@@ -153,14 +153,15 @@ def _add_examples(command: click.Command, path: str) -> None:
 )
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Version, prove, apply and revert patches ("mods") to an installed vLLM.
+    """Version, prove, apply and revert patches of an installed vLLM: mods.
 
-    TREE is a path to the vllm package, its parent folder or its environment, or one of
-    pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF.
+    A mod has variants: versions of its patch, each for a range of vLLM releases. A library is a folder of mods. A pairing is a model with the image, mods, chat
+    template and serve command that it needs. A verdict says whether a mod applies: `vllm-mods explain VERDICT`. TREE is a path to the vllm package, its parent folder
+    or its environment, or one of pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF. An option's default is in [brackets].
 
     \b
     Exit codes: 0 done; 1 the answer is no; 2 wrong usage or a bad manifest; 3 refused
-    or rolled back, the tree is unchanged; 4 the tree was changed and could not
+    or rolled back: the tree is unchanged; 4 the tree was changed and could not
     be restored; 70 a bug; 130 interrupted.
     """  # noqa: D301
     if context.invoked_subcommand is None:

@@ -20,7 +20,7 @@ from vllm_mods.report.reply import Reply
 @options.target_folder
 @options.option(
     "--keep-links",
-    "Refuse to change a file that has hard links; by default the link is broken, and its other names keep the old text.",
+    "Refuse to change a file that has several hard links. By default this tree gets its own copy, and the other links keep the old text.",
 )
 @options.option("--without-files", "Skip and list files outside site-packages; `build` adds them.")
 @options.option("--dry-run", "Print what would change; write nothing.")

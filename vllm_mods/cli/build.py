@@ -15,7 +15,7 @@ from vllm_mods.report.reply import Reply
 @click.command(name="lock")
 @options.pairing_name
 @options.base
-@options.option("--platform OS/ARCH,…", "Platforms to lock, like linux/arm64 [all of the image].")
+@options.option("--platform OS/ARCH,…", "Platforms to lock, like linux/arm64 [all in the image].")
 @options.target_in_image
 @options.option("--output FILE", "Where to write the lock [NAME.lock beside the pairing].")
 @options.where_served
@@ -33,11 +33,11 @@ def lock_command(
     check: bool,
     **given: Any,
 ) -> Reply:
-    """Resolve a pairing to hashes, and write them to its lock.
+    """Write a pairing's lock: the hash of each thing that its image is made of.
 
-    An image depends only on the base and this lock. With --check nothing is written, and the exit code is 1 if
-    anything changed. Mods that vllm-mods.toml does not trust are refused. Every file that `build` adds has the
-    time SOURCE_DATE_EPOCH, or else 1970.
+    `build` makes the image from the base image and this lock, and from nothing else. With --check nothing is written, and
+    the exit code is 1 if anything changed. Mods that vllm-mods.toml does not trust are refused. Every file that
+    `build` adds has the modification time SOURCE_DATE_EPOCH, or 1970 if that is not set.
     """
     output = given["output"]
     if check:
@@ -52,19 +52,19 @@ def lock_command(
 @options.pairing_name
 @options.base
 @options.option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
-@options.option("--output WHERE", "docker, oci:DIR or registry:REF [the engine that has the base].")
-@options.option("--tag T", "The tag of the image [PAIRING:VLLM-LOCK].")
-@options.option("--platform OS/ARCH", "One platform of the lock [all, of a multi-platform base].")
+@options.option("--output WHERE", "Into docker, oci:DIR or registry:REF [the engine of the base].")
+@options.option("--tag T", "The tag of the image [PAIRING:VLLM_VERSION-LOCK_HASH].")
+@options.option("--platform OS/ARCH", "Build only this platform [all platforms in the lock].")
 @options.where_served
 @options.library
 @options.network
 @options.json_output
 def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any) -> Reply:
-    """Build the image of a pairing's lock.
+    """Build a pairing's image, exactly as its lock says.
 
-    The image is the base with one more layer: the files that `apply` would write, and the lock. Only the files
-    that the mods change are read from the base; its layers are not copied if the destination already has them.
-    A mod that the project's vllm-mods.toml (see `add`) does not allow is not built. A tag that names another image is not moved.
+    The image is the base image with one more layer: the files that `apply` would write, and the lock. Only the files
+    that the mods change are read from the base image; layers that the destination already has are not copied. If the project's
+    vllm-mods.toml (see `add`) does not allow a mod, nothing is built. A tag that already names another image is not moved.
     """
     result = build(pairing=pairing, lock=lock, tag=tag, **given)
     named = (*(("--lock", lock) if lock else ()), *(("--image", tag) if tag else ()))
@@ -74,8 +74,8 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 @click.command(name="upgrade")
 @options.pairing_name
 @options.option("--to VERSION", "The vLLM version to move to [the current one].")
-@options.option("--base REF", "The base image [the pairing's, with that version in its tag].")
-@options.option("--output WHERE", "As for `build` [the engine that has the base].")
+@options.option("--base REF", "The base image [the pairing's, with the new version in its tag].")
+@options.option("--output WHERE", "The same as for `build` [the engine of the base].")
 @options.own_library
 @options.network
 @options.source_date_epoch
@@ -83,8 +83,8 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 def upgrade_command(**given: Any) -> Reply:
     """Move a pairing to another vLLM: check, lock, serve-check and build, all of it or nothing.
 
-    The pairing's file gets the base and the range of the new version, and the image gets a new tag; the old image
-    stays. Without --to, the pairing is rebuilt on its base if the base has a new digest. Nothing is ported: a
-    mod that does not apply is refused, with the command that ports it.
+    The pairing's file then names the new base image and the new version range. The new image has a new tag; the old image
+    stays. Without --to, the image is rebuilt if the pairing's base image has a new digest. If a mod does not
+    apply, nothing is changed, and the command that ports the mod is printed.
     """
     return report.upgrade(upgrade(**given))

@@ -29,7 +29,7 @@ from vllm_mods.report.reply import Reply
     "--plugin DIST",
     "Check a plugin in place of mods: pypi:NAME==VERSION, a wheel, an sdist, sources, an installed package's folder.",
 )
-@options.option("--made-for TREE", "With --plugin: the vLLM that it was made for [what it names].")
+@options.option("--made-for TREE", "The vLLM that the plugin was made for [the one it names].")
 @options.form(
     "How to print: for a person, as GitHub's annotations, or as SARIF.", ("text", "github", "sarif")
 )
@@ -42,7 +42,7 @@ def check_command(
     MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). With
     neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
     verdict is `applies`, `moved`, `applied` or `upstream` and, with --model, every mod is meant for that model.
-    With --plugin: 0 if --target breaks nothing that works on the vLLM that the plugin was made for.
+    With --plugin: 0 if all that works on the vLLM that the plugin was made for also works on --target.
     """
     if plugin is not None or made_for is not None:
         given |= {"explain": explain, "form": form != "text"}

@@ -25,14 +25,14 @@ starting = options.grouped(
     service.StartOptions,
     option("--lock FILE", "The pairing's lock [NAME.lock beside the pairing]."),
     option("--image REF", "The image to start [the tag that `build` gives it]."),
-    option("--name NAME", "The name of the container [the pairing's]."),
-    option("--host ADDRESS", "Publish here; 0.0.0.0 for all [127.0.0.1].", default="127.0.0.1"),
-    option("--port", "The port on the host [the command's].", type=click.IntRange(1, 65535)),
-    option("--gpus WHICH", "GPUs: all, none, or 0,1.", default="all", show_default=True),
+    option("--name NAME", "The name of the container [the pairing's name]."),
+    option("--host ADDRESS", "Host address; 0.0.0.0 for all [127.0.0.1].", default="127.0.0.1"),
+    option("--port", "The port on the host [the serve command's].", type=click.IntRange(1, 65535)),
+    option("--gpus WHICH", "The GPUs: all, none, or 0,1.", default="all", show_default=True),
     option("--shm-size SIZE", "The container's shared memory.", default="16g", show_default=True),
     option("--model-cache DIR", "The Hub's cache [$HF_HOME, else ~/.cache/huggingface]."),
     options.where_served,
-    option("--restart POLICY", "The policy [on-failure:3 until it serves, then unless-stopped]."),
+    option("--restart POLICY", "Restarts [on-failure:3 until it serves, then unless-stopped]."),
 )
 """How a container is started: options of ``run``, ``up`` and ``export``."""
 _engine_options = options.all_of(
@@ -42,7 +42,7 @@ _engine_options = options.all_of(
         "program",
         type=click.Choice(engine_command.PROGRAMS),
     ),
-    option("--env-file FILE", "Variables, such as HF_TOKEN=….", "env_files", multiple=True),
+    option("--env-file FILE", "A file of variables (HF_TOKEN=…).", "env_files", multiple=True),
 )
 
 
@@ -53,7 +53,7 @@ _engine_options = options.all_of(
 @_engine_options
 @option("--print", "Only print the command; check neither the image nor ARGUMENTs.", "only_print")
 @option("--replace", "First remove the container of this name, if `run` started it.")
-@option("--wait", "Wait until it serves, then report whether the mods' code ran.")
+@option("--wait", "Wait until the server is ready, then report whether the mods' code ran.")
 @options.library
 @options.network
 def run_command(
@@ -70,8 +70,8 @@ def run_command(
     """Start a pairing's image as a container that serves.
 
     The image is the one that `build` made from the pairing's lock, in docker or podman. ARGUMENTs are appended
-    to its command; arguments that its vLLM would reject are refused, as by serve-check. `vllm-mods ps`
-    lists the containers; use the engine for the rest: `docker logs NAME`, `docker stop NAME`.
+    to the pairing's serve command; arguments that its vLLM would reject are refused, as by serve-check. `vllm-mods ps`
+    lists the containers; to stop one or read its log, use the engine: `docker stop NAME`, `docker logs NAME`.
     """
     if only_print:
         planned = run.plan_service(library, pairing, start, arguments, note=answers.note).service
@@ -119,9 +119,9 @@ def up_command(
 ) -> int:
     """Lock, build and start a pairing, and wait until it serves.
 
-    It does what `lock`, `build` and `run --wait --replace` do, as far as that is needed: a lock that no longer
-    matches the pairing, its mods or its base is made again, and a container that runs as planned stays. The
-    three steps are printed first.
+    The steps are `lock`, `build` and `run --wait --replace`. They are printed first, and a step with nothing to do is
+    skipped. The lock is written again if the pairing, its mods or its base image has changed; a container that already
+    runs as planned stays.
     """
     words = click.get_current_context().obj["arguments"]
     typed = service.Typed(("run", *(word for word in words[1:] if word != "--print")))
@@ -158,7 +158,7 @@ def _announce(steps: Sequence[UpStep]) -> None:
 @options.network
 @options.json_output
 def ps_command(**given: Any) -> Reply:
-    """List the containers that run started, in docker and podman.
+    """List the containers that `vllm-mods run` started, in docker and podman.
 
     The table shows the state, restarts, port and mods of each container, and whether the mods' code ran; below it, the cause of each failure.
     """
@@ -171,7 +171,7 @@ def ps_command(**given: Any) -> Reply:
 )
 @option("--container NAME", "Read the log of this docker or podman container.")
 @option("--log FILE", "Read this log file; - is standard input.")
-@option("--record FILE", "Read what `with --record` recorded of its mods.")
+@option("--record FILE", "Read the file that `with --record` wrote.")
 @options.library
 @options.network
 @options.json_output
@@ -180,17 +180,17 @@ def evidence_command(
 ) -> Reply:
     """Check in a server's log whether the code of the mods ran.
 
-    Without a name, check the mods of the container's image. It looks for the log text that `[evidence]` in
-    each mod.toml names, in the lines that the mod's own files logged since the server's last start. Exit code 0 if
-    the server became ready and each mod's code ran, as far as a log can show it. A record, the file of
-    `with --record`, says which functions each process entered.
+    Without a name, check the mods of the container's image. `[evidence]` in each mod.toml names a log text; the command
+    looks for it in the lines that the mod's files logged since the server's last start. Exit code 0 if
+    the server became ready and each mod's code ran, as far as a log can show it. --record shows instead which
+    functions of the mods each process entered.
     """
     if container is not None and log is record is None:
         return report.evidence(run.of_container(running=engine.container(container), **given))
     if record is not None and log is container is None and not given["names"]:
         return report.recorded(read_record(named_files.read(record, limits.LOG), record))
     if log is None or container is not None or record is not None:
-        why = "no log was named: give --container, --log or, without names, --record"
+        why = "give one of --container, --log and --record; --record takes no PAIRING or MOD"
         raise UsageError(why, hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -")
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)

@@ -20,7 +20,7 @@ _RECIPE, _COMPOSE = "recipe", "compose"
 
 @click.command(name="export")
 @click.argument("what", metavar="MOD|PAIRING", shell_complete=options.complete_names)
-@option("--output PATH", "The new file of a pairing [standard output], or the new folder of a mod.")
+@option("--output PATH", "The new file of a pairing [standard output], or a mod's new folder.")
 @options.form("The format for a pairing.", (_RECIPE, _COMPOSE))
 @starting
 @options.library
@@ -31,24 +31,24 @@ def command(
     """Write a mod as a folder that spark-vllm-docker and other launchers can run, or a pairing as a recipe or a compose file.
 
     The folder's run.sh applies the mod with vllm-mods; if that is not installed, it installs the wheel in the
-    folder. A recipe renders the same command as the pairing. --format compose writes a file that starts the
-    image of the pairing's lock, for a cluster on two nodes; only this format takes the options from --restart to --lock.
+    folder. From the recipe, a launcher makes the pairing's serve command. --format compose writes a file that starts the
+    pairing's image on each of two nodes, as a cluster; the options from --restart to --lock are for this format only.
     """
     if form == _RECIPE and start != StartOptions():
-        why = "only a compose file says how a container starts; recipes and mods do not"
+        why = "options that say how a container starts are for a compose file only"
         raise UsageError(why, hint=f"--format {_COMPOSE}")
     if not library.has(what) and not library.has_pairing(what):
         raise library.unknown(what)
     if not library.has(what):
         return _export_pairing(library, what, form, start, output)
     if form != _RECIPE:
-        raise UsageError(f"{what} is a mod, which no container starts", hint="name a pairing")
+        raise UsageError(f"{what} is a mod; compose files are for pairings", hint="name a pairing")
     if library.has_pairing(what):
         raise UsageError(f"`{what}` names both a mod and a pairing", hint="rename one of them")
     if output is None:
         raise UsageError("a mod is exported as a folder: name it", hint=f"--output mods/{what}")
     names, remarks = export_mod(library, what, output)
-    words = f"wrote {output}: {text.counted(len(names), 'file')}; recipes refer to it as {output}"
+    words = f"wrote {output}: {text.counted(len(names), 'file')}; name it in a recipe as {output}"
     data = {"mod": what, "folder": output, "files": names}
     return Reply(data, words, stderr=notes(remarks))
 

@@ -42,7 +42,7 @@ def _complete_words(_context: click.Context, _parameter: click.Parameter, typed:
 def explain(word: str) -> Reply:
     """Explain a verdict, an exit code, a kind of error or the code of a finding, and what to do next.
 
-    The kind of an error is its `code` in --json; the code of a finding is in brackets after it.
+    In the answers of --json, `code` is the kind of an error. The code of a finding is printed behind it, in brackets.
     """
     endings = {entry.word: entry for entry in words.endings()}
     known = {entry.word: entry for entry in words.findings()} | endings
@@ -61,7 +61,7 @@ def explain(word: str) -> Reply:
 def completion(shell: str) -> None:
     """Print the shell code that completes vllm-mods commands.
 
-    It completes commands, options, mods, pairings, files and folders.
+    The shell then completes commands, options, mods, pairings, files and folders.
     """
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  (click has all three)

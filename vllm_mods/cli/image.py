@@ -27,7 +27,7 @@ def command() -> None:
 @_chosen
 @options.json_output
 def inspect(**given: Any) -> Reply:
-    """Show an image's vLLM, mods and lock, and files changed since."""
+    """Show an image's vLLM, mods, lock and changed files."""
     return report.inspect(image_inspect(**given))
 
 
@@ -39,8 +39,8 @@ def inspect(**given: Any) -> Reply:
 def verify(lock: str | None, **given: Any) -> Reply:
     """Check every layer, setting and file of an image against its lock.
 
-    Without --lock, use the lock inside the image. Of a multi-platform image, the image for each platform is checked, and
-    each platform in the lock must have one. Exit code 1 if the image differs; the differences are printed.
+    The lock is the one inside the image; with --lock, both locks count. Of a multi-platform image, the image for each platform
+    is checked, and none may be missing. Exit code 1 if the image differs; the differences are printed.
     """
     written = None if lock is None else named_files.read(lock)
     return report.verified(image_verify(lock=written, lock_name=lock or "", **given))

@@ -28,18 +28,18 @@ _of_mods = options.grouped(
     option("--summary TEXT", "For a mod: its summary."),
     option(
         "--image REF",
-        "For a mod: run its script in a container of this image, which must contain vLLM; given several times, it makes one mod for all these images.",
+        "For a mod: run its script in a container of this image, which must contain vLLM. With several --image, one mod is made for all of them.",
         "images",
         multiple=True,
     ),
-    option("--tree TREE", "For a mod: the vLLM it was written for. Its script runs on a copy."),
+    option("--tree TREE", "For a mod: the vLLM it was written for; its script runs on a copy."),
 )
 
 
 @click.command(name="import")
 @click.argument("path", metavar="PATH", type=click.Path())
 @option("--library DIR", "Write to DIR/pairings/NAME.toml, or a mod to DIR/patches/NAME.", "folder")
-@option("--name NAME", "The name to give it [the recipe's or the folder's name].")
+@option("--name NAME", "The new name [the recipe's or the folder's name].")
 @option("--mod PATH=NAME", "Use the mod NAME for this path in the recipe.", "mods", multiple=True)
 @_of_mods
 @options.access
@@ -47,15 +47,15 @@ _of_mods = options.grouped(
 def command(
     path: str, folder: str | None, mods: tuple[str, ...], terms: ImportTerms, access: Access
 ) -> Reply:
-    """Turn a recipe into a pairing, or the mod of a launcher into one of ours.
+    """Turn a launcher's recipe into a pairing, or a launcher's mod into a vllm-mods mod.
 
-    PATH is a recipe, as spark-vllm-docker has them (YAML), or a mod, as it and other launchers have them: a folder or zip with a run.sh.
+    PATH is a recipe of spark-vllm-docker (YAML), or a mod of any launcher: a folder or zip with a run.sh.
     Without --library, the pairing or the new mod.toml is printed. The run.sh is run in a sandbox: on a copy of --tree in
-    bubblewrap, or in a container of --image. Its changes become the mod, which is checked on that vLLM. If `vllm-mods export` wrote the
-    folder, its run.sh is not run. Exit code 1 if a recipe has what a pairing cannot do or an entry fails; 2 if it cannot be read; 3 if run.sh does not make a mod.
+    bubblewrap, or in a container of --image. What it changes becomes the mod, which is checked on that vLLM. If `vllm-mods export` wrote the
+    folder, run.sh is not run. Exit code 1 if the recipe needs what no pairing can do, or an entry of --each fails; 2 if PATH cannot be read; 3 if run.sh makes no mod.
     """
     if terms.fetch and access.offline:
-        raise UsageError("--fetch needs the network, which --offline forbids", hint="give one")
+        raise UsageError("--fetch needs the network, which --offline forbids", hint="omit one")
     if not is_mod(path):
         of_mods = terms.tree, terms.images, terms.summary, terms.license, terms.vllm, terms.others
         if any(of_mods) and os.path.exists(path):
@@ -83,7 +83,7 @@ def _import_recipe(path: str, folder: str | None, name: str | None, mods: tuple[
         output = os.path.join(folder, "pairings", f"{own}.toml")
         if own in library.pairing_names():
             why = f"there is a pairing named `{own}`: {library.pairing_file(own)}"
-            raise UsageError(why, hint="give this one another name with --name")
+            raise UsageError(why, hint="--name NAME gives the new pairing another name")
         with refusing_to_write(output):
             os.makedirs(os.path.dirname(output), exist_ok=True)
         named_files.write_new(output, pairings.dump(result.pairing))

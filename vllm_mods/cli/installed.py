@@ -20,7 +20,7 @@ from vllm_mods.report.reply import Reply
 @options.target_folder
 @options.json_output
 def status_command(mods: tuple[str, ...], target: str) -> Reply:
-    """Show which mods are applied to a vLLM tree, by its receipt, and whether their files are unchanged.
+    """Show which mods are recorded as applied to a vLLM tree, and whether their files are unchanged.
 
     Exit code 0 if all files are unchanged and, with MOD, if these mods are applied.
     """
@@ -34,8 +34,8 @@ def status_command(mods: tuple[str, ...], target: str) -> Reply:
 def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     """Check that the files of the applied mods are unchanged.
 
-    Exit code 1 if a file was changed. The program that changed it cannot be known. --json adds the receipt and
-    the versions of the packages that vLLM and its mods name, so that two nodes can be compared.
+    Exit code 1 if a file was changed; vllm-mods cannot tell which program changed it. --json also has the record of what was
+    applied, and the versions of the packages that vLLM and its mods require, to compare two nodes.
     """
     node = node_of(target) if as_json else None
     answer = report.verify(verify(target, *mods), target, node)
@@ -45,7 +45,7 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
 @click.command(name="revert")
 @options.mods
 @options.target_folder
-@option("--discard-edits", "Revert even if a file was edited since it was applied; edits are lost.")
+@option("--discard-edits", "Revert even if files were edited after the apply; edits are lost.")
 @option("--only-edits", "Keep all mods, and discard only what was edited after they were applied.")
 @options.source_date_epoch
 @options.json_output
@@ -60,7 +60,7 @@ def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
 @click.command(name="sync")
 @click.argument("name", required=False, metavar="[NAME]")
 @option("--target DIR", "The vLLM to change [the target's path, else the active environment's].")
-@option("--check", "Write nothing; exit with 1 if the vLLM has other mods.")
+@option("--check", "Write nothing; exit code 1 if sync would change anything.")
 @option("--fetch", "Only download the libraries at their locked versions.", "only_fetch")
 @options.workspace
 @options.json_output
@@ -70,13 +70,13 @@ def sync_command(
 ) -> Reply:
     """Make a vLLM have exactly the mods that vllm-mods.toml lists under [targets.NAME], at their locked versions.
 
-    Libraries are fetched as recorded in vllm-mods.lock. Mods that the file does not name are reverted, missing
-    ones applied, other versions replaced: all of it or nothing. If nothing has to change, nothing is written.
+    Libraries are fetched as recorded in vllm-mods.lock. Mods that the file does not list are reverted, missing
+    mods are applied, and other versions are replaced: all of this or nothing. If nothing has to change, nothing is written.
     If SOURCE_DATE_EPOCH is set, it becomes the modification time of every file written.
     """
     if only_fetch:
         project = fetch()
-        names = ", ".join(project.libraries) or "no library is named"
+        names = ", ".join(project.libraries) or "none, as the project has no library"
         data = {"project": project.where, "libraries": list(project.libraries)}
         return Reply(data, f"fetched at their locked versions: {names}")
     result = sync(

@@ -23,7 +23,7 @@ def show(name: str, library: Library) -> Reply:
     file = library.pairing_file(name)
     if library.has(name):
         why = f"`{name}` is the name of a mod and of a pairing, {file}"
-        raise UsageError(why, hint="rename the pairing: its file, and `name` in it")
+        raise UsageError(why, hint="rename the pairing: rename its file, and edit `name` in it")
     return report.pairing(library.pairing(name), file)
 
 

@@ -26,20 +26,20 @@ from vllm_mods.report.reply import Reply
 @options.option("--tree TREE", "Check these trees instead of releases.", "trees", multiple=True)
 @options.option(
     "--against BASE..HEAD",
-    "Print only what changes from one tree to another: two releases, or two revisions of the clone here or of --commits.",
+    "Print only what changes between two releases, or between two revisions of a clone of vLLM (--commits, else the current folder).",
     "span",
 )
 @options.option(
     "--plugin DIST",
     "Check a plugin in place of mods: pypi:NAME for all its releases, or as for `check --plugin`.",
 )
-@options.option("--update-lock", "Write results to mod.lock; other releases stay in it.", "relock")
+@options.option("--update-lock", "Write results to mod.lock; other entries stay.", "relock")
 @options.option(
     "--strict",
     "Compute without the locks, and find the place of each hunk with a second parser. Also exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
 )
 @options.option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
-@options.option("--no-cache", "Compute every cell again; do not use or fill the cache.")
+@options.option("--no-cache", "Check everything again; neither use nor fill the cache.")
 @options.others
 @options.verify
 @options.form("The output format.", matrix_forms.FORMS)
@@ -66,14 +66,14 @@ def matrix_command(
 ) -> int:
     """Check mods against many vLLM releases.
 
-    With neither MOD nor --pairing, it checks all mods of your libraries, or the bundled ones if you name no
-    library. With neither --vllm nor --tree, it checks every release in the mods' ranges and the three newest releases
-    after them. If a release's wheel was uploaded twice, both builds are checked (`0.20.1 build 0` is the first). Exit code 0 if every mod applies,
-    or is already present, on every release in its ranges; with --against, if none got worse. With --plugin, each of its
-    releases is checked on --vllm, or on the vLLM that it was made for and the three after it: 0 if no vLLM breaks it.
+    With neither MOD nor --pairing, all mods of your libraries are checked, or the bundled mods if you name no
+    library. With neither --vllm nor --tree, every release in the mods' ranges is checked, and the three newest releases
+    after these ranges. If a release's wheel was uploaded twice, both builds are checked (`0.20.1 build 0` is the first). Exit code 0 if every mod applies,
+    or is already present, on every release in its ranges; with --against, if no verdict got worse. With --plugin, each release of the plugin
+    is checked on --vllm, or on the vLLM that it was made for and the next three releases: 0 if none of them breaks it.
     """
     if relock and (trees or others):
-        why = "--update-lock records results for releases as published; --tree and --with name other trees"
+        why = "--update-lock records results for releases as published, so it cannot be used with --tree or --with"
         raise UsageError(why)
     form = "json" if as_json else form
     if plugin is not None:
@@ -132,12 +132,12 @@ def _refuse_beside_against(form: str, **given: Any) -> None:
     if beside:
         raise UsageError(
             f"{beside[0]} cannot be used with --against, which only says what changes",
-            hint="vllm-mods matrix --tree BASE --tree HEAD  # the cells of two trees",
+            hint="vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees",
         )
 
 
 def _show_progress(done: int, total: int) -> None:
-    answers.show_line(f"{done} of {total} cells", last=done == total)
+    answers.show_line(f"{done} of {total} checks", last=done == total)
 
 
 def _tell_lock(mod: Mod, updated: Updated) -> None:
@@ -147,7 +147,7 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
         answers.note(f"the entries of {others} in mod.lock are unchanged")
     if updated.why is not None:
         of = f" for {', '.join(updated.lost)}" if updated.lost else ""
-        answers.note(f"the previous mod.lock {updated.why}: its entries{of} were removed")
+        answers.note(f"entries of the previous mod.lock{of} were removed: it {updated.why}")
     if updated.lost:
         wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
         answers.hint(update_lock(mod, f"--vllm '{wanted}'"))
@@ -164,8 +164,8 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
 def bisect_command(good: str, bad: str, repo: str, **given: Any) -> Reply:
     """Find the commit at which a mod's verdict changes.
 
-    Nothing is checked out: the repository is read from its objects, along first parents. Each check halves what is
-    left. Exit code 0 if a change was found, 1 if the verdict is the same at both revisions.
+    The clone's working tree does not change. Commits are followed along first parents, and each check halves the commits
+    that are left. Exit code 0 if a change was found, 1 if the verdict is the same at both revisions.
     """
     result = bisect(good=good, bad=bad, repo=repo, **given)
     return report.bisect(result, good, bad, repository=repo, paint=answers.paint)

@@ -35,7 +35,7 @@ recorded = options.grouped(
         "--each NAME",
         "If COMMAND applies a list of patches: the Python function or program that it calls for each. Each becomes an optional patch; if one fails, no mod is made, and all that failed are listed (exit code 1).",
     ),
-    options.option("--env NAME=VALUE", "A variable for the container.", "environ", multiple=True),
+    options.option("--env NAME=VALUE", "A variable in the sandbox.", "environ", multiple=True),
 )
 """The options of what runs a command on a copy of a tree."""
 
@@ -74,8 +74,8 @@ def command(
     """Make a mod from a diff, from two trees, or from what a command does.
 
     A diff may have paths from anywhere: the file is found in the tree by the end of its path and by its text.
-    With two trees, what was changed becomes a patch, and new files become an overlay. A command runs on
-    a copy of a tree, or in a container of an image. In both it sees a copy of the current folder and nothing else
+    With two trees, changed files become a patch, and new files become an overlay. A command runs on
+    a copy of a tree, or in a container of an image. In both cases it sees a copy of the current folder and nothing else
     of this machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
     Whatever you have to add by hand is listed.
     """

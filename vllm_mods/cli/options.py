@@ -128,7 +128,7 @@ mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=compl
 pairing_name = click.argument("pairing", metavar="PAIRING", shell_complete=complete_pairings)
 pairing = option(
     "--pairing NAME",
-    "Use this pairing's mods and templates, followed by each MOD given.",
+    "Use this pairing's mods and templates, then each MOD that is named.",
     shell_complete=complete_pairings,
 )
 base = option("--base REF", "The base image [the one that the pairing or its lock names].")
@@ -247,7 +247,7 @@ def active_target() -> str:
     problem = f"there are several vLLMs: {', '.join(folders)}"
     if not folders:
         folders = search.installed(os.environ)
-        more = f"; there is one in {' and in '.join(folders)}" if folders else ""
+        more = f"; vLLM is installed in {' and in '.join(folders)}" if folders else ""
         problem = f"the active environment has no vLLM{more}"
     raise UsageError(
         f"no --target was named, and {problem}",

@@ -22,7 +22,7 @@ from vllm_mods.report.reply import Reply
 @option("--variant ID", "The variant to port [the one with the nearest version].")
 @option("--as ID", "The id of the new variant.", "name")
 @option("--vllm SPEC", "The version range of the new variant [only the target].")
-@option("--no-repair", "Do not repair code that would not work.")
+@option("--no-repair", "Do not repair ported code that would not work.")
 @option("--output DIR", "Write a copy of the mod to DIR/patches; leave the original alone.")
 @options.others
 @option("--continue", "Finish a port from its edited files.", "go_on")
@@ -84,10 +84,9 @@ def keep_command(
     """Keep a library up to date with vLLM's releases, on branches of its git repository.
 
     For each mod and each new release: if a variant applies, its range is widened; if none applies, the mod is
-    ported; if the release has the change, the range ends. Each result is one commit on a branch
-    vllm-mods/MOD/RELEASE, which starts at the branch of the previous release; its message is the text for a
-    pull request. An existing branch is rebuilt only if the mod has changed and nobody but `keep` has
-    committed to it. Nothing is checked out. Exit code 1 if some work is left for a person.
+    ported; if the release has the change, the range ends. Each result is one commit on a branch vllm-mods/MOD/RELEASE, which starts at the branch
+    of the previous release; the commit's message is the text for a pull request. An existing branch is rebuilt only if the mod has changed and nobody
+    but `keep` has committed to it. The working tree does not change. Exit code 1 if some work is left for a person.
 
     With --pull-requests, each branch has one request at GitHub, GitLab, Gitea or Forgejo: opened once, updated when it
     changes, closed when its work is done. The token is in GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
@@ -96,7 +95,7 @@ def keep_command(
     from vllm_mods.report import keep as kept  # noqa: PLC0415
 
     if offline and given["pull_requests"]:
-        raise UsageError("pull requests need the network, which --offline forbids", hint="give one")
+        raise UsageError("--pull-requests needs the network: --offline forbids it", hint="omit one")
     access = options.open_access(offline=offline, commits=commits)
     given |= {"access": access, "dry_run": dry_run}
     outcomes = []

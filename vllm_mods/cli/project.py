@@ -12,7 +12,7 @@ from vllm_mods.sharing import changing
 @click.argument("source", metavar="SOURCE")
 @option("--name NAME", "The library's name, as in NAME/MOD [the owner in the git URL].", "owner")
 @option("--mod MOD", "A mod of the library to add to the default target.", "mods", multiple=True)
-@option("--allowed-signers FILE", "Require a signature by one of these at every fetch.", "signers")
+@option("--allowed-signers FILE", "Require a signature by a signer in FILE.", "signers")
 @json_output
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> Reply:
     """Add someone else's library to the project, and lock its version; print what it may change. No vLLM is changed.

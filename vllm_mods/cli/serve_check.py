@@ -45,7 +45,7 @@ def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
 def serve_check_command(words: tuple[str, ...], command: str | None, **given: Any) -> Reply:
     """Check a serve command against the vLLM that it will run on.
 
-    The command is that of a PAIRING, with its environment, templates and mods; or it follows -- or --command.
+    The serve command is that of a PAIRING, with its environment, templates and mods; or give one after -- or with --command.
     Flags, values, JSON keys and variables are read from the source of the tree; vLLM is not imported. With
     --vllm, check many releases. Exit code 0 if nothing is wrong.
     """

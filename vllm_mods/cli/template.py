@@ -51,7 +51,7 @@ def list_(library: Library) -> Reply:
 @option("--reasoning-parser NAME", "Reasoning parser [template.toml's, else all].", "reasoner")
 @option(
     "--in TREE",
-    "Read TEMPLATE as a path in this tree: sdist:FILE, pypi:VERSION, … (absolute in image:REF).",
+    "Read TEMPLATE as a path in this tree: sdist:FILE, pypi:VERSION, … (in image:REF, an absolute path).",
     "inside",
 )
 @options.library
@@ -69,11 +69,11 @@ def check(
     """Check that templates make the right prompts.
 
     Without TEMPLATE, all templates are checked. The command also shows the content format that each release of vLLM detects in a template, and the arguments
-    that the template reads; if it has a template.toml, both must be as that says. Exit code 1 if anything is wrong.
+    that the template reads; if the template has a template.toml, both must match it. Exit code 1 if anything is wrong.
     """
     if parsers != (target is not None) or ((tool or reasoner) and not parsers):
         raise UsageError(
-            "--parsers, --target and the options of parsers go together: they run a release's parsers",
+            "--parsers and --target need each other, and --tool-call-parser and --reasoning-parser need both",
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
     results = template_check.template_check(
@@ -89,8 +89,8 @@ def check(
 def clients(templates: tuple[str, ...], library: Library) -> Reply:
     """Show which clients work with templates.
 
-    The clients are Claude Code, Codex, OpenCode, Cline and others. The command shows the table that lies beside the templates and was made with the code of each release,
-    from the requests that these clients send.
+    The clients are Claude Code, Codex, OpenCode, Cline and others. The command prints the table clients.toml beside the templates. The table was made by
+    running each release's code on the requests that these clients send.
     """
     return report.clients(template_check.template_clients(library, templates))
 
@@ -130,7 +130,7 @@ def render(template: str, messages: str, kwargs: str | None, library: Library) -
 def diff(old: str, new: str, **given: Any) -> Reply:
     """Show how the prompts of two templates differ.
 
-    It also shows how much of the prefix cache each keeps. The prompts are those of the conversations beside either template, or of --conversations; if there are none,
-    those of `template check`. Exit code 1 if any prompt differs.
+    The command also shows how much of the prefix cache each template keeps. The prompts are made from the conversations beside the templates, or those of --conversations; if there are none,
+    from the conversations of `template check`. Exit code 1 if any prompt differs.
     """
     return report.diff(*template_check.compare_templates(old=old, new=new, **given), (old, new))

@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Run COMMAND with mods in a copy of vLLM; the installed one is only read.
 
-    MOD is the name of a mod, the folder of one, or a patch. The copy is in the cache, and comes first on
+    MOD is the name of a mod, the folder of a mod, or a patch. The copy is in the cache, and comes first on
     PYTHONPATH; for `--target pypi:VERSION` pip unpacks that release there. COMMAND is not run if its Python would
     import another vLLM. With neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default].
     The exit code is that of COMMAND.
@@ -68,7 +68,7 @@ def command(
             answers.note(note)
         if "RAY_ADDRESS" in environ:
             where = f"PYTHONPATH={environ['PYTHONPATH']}"
-            answers.note(f"workers on a Ray cluster that runs already need {where} in runtime_env")
+            answers.note(f"the workers of a running Ray cluster need {where} in runtime_env")
         answers.note(f"{', '.join(one.mod.title for one in copy.plan.mods)} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
@@ -82,8 +82,8 @@ _load = options.grouped(
     "load",
     BenchLoad,
     option("--seed N", "The seed of the prompts [0].", type=int, default=0),
-    _number("--concurrency N", "Prompts at a time [1].", default=1),
-    _number("--prompts N", "Prompts of each length [16].", default=16),
+    _number("--concurrency N", "Prompts that are sent at a time [1].", default=1),
+    _number("--prompts N", "How many prompts of each length [16].", default=16),
     _number("--output-length N", "Tokens of each answer, 2 or more [128].", default=128),
     _number(
         "--input-length N", "Tokens of each prompt; repeatable [512].", "input_lengths", **_MANY
@@ -94,7 +94,7 @@ _load = options.grouped(
 @click.command(name="bench", cls=_Split)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@_number("--starts N", "Starts of each side [4].", default=4)
+@_number("--starts N", "How often A and B are each started [4].", default=4)
 @_load
 @option("--output DIR", "The folder for numbers and logs.", default="bench", show_default=True)
 @options.library
@@ -103,14 +103,14 @@ _load = options.grouped(
 def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
     """Compare vLLM servers with mods and without, on this machine.
 
-    A and B are `plain`, or mods joined by commas. COMMAND is started in the order A B B A; mods are put into a copy,
-    as `with` does. An unpatched `vllm bench serve` sends the same prompts to every start, and its first pass is dropped.
-    Each result is B divided by A, as an interval: without 1 in it, they differ (95 % for all of them together). The
-    same call continues one that was stopped. DIR/bench.html shows each start.
+    A and B are `plain` (no mods), or mods joined by commas. COMMAND is started in the order A B B A, on a copy with the mods,
+    as by `with`. An unpatched `vllm bench serve` sends the same prompts to every server; results of its first pass are dropped.
+    Each result is B divided by A, as an interval. If 1 is not in it, A and B differ (95 % confidence for all results together). If
+    a bench was stopped, the same command continues it. DIR/bench.html shows each start.
     """
     words: list[str] = click.get_current_context().meta["command"]
     if not words:
-        why = "there is no command to run, and images of pairings cannot be compared yet"
+        why = "there is no command to run; `bench` compares mods, not images of pairings"
         raise UsageError(why, hint=f"vllm-mods bench {a} {b} -- vllm serve MODEL")
     for sent in (signal.SIGTERM, signal.SIGHUP):  # a server is ended then, as after Ctrl-C
         signal.signal(sent, signal.default_int_handler)

@@ -44,7 +44,7 @@ def examine(spec: str | None, opener: Callable[[str], Tree]) -> Diagnosis:
     if spec is None:
         elsewhere = active or search.installed(os.environ)
         place = elsewhere[0] if elsewhere else "TREE"
-        more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
+        more = f"; vLLM is installed in {' and in '.join(elsewhere)}" if elsewhere else ""
         message = f"the active environment has {'several vLLMs' if active else 'no vLLM'}{more}"
         hint = f"vllm-mods doctor --target {place}"
         none = Trouble(FindingCode.NO_TARGET, message, hint, Level.NOTE)
@@ -162,7 +162,7 @@ def _plugins(tree: Tree, current: Receipt | None) -> Iterator[Trouble]:
                 shared = dict(both_change(tree, package, originals))
                 hashed = ((mod.name, file.path) for mod in current.mods for file in mod.files)
                 mods = dict.fromkeys(mod for mod, path in hashed if path in shared.values())
-                told = f"{name} {version} replaces {', '.join(shared)} while it runs, which {' or '.join(mods)} changes too: one of the two is lost, unless the plugin calls what it replaces"
+                told = f"{name} {version} replaces {', '.join(shared)} at run time, and {' or '.join(mods)} changes the same code: one of the two changes is lost, unless the plugin calls the code that it replaces"
                 yield from [Trouble(FindingCode.PLUGIN, told, level=Level.NOTE)] * bool(shared)
 
 
@@ -213,5 +213,5 @@ def _around(root: str) -> Iterator[Trouble]:
         yield Trouble(
             FindingCode.SHADOWED,
             f"Python would import the vLLM in {other} instead of the one in {root}",
-            f"vllm-mods doctor --target {shlex.quote(other)}, or remove that one",
+            f"vllm-mods doctor --target {shlex.quote(other)}, or remove the vLLM in {other}",
         )

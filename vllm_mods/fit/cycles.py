@@ -58,13 +58,13 @@ def cycle_problems(before: World, after: World, path: str, lines: frozenset[int]
     way = stuck.cycle[here + 1 :] + stuck.cycle[:here]
     after.consulted.update(way)
     always = all(Loading(after).load(other) is not None for other in way)
-    asked = f"{stuck.path}:{stuck.line} asks {stuck.module} for {stuck.name}"
+    asked = f"{stuck.path}:{stuck.line} imports {stuck.name} from {stuck.module}"
     yield Problem(
         FindingCode.FIT_IMPORT,
         path,
         rows[loading.at[path]],
         scope="",
-        message=f"a cycle of imports, {' -> '.join((path, *way))}: {asked}, which is not defined at that point{'' if always else ' if this file comes first'}",
+        message=f"a cycle of imports, {' -> '.join((path, *way))}: {asked}, which does not define it yet{'' if always else ' if this file is imported first'}",
         key=("cycle", path, way[0]),
         token=stuck.module.rpartition(".")[2],
         level=Level.ERROR if always else Level.NOTE,

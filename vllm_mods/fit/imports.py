@@ -36,7 +36,7 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Answers:
         return
     if answer is None or scope.guarded or scope.typing_only:
         if answer is False:
-            why = "it fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"
+            why = "the import fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"
         if why:
             yield Doubt(path, "import", why)
         return
@@ -80,7 +80,7 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     bound = found.names.get(name) if found and not (found.lazy or found.dynamic) else None
     only_stated = bound and all(getattr(binding, "typing_only", False) for binding in bound)
     if only_stated and world.locate(f"{module}.{name}").exists is False:
-        return False, f"{path} binds {name} for type checkers only"
+        return False, f"{path} defines {name} for type checkers only"
     return answer.exists, answer.why or f"{path} does not define {name}"
 
 

@@ -172,7 +172,7 @@ def _honour(after: World, problem: Problem) -> Problem:
         or not IGNORED.search(after.row(problem.path, problem.line))
     ):
         return problem
-    message = f"{problem.message} (its line says `type: ignore`)"
+    message = f"{problem.message} (the line says `type: ignore`)"
     return problem._replace(level=Level.NOTE, message=message)
 
 

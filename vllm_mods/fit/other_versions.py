@@ -44,7 +44,7 @@ def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
         is_asked = {guarded for place, _, guarded in used if place not in own} == {True}
         paths = (path for path, _ in files_mentioning(world, (node.name,)))
         if is_asked and all(path in world.files for path in paths):
-            return f"{node.name} is only used where the code asks what there is"
+            return f"{node.name} is used only where the code first asks whether it exists"
     return ""
 
 
@@ -53,16 +53,14 @@ def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
     mentions, stem = _mentions(world), module_stem(problem.path)
     makes = any(b"sys.modules" in (data or b"") for data in world.files.values())
     if problem.code is FindingCode.FIT_IMPORT and makes and ("text", problem.key[0]) in mentions:
-        return "the code names this module in a string, and makes some"
+        return "the code names this module in a string, and creates modules itself"
     loaded = [chosen for _, chosen, _ in mentions.get(("text of module", stem), ())]
     is_there = problem.path.startswith("vllm/") and world.tree.read(problem.path) is not None
     if not loaded or is_there or ("import of module", stem) in mentions:
         return ""
     imports = (n for n in tree.body if isinstance(n, ast.ImportFrom) and problem.line in rows(n))
     is_relative = any(node.level > 0 for node in imports)
-    return (
-        "which file is loaded, the code decides when it runs" if all(loaded) or is_relative else ""
-    )
+    return "the code decides at run time which file is loaded" if all(loaded) or is_relative else ""
 
 
 @remembered

@@ -136,7 +136,7 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
             return
         vague += reached is None
     if vague:
-        why = f"{vague} calls of {mine.name} may reach it, but the type of the receiver is unknown"
+        why = f"{vague} calls of {mine.name} may reach this method, but the type of the receiver is unknown"
         yield Doubt(path, "override", why)
 
 
@@ -154,14 +154,14 @@ def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> s
         return f"{where} awaits the result, which is not a coroutine"
     slow = isinstance(node, ast.AsyncFunctionDef) and not is_generator(node)
     if slow and not old.function.asynchronous:
-        return f"{where} uses the coroutine as its result" if isinstance(use, _USES) else ""
+        return f"{where} uses the result without awaiting it" if isinstance(use, _USES) else ""
     if not isinstance(use, ast.Tuple) or any(isinstance(one, ast.Starred) for one in use.elts):
         return ""
     many, lengths = len(use.elts), new.lengths
     if None in lengths or many in lengths:
         return ""
     gives = " or ".join(str(length) for length in sorted(lengths, key=str))
-    return f"{where} unpacks {many} values where it gives {gives}"
+    return f"{where} unpacks {many} values, but gets {gives}"
 
 
 def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Problems:
@@ -173,7 +173,7 @@ def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Pro
     used = rb"\.%b\b(?!\s*[(=])" if was else rb"\.%b\("
     if is_mentioned(world, mine.name, re.compile(used % mine.name.encode())):
         kind = "a property" if was else "a method"
-        problem = _problem(override, place, f"that is {kind}, and used as one")
+        problem = _problem(override, place, f"that is {kind}, and is used as {kind}")
         yield problem if _only_family(world, override) else problem._replace(level=Level.NOTE)
 
 

@@ -109,8 +109,8 @@ def _unpacked(
             continue
         if not _is_overridden(world, symbol, function):
             gives = " or ".join(str(length) for length in sorted(lengths, key=str))
-            text = f"{call_text(call)}() is unpacked into {many}"
-            yield Misuse(f"{text}, and {symbol.where} returns {gives}", function.name)
+            text = f"{call_text(call)}() is unpacked into {many} values"
+            yield Misuse(f"{text}, but {symbol.where} returns {gives}", function.name)
 
 
 def _entered(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misuses:
@@ -174,6 +174,6 @@ def abstract_misuses(world: World, path: str, site: CodeSite, at_origin: World |
     is_news = at_origin and there and not abstract_methods(at_origin, there)
     level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
     method, owner = min(left.items())
-    asks = f"{owner.path}:{owner.cls.methods[method][0].line} asks for"
-    text = f"{node.name} cannot be instantiated: it has no {method}, which {asks}"
+    asks = f"{owner.path}:{owner.cls.methods[method][0].line} requires"
+    text = f"{node.name} cannot be instantiated: the class has no {method}, which {asks}"
     yield Misuse(text, node.name, level)

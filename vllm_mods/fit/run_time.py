@@ -76,7 +76,7 @@ def soften(world: World, problem: Problem) -> Problem:
     for write in all_writes(world) if may_rest else ():
         what = _resting(world, problem, write)
         if what and (write.name in _MAKERS or _may_run_first(world, problem, write)):
-            message = f"{problem.message} ({what} changed while the code runs)"
+            message = f"{problem.message} ({what} changed at run time)"
             return problem._replace(level=Level.NOTE, message=message)
     return problem
 

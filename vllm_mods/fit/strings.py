@@ -320,7 +320,9 @@ def _registration(world: World, path: str, node: ast.Call) -> Misuses:
             changed = every(given.get("mutates_args") or node.func)
             names = {str(one.value) for one in changed if isinstance(one, ast.Constant)}
             for name in sorted(names - known):
-                yield Misuse(f"{real.where} has no parameter {name} to change", name)
+                yield Misuse(
+                    f"{real.where} has no parameter {name}, but mutates_args names it", name
+                )
             many = len([one for one in takes if one.default is one.empty]), len(takes)
             calls = [ast.Call(node.func, [node.func] * number, []) for number in many]
             for fake in fakes:

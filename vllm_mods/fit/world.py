@@ -250,7 +250,7 @@ class World:
             members = (self.member(one, part, depth + 1).symbols for one in answer.symbols)
             symbols = tuple(one for each in members for one in each)
             if not symbols:
-                return Lookup(exists=None, why=f"{dotted} is not plain")
+                return Lookup(exists=None, why=f"{dotted} is not a plain name")
             answer = Lookup(exists=answer.exists, symbols=symbols)
         return answer
 

@@ -147,7 +147,7 @@ def rendered(pairing: Pairing) -> str:
     values = _parameters(pairing)
     if unfilled := _unfilled(pairing.command, values):
         why = f"the command of pairing `{pairing.name}` has placeholders without a value: {'; '.join(unfilled)}"
-        raise UsageError(why, hint="give it a value under [defaults]")
+        raise UsageError(why, hint="give each a value under [defaults]")
     text = pairing.command.format(**values)
     if _loses_executor(pairing):
         text = "\n".join(

@@ -66,7 +66,7 @@ def taken_over(pairing: pairings.Pairing, mods: Sequence[Mod]) -> TakenOver:
             problems.append(_conflict(f"command: {name}", wanted, f"{name} in the command"))
         flags.append(wanted[0])
     if problems:
-        hint = f"choose one in pairings/{pairing.name}.toml: that value is kept"
+        hint = f"set the value that you want in pairings/{pairing.name}.toml"
         raise ManifestError(f"pairing {pairing.name}", tuple(problems), hint=hint)
     words = tuple(word for one in flags for word in one.words)
     changed = _with_words(pairing, words) if words else None
@@ -117,7 +117,7 @@ def _same(name: str, other: str) -> bool:
 
 def _conflict(key: str, wanted: Sequence[_Brought], way: str) -> str:
     values = " and ".join(f"`{', '.join(one.mods)}` sets {one.shown}" for one in wanted)
-    return f"{key}: {values}; the pairing must choose: {way}"
+    return f"{key}: {values}; the pairing must set {way}"
 
 
 def _taken(value: _Brought) -> list[tuple[str, str]]:

@@ -154,7 +154,7 @@ def _remove(client: APIClient, identity: str) -> None:
         return
     except (docker.errors.APIError, requests.exceptions.RequestException) as error:
         raise TreeError(
-            f"the container {identity[:12]} that was read from could not be removed: "
+            f"the container {identity[:12]}, whose files were read, could not be removed: "
             f"{reason(error)}",
             hint=f"docker rm -v {identity[:12]}",
         ) from error

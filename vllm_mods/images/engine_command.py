@@ -70,5 +70,5 @@ def failure(program: str, what: str, done: EngineOutcome) -> TreeError:
     last = done.errors or f"exit code {done.code}"
     hint = f"{program} info"
     if "unshare" in last or "rootless" in last:
-        hint = "podman unshare vllm-mods …  # a rootless store can be mounted only in there"
+        hint = "podman unshare vllm-mods …  # mounts a rootless store"
     return TreeError(f"{program} {what}: {last}", hint=hint)

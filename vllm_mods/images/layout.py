@@ -17,7 +17,7 @@ def open_layout(text: str, how: oci.Opening) -> Base:
     path, tag = _split(text)
     index = os.path.join(path, "index.json")
     if not os.path.lexists(index):
-        hint = f"name a folder that has one; `skopeo copy docker://NAME oci:{path}` makes one"
+        hint = f"name an OCI layout; `skopeo copy docker://NAME oci:{path}` makes one"
         if os.path.isfile(path):
             hint = f"skopeo copy docker-archive:{path} oci:FOLDER"
         why = f"{how.reference}: {path} is not an OCI layout: it has no index.json"

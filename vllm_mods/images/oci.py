@@ -87,7 +87,7 @@ class Choice(NamedTuple):
         raise UsageError(
             f"{reference}: {len(fitting)} of its {len(images)} images are for {wanted}{known}",
             hint=(f"--platform {first}, or " if first else "")
-            + "name one by its digest: …@sha256:…",
+            + "name an image by its digest: …@sha256:…",
         )
 
 
@@ -131,7 +131,7 @@ class OciImage(LayeredImage):
         self.diff_ids = diff_ids(self.config, reference)
         if len(self.diff_ids) != len(self.layers):
             raise TreeError(
-                f"{reference}: the manifest names {len(self.layers)} layers and the configuration "
+                f"{reference}: the manifest names {len(self.layers)} layers, but the configuration "
                 f"{len(self.diff_ids)}",
                 hint=_HINT,
             )
@@ -151,7 +151,7 @@ def pick(
     data = document_of(open_blob, top, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
     if top.media_type in (MANIFESTS if "manifests" in document else INDEXES):
-        why = f"{reference}: it is described as {top.media_type} but is not one"
+        why = f"{reference}: it is described as {top.media_type}, but is something else"
         raise TreeError(why, hint="do not use this image: engines read it in different ways")
     if "manifests" not in document:
         return data, top
@@ -286,7 +286,7 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
         # one engine takes the first, another the last
         if len({blob.digest for blob in called}) > 1:
             why = f"{reference}: it has {len(called)} images named {tag}"
-            raise UsageError(why, hint="name one by its digest: …@sha256:…")
+            raise UsageError(why, hint="name an image by its digest: …@sha256:…")
         if called:
             return called[0]
         if tag.startswith("sha256:"):
@@ -295,7 +295,7 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
     what = f"it has no image named {tag}" if tag else f"it has {len(images)} images"
     raise UsageError(
         f"{reference}: {what}" + (f"; there are: {', '.join(known)}" if known else ""),
-        hint=f"name one: …:{known[0]}" if known else "name one by its digest: …@sha256:…",
+        hint=f"name an image: …:{known[0]}" if known else "name an image by its digest: …@sha256:…",
     )
 
 

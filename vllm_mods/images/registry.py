@@ -188,7 +188,7 @@ class Client:
             return TreeError(f"{self.name}: {answer} (asked {what})", hint=f"docker login {host}")
         if response.status_code == requests.codes.not_found:
             is_whole = path.startswith("manifests")
-            what = "has no such image" if is_whole else f"does not have its {path}"
+            what = "has no such image" if is_whole else f"has no {path} of this image"
             return (UsageError if is_whole else TreeError)(
                 f"{self.name}: {host} {what}, or it is private and needs a login",
                 hint=f"check the name and the tag; docker login {host}",

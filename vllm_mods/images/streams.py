@@ -62,7 +62,7 @@ class CheckedStream(io.RawIOBase):
             self._done > self._size or (at_end and self._done < self._size)
         ):
             raise TreeError(
-                f"{self._what}: it should have {self._size} bytes, and has "
+                f"{self._what}: it should have {self._size} bytes, but has "
                 + ("more" if self._done > self._size else str(self._done)),
                 hint="the copy is damaged or incomplete: get the image again",
             )

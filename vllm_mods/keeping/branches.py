@@ -52,7 +52,7 @@ class LibraryHome(NamedTuple):
         elif re.search("unable to access|Authentication|remote rejected", why):
             hint = "the token needs the right to push (GitHub: contents: write; GitLab: write_repository; Gitea: write:repository)"
         elif "rejected" in why:
-            hint = "git fetch NAME '+refs/heads/vllm-mods/*:refs/heads/vllm-mods/*'  # takes the remote's in place of yours; then run keep again"
+            hint = "git fetch NAME '+refs/heads/vllm-mods/*:refs/heads/vllm-mods/*'  # replaces your branches by the remote's; then run keep again"
         elif "ermission denied" in why or "ead-only" in why:
             hint = f"ls -ld {self.repository.git_dir}"
         return Refused(f"{what}: {secrets.clean(why, os.environ)}", hint=hint)

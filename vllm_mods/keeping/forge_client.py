@@ -22,8 +22,8 @@ _AGAIN = "then run the same command again: finished requests are not repeated"
 _LIMITED = 429
 _REFUSALS = {
     301: "the repository has moved: git remote set-url",
-    401: "{token} is not known there",
-    403: "{token} does not allow that",
+    401: "{token} is unknown to the server",
+    403: "{token} has no right to do that",
     404: "no such repository, or it is hidden from {token}",
     _LIMITED: "the rate limit is reached for now",
 }

@@ -115,6 +115,6 @@ def _server(url: str, environ: Mapping[str, str]) -> tuple[Forge, str]:
             if is_same and (has_port or scheme == "ssh"):
                 return forge, root
     raise UsageError(
-        f"{redact(url)}: unknown forge: no variable names {host or 'it'} and the token for it",
+        f"{redact(url)}: unknown forge: no environment variable names {host or 'the server'} and its token",
         hint=f"export GITHUB_SERVER_URL=https://{host or 'HOST'}  # of GitLab CI_SERVER_URL, of Gitea and Forgejo GITEA_SERVER_URL",
     )

@@ -180,7 +180,7 @@ def _end(mod: Mod, kept: KeptRelease, ways: Ways) -> KeptRelease:
             )
         else:
             gone.append(
-                f"variant `{variant.id}` ({variant.vllm}) is for no release that lacks the change: it can be removed"
+                f"variant `{variant.id}` ({variant.vllm}) covers only releases that already have the change: remove the variant"
             )
     reason = f"vLLM {version} already has every change, so the range ends before it"
     if manifest == mod.manifest:
@@ -237,7 +237,7 @@ def _widen_range(
         between = planner.plan_alone(mod, ways.releases.open(version))
         if not between.verdict.ok or between.variant is None or between.variant.id != variant.id:
             wide.append(f"!={version}")
-            reasons.append(f"vLLM {version} is out of the range: the variant does not apply there")
+            reasons.append(f"the variant does not apply to vLLM {version}; the range leaves it out")
     return ",".join(wide), tuple(reasons)
 
 

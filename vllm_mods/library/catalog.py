@@ -164,7 +164,7 @@ class Library:
         file = self.pairing_file(name)
         pairing = parse_pairing(self.read(file) or b"", file)
         if pairing.name != name.rpartition("/")[2]:
-            raise ManifestError(file, (f"name: {pairing.name!r} is not its file's name, {name!r}",))
+            raise ManifestError(file, (f"name is {pairing.name!r}, but the file is {name!r}",))
         home = _root(file)
         self._homes[pairing.name] = home if self._homes.get(pairing.name, home) == home else ""
         return pairing
@@ -221,7 +221,7 @@ class Library:
         if several := [one for one in names if one.endswith(f"/{name}")]:
             return UsageError(
                 f"several libraries have a {kind} named `{name}`: {', '.join(several)}",
-                hint=f"name one, such as {several[0]}",
+                hint=f"write the full name, such as {several[0]}",
             )
         begun = [one for one in names if name and one.startswith(name)]
         near = begun or difflib.get_close_matches(name, names, 1)
@@ -308,13 +308,13 @@ def _templates_of(mod: Mod) -> set[str]:
 def check_library(folder: str) -> None:
     """Raise ``UsageError`` for a folder that is no library."""
     if not os.path.isdir(folder):
-        why = f"{folder}, named as a library, is not a folder"
+        why = f"the library {folder} is not a folder"
         raise UsageError(why, hint="`--library DIR` needs a folder that contains patches/")
     if not any(os.path.isdir(os.path.join(folder, part)) for part in PARTS):
         hint = "a library has patches/<mod>/mod.toml"
         if MANIFEST in os.listdir(folder):
             name = os.path.basename(os.path.abspath(folder))
-            hint = f"this is one mod; a library has it as patches/{name}/{MANIFEST}"
+            hint = f"this is one mod; in a library it is patches/{name}/{MANIFEST}"
         raise UsageError(f"the library {folder} has no {', '.join(PARTS)}", hint=hint)
 
 

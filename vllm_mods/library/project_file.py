@@ -52,7 +52,7 @@ def read(where: str, *, must: bool = False) -> project.ProjectFile | None:
             raise UsageError(f"{where} is not a regular file", hint=f"ls -l {where}")
     data = reading.read(where, None)
     if data is None:
-        raise UsageError(f"{where}: no such file", hint=f"unset {CONFIG}, or name one")
+        raise UsageError(f"{where}: no such file", hint=f"unset {CONFIG}, or set it to a file")
     if where.endswith(PYPROJECT) and b"vllm-mods" not in data:
         return None
     return project.parse(data, where)

@@ -51,7 +51,7 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
     parent, name = os.path.split(os.path.abspath(place))
     if os.path.lexists(place):
         why = f"{place} already exists; nothing was written"
-        raise Refused(why, hint=f"rm -r {place}, or another name")
+        raise Refused(why, hint=f"rm -r {place}, or choose another name")
     staged = os.path.join(parent, f".{name}.new")
     with refusing_to_write(place):
         os.makedirs(parent, exist_ok=True)

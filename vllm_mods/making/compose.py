@@ -119,7 +119,7 @@ def without_backups(effect: ModEffect, has: Callable[[str], bool]) -> ModEffect:
         if match := _ASIDE.match(path):
             beside = f"{match[1]}{match[2] or match[3] or match[4]}"
             of = [one for one in (beside, f"{beside}.py") if has(one)]
-            aside |= {path: f"left out {path}: it was put aside, beside {of[0]}"} if of else {}
+            aside |= {path: f"left out {path}: it looks like a backup of {of[0]}"} if of else {}
     kept = tuple(one for one in effect.changes if one.path not in aside)
     return effect._replace(changes=kept, notes=(*effect.notes, *aside.values()))
 
@@ -169,8 +169,8 @@ def compose(
         raise UsageError(f"{wanted.name!r} is not a valid name for a mod", hint=NAME_IN_WORDS)
     if not (effect.changes or effect.templates):
         raise Refused(
-            f"nothing differs from {tree.spec}, so there is nothing to make a mod of",
-            hint=f"vllm-mods new {wanted.name} --from-trees {tree.spec} EDITED  # EDITED is a copy of it, with your changes",
+            f"nothing differs from {tree.spec}, so there are no changes to make a mod of",
+            hint=f"vllm-mods new {wanted.name} --from-trees {tree.spec} EDITED  # EDITED is a copy of that tree, with your changes",
         )
     try:
         versions.in_range("0", wanted.vllm or "")
@@ -194,7 +194,7 @@ def compose(
             if composed.planned.verdict == "misplaced":
                 composed = compose_with(context)
     except DiffError as error:  # its file is not written: nobody could look there
-        why = f"what differs from {tree.spec} cannot be one patch: {error.why}"
+        why = f"the changes to {tree.spec} cannot be one patch: {error.why}"
         raise Refused(why, hint=error.hint) from error
     _check(composed, effect.changes)
     return composed
@@ -229,7 +229,7 @@ def _parts(
                 patches[source] += _diff(part, context)
     for change in whole:
         if change.after is None:
-            why = f"{change.path} is a binary file, and a mod cannot remove one"
+            why = f"{change.path} is a binary file, and a mod cannot remove binary files"
             raise Refused(why, hint="keep the file, or disable it in another way")
         source = f"{folder}/{change.path}"
         files[source] = change.after
@@ -327,7 +327,7 @@ def _variant(parts: Parts) -> Iterator[str]:
         yield from toml_writer.rows({"package": name, "version": spec})
     elif parts.packages:
         named = " and ".join(f"{name} {spec}" for name, spec in parts.packages)
-        yield f"# It changes {named}, and a variant states one `package`."
+        yield f"# The variant changes {named}, but can state only one `package`."
     for key, rows in parts.lists.items():
         if rows and isinstance(rows[0], dict):
             yield from (f"{key} = [", *(f"  {value(row)}," for row in rows), "]")
@@ -353,8 +353,8 @@ def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
         yield "license: the licence of the changes"
     if wanted.vllm is None:
         so_far = f"; so far only {version}" * bool(version)
-        yield f"vllm: the versions that it works on{so_far} (`vllm-mods matrix {wanted.name} --library DIR --vllm RANGE` tries a range)"
-    yield "evidence: a log line that shows that its code ran"
+        yield f"vllm: the versions that the mod works on{so_far} (`vllm-mods matrix {wanted.name} --library DIR --vllm RANGE` tries a range)"
+    yield "evidence: a log line that shows that the mod's code ran"
 
 
 def _as_patch(change: FileChange) -> bool:

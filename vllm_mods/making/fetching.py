@@ -46,7 +46,7 @@ def check(url: str) -> None:
     elif not parts.hostname or _is_address(parts.hostname):
         why = "it names this machine, or a machine by its IP address"
     if why:
-        raise UsageError(f"{redact(url)}: {why}", hint="put a copy of it into the mod's folder")
+        raise UsageError(f"{redact(url)}: {why}", hint="put the file into the mod's folder")
 
 
 def _is_address(host: str) -> bool:
@@ -93,7 +93,7 @@ def _download(url: str) -> bytes:
     def check_size(done: int, _total: int | None) -> None:
         if done > limits.MOD_BYTES:
             why = f"{redact(url)}: more than {limits.MOD_BYTES}"
-            raise UsageError(why, hint="put it into the mod's folder")
+            raise UsageError(why, hint="put the file into the mod's folder")
 
     with tempfile.TemporaryFile() as file:
         Http(read_settings(os.environ), anonymous=True).download(url, file, check_size)

@@ -44,12 +44,12 @@ def read(path: str) -> ModSource:
     """
     is_folder = os.path.isdir(path)
     name = os.path.basename(os.path.abspath(path))
-    own = f"name the folder of the mod alone, if {path} is a larger one"
+    own = f"name only the folder of the mod, if {path} has more in it"
     files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
     if SCRIPT not in files and mod_folder.MANIFEST not in files:
         hint = f"ls {shlex.quote(path)}  # a mod has a run.sh or a mod.toml; a recipe is a .yaml"
         if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
-            hint = f"{path} has {below[0]}: pack the mod's files without the folder around them"
+            hint = f"{path} has {below[0]}: name that folder, or pack its files alone"
         elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
             hint = f"vllm-mods new NAME --from-diff {path}/{patches[0]} --tree TREE"
         elif "Dockerfile" in files:
@@ -105,7 +105,7 @@ def _zipped(path: str, hint: str) -> dict[str, bytes]:
 
 def _check_size(path: str, files: int, size: int, hint: str) -> None:
     if files > limits.MOD_FILES or size > limits.MOD_BYTES:
-        why = f"{path} has {files:,} files or more, {size >> 20} MiB unpacked; it is copied for the command, and can have at most {limits.MOD_FILES} and {limits.MOD_BYTES}"
+        why = f"{path} has {files:,} files or more, {size >> 20} MiB unpacked; all of it is copied for the command, so it can have at most {limits.MOD_FILES} and {limits.MOD_BYTES}"
         raise UsageError(why, hint=hint)
 
 

@@ -26,12 +26,12 @@ _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ [^\n]*\n@@ )", 
 _REFUSED = {
     rb"^(rename|copy) .*\n\1 to ": ("the diff renames or copies a file", "git diff --no-renames"),
     rb"^GIT binary|^Binary .* differ$": ("a binary change has no text", "--from-trees OLD NEW"),
-    rb"^\w.* mode 1[26]0000$": ("a link or submodule is no file", "remove it from the diff"),
+    rb"^\w.* mode 1[26]0000$": ("a mod can change no link or submodule", "remove it from the diff"),
 }
 _LEFT_OUT = {
-    rb"^(?:new mode [0-7]+|new file mode 100755)$": "mods made of a diff have no modes",
+    rb"^(?:new mode [0-7]+|new file mode 100755)$": "a mod made of a diff sets no file modes",
     rb"^Only in [^\n]*: [^\n]*(?<!__pycache__)$": "`diff -ruN` has the text of such files",
-    rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "no lines follow, as of an empty file",
+    rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "it has no lines, like an empty file",
 }
 _NO_FILE = "/dev/null"
 _ON_WHICH = "--tree auto looks for the release that the diff was made on"
@@ -69,7 +69,7 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
             path = _new_path(part, where, meant)
             if view.read(path) is not None:
                 why = f"{where}:{part.line}: {part.new} is new, but {tree.spec} already has {path}"
-                raise Refused(why, hint="--tree TREE names one without it")
+                raise Refused(why, hint="--tree TREE names a vLLM without that file")
             after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
             change = FileChange(path=path, before=None, after=after)
         view.lay([change])
@@ -184,11 +184,11 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
     is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
     if is_in or not any(all(b"".join(one.old) in text for one in hunks) for text in texts.values()):
         also = " (or the change is already applied)" if is_in else ""
-        why = f"{at}: the text that it changes is not in {named} of {tree.spec}{also}"
+        why = f"{at}: the text that the diff changes is not in {named} of {tree.spec}{also}"
         raise Refused(why, hint=_ON_WHICH)
-    why = "its changes have no context lines"
+    why = "the changes have no context lines"
     if any(kind == " " for one in hunks for kind, _ in one.lines):
-        why = f"the text that it changes is in {named} of {tree.spec}, but not at the stated lines"
+        why = f"the text that the diff changes is in {named} of {tree.spec}, but not at the stated lines"
     twins = any(text.count(b"".join(one.old)) > 1 for one in hunks for text in texts.values())
     on_which = "--tree pypi:VERSION names the release that the diff was made on"
     raise Refused(
@@ -221,9 +221,9 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
     if len(paths) == 1:
         return paths.pop()
     places = ", ".join(sorted(paths))
-    what = f"it could go to {places}" if places else "the diff does not say where"
+    what = f"could go to {places}" if places else "the diff does not say where it goes"
     why = f"{where}:{part.line}: {part.new} is new, and {what}"
-    raise Refused(why, hint="write its full path: vllm/…")
+    raise Refused(why, hint="write its full path into the diff: vllm/…")
 
 
 def _difference(name: str, place: str) -> tuple[int, list[str]] | None:

@@ -38,7 +38,7 @@ def make(
     why: dict[str, str] = {}
     hint = None
     for number, (version, tree) in enumerate(releases.items(), 1):
-        tell(f"running on {version}, {number} of {len(releases)}")
+        tell(f"running the script on {version}, {number} of {len(releases)}")
         try:
             effects[version] = run(tree)
         except VllmModsError as error:
@@ -46,7 +46,7 @@ def make(
     if not effects:
         reasons = (f"\n  {version}: {text}" for version, text in reversed(why.items()))
         raise Refused(
-            f"the script makes a mod on none of {len(why)} releases:{''.join(reasons)}",
+            f"the script makes no mod on any of {len(why)} releases:{''.join(reasons)}",
             hint=hint or "--vllm SPEC, or an --image for each, names the releases",
         )
     return _Maker(wanted, releases, effects, tell).make(why)
@@ -75,7 +75,7 @@ class _Maker:
             variants = proven
             mod, files = self.join(variants)
             for number, (version, tree) in enumerate(self.trees.items(), 1):
-                self.tell(f"proving on {version}, {number} of {len(self.trees)}")
+                self.tell(f"checking the mod on {version}, {number} of {len(self.trees)}")
                 plans[version] = planner.plan_alone(mod, tree, cache=self.cache)
             right = {
                 name
@@ -91,7 +91,7 @@ class _Maker:
                 break
         files |= lock_entries.first(mod, ((plans[one], tree) for one, tree in self.trees.items()))
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
-        unmade = "no variant reproduces the changes of the script there"
+        unmade = "no variant reproduces the changes of the script on this release"
         whys = {version: why.get(version, unmade) for version in plans if version not in ids}
         rows = (
             ReleaseRow(version, ids.get(version), planned.verdict.value, whys.get(version))

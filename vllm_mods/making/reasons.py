@@ -14,8 +14,8 @@ _PRINTED = re.compile(
     r"|(?P<network>Connection refused|Network is unreachable|ould not resolve|name resolution)"
 )
 _IN_IMAGE = "--image REF, of an image that has it"
-OF_TREE = "if the script was written for another vLLM, name that with --tree or --image; the script finds that vLLM at $VLLM_PACKAGE_DIR"
-_KEEP = "put the files that the command downloads into the folder that it runs in"
+OF_TREE = "if the script was written for another vLLM, name that vLLM with --tree or --image; the script finds it at $VLLM_PACKAGE_DIR"
+_KEEP = "put the files that the command downloads into the folder that the command runs in"
 
 
 def hint(output: str, lacked: Sequence[WatchedCommand], *, in_image: bool) -> str:
@@ -27,11 +27,11 @@ def hint(output: str, lacked: Sequence[WatchedCommand], *, in_image: bool) -> st
         if network:
             return _KEEP
         if name := variable or key:
-            return f"it needs the variable {name}: --env {name}=VALUE"
+            return f"the command needs the variable {name}: --env {name}=VALUE"
         if module is None:
-            return f"it needs the program {program}: {_IN_IMAGE}"
+            return f"the command needs the program {program}: {_IN_IMAGE}"
         also = "" if in_image else f"--also {module}, and --with for its version; or "
-        return f"it needs the package {module}: {also}{_IN_IMAGE}"
+        return f"the command needs the package {module}: {also}{_IN_IMAGE}"
     if names and set(names) <= {"nvidia-smi"}:
-        return "a recording has no GPU: let the script take what it asks the GPU from a variable, and set that with --env"
+        return "the sandbox has no GPU: let the script read such values from a variable, and set the variable with --env"
     return _KEEP if names else OF_TREE

@@ -183,7 +183,7 @@ class _RecordedRun(NamedTuple):
         if effect.failed and not (self.limits.partial and effect.optional):
             lines = "".join(f"\n  {one}" for one in (*effect.failed, *notes))
             why = f"{len(effect.failed)} of {len(tried)} entries failed; nothing was written{lines}"
-            error = Refused(why, hint="--partial makes the mod without them")
+            error = Refused(why, hint="--partial makes the mod without these entries")
             error.exit_code = EXIT_NO
             raise error
         return effect
@@ -210,10 +210,10 @@ class _RecordedRun(NamedTuple):
         other |= {*failed.python} ^ {*effect.python}
         if other:
             raise Refused(
-                f"{check} failed and cannot be ignored: the script without it makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
-                hint="--ignore-checks is for a check after all changes: move it there, as a separate step",
+                f"{check} failed and cannot be ignored: without this step the script makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
+                hint="--ignore-checks is for a check after all changes: move the check to the end, as a separate step",
             )
-        note = f"{check} failed with exit code {ran.code} and was ignored: the script changes the same without it{last_lines(ran.output)}"
+        note = f"{check} failed with exit code {ran.code} and was ignored: without this step the script makes the same changes{last_lines(ran.output)}"
         return effect._replace(notes=(note, *effect.notes)), free, output
 
     def _found(self, path: str) -> bytes | None:
@@ -273,7 +273,7 @@ class _RecordedRun(NamedTuple):
         if ran.code:
             last = f"\n  the command ended at {seen.ended}" if seen.ended else ""
             if self.limits.ignore_checks:
-                last += "\n  --ignore-checks does not help: no step of a bash script failed that can only be a check"
+                last += "\n  --ignore-checks does not help: no step of a bash script failed that only checks"
             last += "\n  the sandbox has no network and no GPU; it refused:" * bool(seen.lacked)
             why = f"the command failed with exit code {ran.code}; nothing was written{last}{_listed(seen.lacked)}{output}"
             error = self._lacking(why, output, seen)
@@ -287,7 +287,7 @@ class _RecordedRun(NamedTuple):
             raise Refused(why, hint=reasons.OF_TREE)
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
-            why = f"the sandbox has no network and no GPU; it refused these requests, so what the command does is unknown; nothing was written{lines}"
+            why = f"the sandbox has no network and no GPU; it refused these requests, so the effect of the command is unknown; nothing was written{lines}"
             raise self._lacking(why, "", seen)
         if seen.failed:
             why = f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}"
@@ -326,12 +326,12 @@ class _RecordedRun(NamedTuple):
         kept = [path for path in elsewhere if path in ran.written and _TEMPLATE.match(path)]
         templates = {posixpath.basename(path): ran.written[path] for path in kept}
         named = (
-            f"{name}={value} is set only while the script runs; to keep it, state it under [env] of the mod"
+            f"{name}={value} is set only while the script runs; to keep it, add it to [env] in mod.toml"
             for name, value in seen.exported
         )
         skipped = (f"{one} failed; the script goes on without it" for one in seen.free if one.code)
         lost = (_lost(path, ran) for path in elsewhere if path not in kept)
-        unused = (f"--also {one}: an image has all of its packages" for one in self.limits.also)
+        unused = (f"--also {one} is not needed for an image" for one in self.limits.also)
         notes = (*lost, *named, *skipped, *(unused if self.container is not None else ()))
         effect = ModEffect(changes, templates, seen.installed, seen.exported, self.fetched, notes)
         return compose.without_backups(effect, lambda path: self._found(path) is not None)
@@ -340,11 +340,11 @@ class _RecordedRun(NamedTuple):
 def _lost(path: str, ran: sandbox.Ran) -> str:
     """Say what becomes of a file that a run changed, outside of Python's packages."""
     if path in ran.gone:
-        return f"it removed {path}, which no mod can do"
+        return f"the command removed {path}, which a mod cannot do"
     temporary = path.startswith((f"{HOME}/", f"{TEMPORARY}/", f"{WORKSPACE}/"))
     if temporary or path in ran.odd or image_paths.objection(path):
-        return f"it wrote {path}, which no mod can have"
-    return f"it wrote {path}; to have that file in a mod for images, state it under [[files]]"
+        return f"the command wrote {path}, which a mod cannot contain"
+    return f"the command wrote {path}; to have that file in a mod for images, add it to [[files]] in mod.toml"
 
 
 def _listed(steps: Iterable[WatchedCommand]) -> str:

@@ -170,15 +170,15 @@ def _read(answer: dict[str, Any], contents: bytes, job: SandboxJob) -> Ran:
     other = " (or another program did, on the disk of the engine)" if LAYER in job.places else ""
     past = {
         "seconds": f"the command did not end within {job.seconds:g} s",
-        "bytes": f"it wrote more than {limits.RECORDED_BYTES}{other}",
-        "files": f"it made more than {limits.RECORDED_FILES}{other}",
-        "memory": f"it took more than {limits.RECORDED_MEMORY} of memory",
-        "output": f"it printed more than {limits.RECORDED_OUTPUT}",
-        "processes": f"it started more than {limits.RECORDED_PROCESSES} at a time",
+        "bytes": f"the command wrote more than {limits.RECORDED_BYTES}{other}",
+        "files": f"the command made more than {limits.RECORDED_FILES}{other}",
+        "memory": f"the command took more than {limits.RECORDED_MEMORY} of memory",
+        "output": f"the command printed more than {limits.RECORDED_OUTPUT}",
+        "processes": f"the command started more than {limits.RECORDED_PROCESSES} at a time",
     }
     if (failure := answer["failure"]) is not None:
         hint = "--timeout SECONDS" if failure == "seconds" else _BY_HAND
-        raise Refused(f"{past[str(failure)]}: nothing was written", hint=hint)
+        raise Refused(f"{past[str(failure)]}; no mod was made", hint=hint)
     written: dict[str, bytes] = {}
     start = 0
     for path, size in answer["written"]:
@@ -199,8 +199,8 @@ def _checked(path: str, job: SandboxJob) -> str:
     inside = any(path.startswith(f"{place.rstrip('/')}/") for place in job.places)
     if inside and os.path.normpath(path) == path:
         return path
-    why = f"{path!r} is not among the folders that it may write to"
-    raise Refused(why, hint="ask its author; nothing was written")
+    why = f"{path!r} is outside the folders that the command may write to"
+    raise Refused(why, hint="ask the author of the command; no mod was made")
 
 
 def _bubblewrap(job: SandboxJob) -> list[str]:

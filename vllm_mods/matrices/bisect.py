@@ -122,7 +122,7 @@ def over_commits(
     points = [Point(name) for name in dict.fromkeys((since, fork))]
     outcome = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repository.tree)
     if outcome.after is not None and outcome.after.point.commit is None:
-        why = f"{repository.spec}: the verdict is `{outcome.good.planned.verdict}` at {good} and `{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} branched off: it changed on the side of {good}"
+        why = f"{repository.spec}: the verdict changed before {good}, not on the way to {bad}: it is `{outcome.good.planned.verdict}` at {good}, and `{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} branched off"
         raise UsageError(why, hint=f"--good {fork[:12]} --bad {good}")
     return outcome
 

@@ -59,7 +59,7 @@ def update(mod: Mod, cells: Sequence[Cell], written: Sequence[WrittenFor] = ()) 
     looked_at = {one.version for one in cells if one.mod == mod.name}
     if before.digest != mod.digest:
         gone = _in_order(_labels(before) - looked_at)
-        return Updated(fresh, lost=gone, why=f"was made from another state of {mod.name}")
+        return Updated(fresh, lost=gone, why=f"was written before {mod.name} was changed")
     trees = {_bare(tree): tree for tree in fresh.trees}
     lost: set[str] = set()
     for tree in before.trees:
@@ -80,7 +80,7 @@ def update(mod: Mod, cells: Sequence[Cell], written: Sequence[WrittenFor] = ()) 
         others=tuple(sorted(others, key=lambda other: (versions.sort_key(other[0]), other))),
     )
     kept = _labels(whole) - looked_at
-    why = "had them in one entry with releases whose results differ now"
+    why = "had one entry for these and for releases whose results differ now"
     return Updated(whole, _in_order(kept), _in_order(lost - kept), why if lost - kept else None)
 
 
@@ -135,7 +135,7 @@ def against_committed(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
     fresh = lock_from(mod, cells)
     yield from _worse(committed, fresh, cells)
     if committed.digest != mod.digest:
-        yield _stale(mod, f"mod.lock was made from another state of {mod.name}:")
+        yield _stale(mod, f"mod.lock was written before {mod.name} was changed:")
         return
     # a tree that could not be read says nothing of its releases
     unread = {one.version for one in cells if not one.readable}
@@ -162,7 +162,7 @@ def _worse(committed: Lock, fresh: Lock, cells: Iterable[Cell]) -> Iterator[Cell
     for cell in cells:
         is_bad = cell.readable and not cell.verdict.ok
         if is_bad and now[cell.version] < before[cell.version]:
-            message = f"by mod.lock {cell.mod} applied there; now it is `{cell.verdict}`"
+            message = f"mod.lock says that {cell.mod} applied; now its verdict is `{cell.verdict}`"
             yield CellProblem(FindingCode.WORSE_THAN_BASELINE, cell.mod, cell.tree, message)
 
 

@@ -15,7 +15,7 @@ def range_problems(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
     yield from filter(None, (_of_cell(mod, cell) for cell in known))
     meant = [cell for cell in known if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):
-        message = f"every release in the range of {mod.name} already has its change: the mod can be removed"
+        message = f"every release in the range of {mod.name} already has the change: the mod can be removed"
         yield CellProblem(FindingCode.NEEDLESS, mod.name, None, message)
 
 
@@ -26,17 +26,17 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
     level = Level.ERROR
     if not cell.verdict.ok and named:
         code = FindingCode.RANGE_TOO_WIDE
-        message = f"a range of {mod.name} includes {where}, where the mod is `{cell.verdict}`"
+        message = f"a range of {mod.name} includes {where}, where its verdict is `{cell.verdict}`"
     elif not cell.verdict.ok and is_wanted(mod, cell):
         code = FindingCode.NEEDS_PORT
         why = "which its ranges include" if cell.meant else "which is newer than its ranges"
-        message = f"{mod.name} does not apply to {where}, {why}: port it. If it is not meant for that release, set the upper bound of `vllm` at the top of mod.toml below that, and give the reason in `until`"
+        message = f"{mod.name} does not apply to {where}, {why}: port the mod. If it is not meant for that release, set the upper bound of `vllm` at the top of mod.toml below that, and give the reason in `until`"
     elif cell.verdict.writes and named and not cell.in_range:
         code = FindingCode.RANGE_TOO_WIDE
         message = f"on {where} variant `{cell.variant}` of {mod.name} fits, but the range of another variant includes that version"
     elif cell.verdict.writes and not named and not cell.meant:
         code, level = FindingCode.RANGE_TOO_NARROW, Level.NOTE
-        message = f"variant `{cell.variant}` of {mod.name} fits {where}, which is outside its ranges: widen the range if the mod also works there"
+        message = f"variant `{cell.variant}` of {mod.name} fits {where}, which is outside the mod's ranges: widen the range if the mod also works there"
     else:
         return None
     return CellProblem(code, mod.name, cell.tree, message, level)

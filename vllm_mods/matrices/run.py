@@ -21,7 +21,7 @@ from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.work import Setting, Task, Workshop
 
 Progress = Callable[[int, int], None]
-_DIED = "its process was killed twice, perhaps for lack of memory (see `dmesg`); `--jobs 1` needs the least"
+_DIED = "the process was killed twice, perhaps for lack of memory (see `dmesg`); `--jobs 1` needs the least memory"
 # So few are done before processes are ready to do them.
 _FEW = 2
 _workshop: Workshop | None = None

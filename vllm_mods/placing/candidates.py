@@ -29,12 +29,12 @@ def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
     if held:
         return held
     where = ", ".join(f"line {line}" for line in lines[:5])
-    message = f"it has less context above than below, so it belongs to the start of the file, but its text is at {where}"
+    message = f"the hunk has less context above than below, so it belongs to the start of the file, but its text is at {where}"
     if all(kind != " " for kind, _ in hunk.lines):
         times = f"occurs {len(lines)} times:" if len(lines) > 1 else "is at"
         message = f"the hunk has no context lines, and its text {times} {where}"
     elif belongs_at_end(hunk):
-        message = f"it has less context below than above, so it belongs to the end of the file, but its text is at {where}, and more lines follow"
+        message = f"the hunk has less context below than above, so it belongs to the end of the file, but its text is at {where}, and more lines follow"
     return Lost(FindingCode.EDGE, message, written, lines)
 
 

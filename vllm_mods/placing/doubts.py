@@ -191,6 +191,6 @@ def fault(hunk: Hunk, target: Target, line: int) -> str | None:
             first, last = line - (kind == "+"), line
             for scope in target.scopes.definitions:
                 if not scope.live and scope.start <= first and last <= scope.end:
-                    return f"its text is in the `{scope.name}` of line {scope.head}, which a later statement replaces"
+                    return f"its text is in `{scope.name}` (line {scope.head}), a definition that a later statement replaces"
         line += kind != "+"
     return None

@@ -126,7 +126,7 @@ class _Placing:
         self.alone: set[int] = set()  # hunks with one place that nothing resembles
         target = self.target
         if self.back and target.is_blob(self.file.new_blob):
-            message = "the patch is not in: the file is the one that it was made on"
+            message = "the patch is not applied: the file is the one that it was made on"
             return tuple(Lost(FindingCode.ABSENT, message, None) for _ in self.hunks)
         if target.is_blob(self.file.old_blob):
             known = stated_lines(self.hunks, target)
@@ -232,7 +232,7 @@ class _Placing:
         own = range(line, line + len(hunk.old))
         if candidates.belongs_at_edge(hunk) and identity.homes == ((),):
             return  # the end of the file is a place of its own
-        for side, expected in ((hunk, "it"), (hunk.reversed(), "the new text")):
+        for side, expected in ((hunk, "the old text"), (hunk.reversed(), "the new text")):
             for match in look_alikes(side.old, self.target, own):
                 chains = enclosure.chains_like(side, self.target, match)
                 texts, homes = enclosure.texts(chains), tuple(map(enclosure.home_of, chains))
@@ -252,7 +252,7 @@ class _Placing:
     def look_alike(self, hunk: Hunk, rival: _Rival) -> Lost:
         scope = scope_of(hunk, self.target, rival.own)
         here = _quote(enclosure.texts_at(hunk, self.target, rival.own))
-        message = f"its text is at line {rival.own}, in {here}, but line {rival.line}, in {_quote(rival.chains)}, is nearly the same, with {rival.score:.0%} of {rival.side}: the hunk could belong to either"
+        message = f"its text is at line {rival.own}, in {here}, but the hunk could also belong to line {rival.line}, in {_quote(rival.chains)}, which has {rival.score:.0%} of {rival.side}"
         return Lost(FindingCode.LOOK_ALIKE, message, scope or None, (rival.own, rival.line))
 
     def hold_stated(self, proven: Mapping[int, Located]) -> bool:
@@ -304,7 +304,7 @@ class _Placing:
             message = f"its text {where} at line {left[0]}, not at its stated line, and the `@@` line names no function or class around it"
             known = self.written.get(hunk.number)
             if known is not None and where == "is only" and candidates.is_scant(hunk):
-                message = f"only at line {left[0]} is its text in {_quote(known)}, where it was written, but so few lines do not prove that it is the same text"
+                message = f"its text is at line {left[0]}, the only match in {_quote(known)}, where it was written, but so few lines do not prove the place"
             only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
             against = self.doubt(hunk, only, stated=False) or (FindingCode.UNPROVABLE, message)
             return Lost(*against, written_in(hunk), left)
@@ -323,7 +323,7 @@ class _Placing:
         if fault := doubts.fault(hunk, self.target, line):
             return FindingCode.ELSEWHERE, fault
         if not (stated or hunk.section) and self.target.in_string(line, line + len(hunk.old) - 1):
-            message = f"its text is in a string at line {line}, and nothing shows that it was written for one"
+            message = f"its text is in a string at line {line}, and nothing shows that it was written for a string"
             return FindingCode.ELSEWHERE, message
         if self.back:
             either = doubts.is_left(hunk, self.file, self.target, line)

@@ -36,7 +36,7 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     if named is not None:
         why = f"no file of {top}/ defines `{name}`, but {named} contains the name"
         return FindingCode.SCOPE_GONE, why
-    why = f"none of the {len(looked)} Python files of {top}/ contains it"
+    why = f"none of the {len(looked)} Python files of {top}/ contains the name"
     return FindingCode.SUPERSEDED, f"this version has no code of that name: {why}"
 
 

@@ -62,7 +62,7 @@ class Scopes:
 def read_scopes(data: bytes) -> Scopes:
     """Read a file. Raises ``UnparsableError`` with the reason."""
     if LONE_RETURN.search(data):
-        raise UnparsableError("a carriage return alone ends a line to Python, and none to a patch")
+        raise UnparsableError("a carriage return alone ends a line for Python, but not for a patch")
     tree = syntax_tree.module(data)
     if tree is None:
         return read_strictly(data)

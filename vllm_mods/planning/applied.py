@@ -69,11 +69,11 @@ def _present(context: PlanContext, mod: Mod, bare: LayeredTree) -> ModPlan | Non
 def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: ReceiptMod) -> ModPlan:
     variant = next((one for one in mod.variants if one.id == entry.variant), None)
     if entry.digest != mod.digest:
-        what = f"{entry.name} {entry.version}, and not {mod.version},"
+        what = f"{entry.name} {entry.version} is applied, not {mod.version}"
         if entry.version == mod.version:
-            what = f"another build of {entry.name} {entry.version}"
-        digests = f"digest {entry.digest[:12]}, this one has {mod.digest[:12]}"
-        message = f"{what} is applied ({digests}); revert it first"
+            what = f"another build of {entry.name} {entry.version} is applied"
+        digests = f"digest {entry.digest[:12]}, not {mod.digest[:12]}"
+        message = f"{what} ({digests}); revert it first"
         finding = Finding(FindingCode.OTHER_VERSION, message)
         return context.plan_of(mod, variant, Verdict.CONFLICT, finding)
     final = {file.path: file.after for file in receipt.files}
@@ -84,7 +84,7 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
     ]
     if not edited:
         return context.plan_of(mod, variant, Verdict.APPLIED)
-    message = f"the mod was applied, but somebody changed these files since: {', '.join(edited)}"
+    message = f"these files were changed after the mod was applied: {', '.join(edited)}"
     finding = Finding(FindingCode.CHANGED_SINCE, message, path=edited[0])
     return context.plan_of(mod, variant, Verdict.PARTIAL, finding)
 
@@ -98,7 +98,7 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     others = sorted({name for path in paths for name in context.changed_by.get(path, ())})
     message = f"every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}{library_option(mod)}` shows which releases have the change themselves"
     if others:
-        message = f"every change is already there, perhaps as a change of {' or '.join(others)}: a revert of that may take it out"
+        message = f"every change is already there, perhaps made by {' or '.join(others)}: reverting that mod may remove it"
     return context.plan_of(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 

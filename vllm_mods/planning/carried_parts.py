@@ -77,7 +77,7 @@ def disagreement(tried: ModPlan, at_origin: ModPlan, version: str | None) -> Fin
         known = before.get(change.path)
         result = None if known is None else merge_change(known, change.before)
         if result is not None and result != change.after:
-            message = f"{change.path}: a merge from vLLM {version} gives a different result than the positions of the hunks"
+            message = f"{change.path}: a merge of the changes from vLLM {version} gives a different result than placing the hunks"
             return Finding(FindingCode.MERGE, message, path=change.path)
         if result is not None:
             continue

@@ -159,7 +159,7 @@ class PlanContext:
             package = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
             notes.append(note(FindingCode.PACKAGE, f"{package} is installed beside this vLLM"))
         if self._is_for_package(variant) is False:
-            message = f"variant `{variant.id}` is for {variant.package} {variant.package_version}, but {self.package(variant.package)} has the source that it was written for"
+            message = f"variant `{variant.id}` is for {variant.package} {variant.package_version}; it is used because {self.package(variant.package)} has the same source"
             notes.append(note(FindingCode.VERSION_RANGE, message))
         if not self.is_for_vllm(mod, variant):
             message = f"variant `{variant.id}` ({variant.vllm}) is used although its range does not include this version: the code that it changes is the same"

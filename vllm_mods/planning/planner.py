@@ -107,7 +107,7 @@ class _Planner(NamedTuple):
                 plan = outside.judge(plan, self.context.workspace)
             plan = requirements.judge(plan, self.context.tree)
             if mod.name in stale:
-                message = f"mod.lock was made from another state of {mod.name}, so it proves nothing: `{update_lock(mod)}` writes it again"
+                message = f"mod.lock is not used, because {mod.name} was changed after it was written: `{update_lock(mod)}` writes it again"
                 plan = patching.add_notes(plan, patching.note(FindingCode.STALE_LOCK, message))
             if plan.verdict.writes:
                 self.context.put_in(plan)
@@ -230,7 +230,7 @@ def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
         graphlib.TopologicalSorter(waits).prepare()
     except graphlib.CycleError as error:
         raise UsageError(
-            f"mods wait for each other in a cycle: {' → '.join(reversed(error.args[1]))}",
+            f"`requires` and `after` of these mods form a cycle: {' → '.join(reversed(error.args[1]))}",
             hint="remove one `requires` or `after` from their manifests",
         ) from None
     done: dict[str, Mod] = {}

@@ -49,7 +49,7 @@ def _on_platform(plan: ModPlan, tree: Tree) -> ModPlan:
     if not lacking:
         return plan
     why = f"this vLLM is for {platform}" if platform else "this tree does not state its platform"
-    message = f"{', '.join(lacking)}: built for {', '.join(named)}, and {why}"
+    message = f"{', '.join(lacking)}: built for {', '.join(named)}, but {why}"
     if platform is None and len(named) == 1:
         return add_notes(plan, note(FindingCode.PLATFORM, message))
     return refuse(plan, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=lacking[0]))
@@ -75,7 +75,7 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
         elif wrong:
             released = f"this vLLM is released with {name}=={pinned}"
             where = "the mod is refused where that version is installed"
-            yield note(FindingCode.PYTHON_PIN, f"{needed}, and {released}: {where}")
+            yield note(FindingCode.PYTHON_PIN, f"{needed}, but {released}: {where}")
         elif version is None:
             yield note(
                 FindingCode.PYTHON_REQUIREMENT, f"{needed}, which vllm-mods does not install"

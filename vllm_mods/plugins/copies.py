@@ -39,9 +39,9 @@ def missed(now: Replaced, before: Replaced, write: Write) -> Iterator[str]:
     above = None if [*write.scope.in_function()] else write.node.lineno - 1
     for _, place, copies, end in (way for way in ways if way[0] in reached):
         loaded = () if end else _loaded(now.world, write.path, above)
-        early = (f": {one} has imported it before" for one in copies if one in loaded)
+        early = (f": {one} imported it before" for one in copies if one in loaded)
         if (why := f", of {end}" if end else next(early, "")) and not _may_be_put(now):
-            yield f"the call in {place} has the old one{why}"
+            yield f"the call in {place} still uses the old one{why}"
 
 
 def _may_be_put(of: Replaced) -> bool:

@@ -116,7 +116,7 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     problems: list[Problem] = []
     for path in files:
         if target.world.module(path) is None:
-            problems.append(_noted(invalid(path, 1, "it was not read", None)))
+            problems.append(_noted(invalid(path, 1, "the file was not read", None)))
             continue
         met = target.imports(path)
         known = origin.imports(path) if origin and met else {}
@@ -211,14 +211,14 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
         if not target.has(owner, name):
             read = re.compile(rb"\.%b\b(?!\s*=[^=])" % name.encode())
             level = Level.NOTE if any(map(read.search, target.files.values())) else Level.ERROR
-            text = f"{what} is replaced, but this vLLM has none; vLLM {origin.world.tree.version} has it"
+            text = f"{what} is replaced, but only vLLM {origin.world.tree.version} has it, not this vLLM"
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
             continue
         if owner.module and before.module and name not in handed:
             here = Replaced(target.world, owner.module, name, all_)
             there = Replaced(origin.world, before.module, name, names)
             if why := next(missed(here, there, write), ""):
-                text = f"{what} is replaced, but {why}; in vLLM {origin.world.tree.version} it had the new one"
+                text = f"{what} is replaced, but {why}; in vLLM {origin.world.tree.version} it used the new one"
                 yield Problem(_C.FIT_DEAD, *place, text, (what,), name)
         old = plain_function(origin.world, before, name)
         now = plain_function(target.world, owner, name)
@@ -239,7 +239,7 @@ def _one_of(world: World, problems: list[Problem]) -> Problem:
     noted = (_noted(one) if _is_chosen(world, one.path) else one for one in problems)
     judged = [lessen(world, soften(world, one)) for one in noted]
     worst, more = min(judged, key=lambda one: (one.level is Level.NOTE, one[1:3])), len(judged) - 1
-    text = f"{worst.message}; so in {more} other place{'s' * (more != 1)}"
+    text = f"{worst.message}; the same in {more} other place{'s' * (more != 1)}"
     return worst._replace(message=text) if more else worst
 
 

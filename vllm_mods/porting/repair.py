@@ -55,7 +55,7 @@ def overrides(
                     data = repaired
                     names = ", ".join(f"{name}={default}" for name, default in new)
                     what = f"{override.owner.cls.name}.{override.method.name}"
-                    notes.append(f"{what} takes {names} now, as {override.base.cls.name}'s does")
+                    notes.append(f"{what} now takes {names}, as in {override.base.cls.name}")
         edited.append(cut._replace(after=data))
     return Repair(tuple(edited), tuple(notes))
 

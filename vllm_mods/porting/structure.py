@@ -103,7 +103,7 @@ class _Merger:
             assert only is not None  # noqa: S101  (the line came from one of them)
             return [tuple(only.flat())]
         if not _same(ours, theirs):
-            why = "the mod and the target both add it, with different contents"
+            why = "the mod and the target both add this name, with different contents"
             self.problem(FindingCode.BOTH_ADD, within(scope, ours.name), why)
             return [Clash(tuple(ours.flat()), (), tuple(theirs.flat()))]
         return [tuple(theirs.flat())]
@@ -123,9 +123,9 @@ class _Merger:
                 count = sum(other.name == old.name for other in in_theirs.values())
                 before = sum(other.name == old.name for other in in_base.values())
                 if not count:
-                    self.problem(FindingCode.GONE, name, "the target does not have it")
+                    self.problem(FindingCode.GONE, name, "the target has no such class or function")
                 elif count != before or theirs is None:
-                    message = f"the target has {count} with that name, the base has {before}"
+                    message = f"the target has {count} definitions of this name, but the base has {before}"
                     self.problem(FindingCode.AMBIGUOUS, name, message)
 
     def twice(

@@ -77,7 +77,7 @@ def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Release
         why = "names no release for it" if locked else "is stale: the mod has changed since"
         raise UsageError(
             f"the release that variant `{variant.id}` of {mod.name} was written for is unknown: mod.lock {why if mod.lock else 'is missing'}",
-            hint=f"vllm-mods port {mod.name} --from TREE{library_option(mod)}  # where it applies; `{update_lock(mod)}` records it",
+            hint=f"vllm-mods port {mod.name} --from TREE{library_option(mod)}  # TREE is a vLLM where it applies; `{update_lock(mod)}` records it",
         )
     best = versions.nearest(version, known, 1)[0] if version is not None else known[-1]
     return releases.open(best)

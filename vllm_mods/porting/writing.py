@@ -189,7 +189,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
     Raises ``Refused`` with every place that is left to do.
     """
     left = [
-        f"{os.path.join(work.folder, name)}: move the change to its new place, or drop it; then delete this file"
+        f"{os.path.join(work.folder, name)}: move the change to its new place, or drop the change; then delete this file"
         for name in work.patches
         if os.path.lexists(os.path.join(work.folder, name))
     ]

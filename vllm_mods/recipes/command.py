@@ -92,11 +92,11 @@ def with_model(findings: RecipeFindings, pairing: pairings.Pairing) -> pairings.
     named = model_of(pairings.arguments(pairing))
     if named and not pairing.model:
         findings.note(
-            FindingCode.MODEL, "model", f"the recipe names none; the command serves {named}"
+            FindingCode.MODEL, "model", f"the recipe names no model; the command serves {named}"
         )
         return pairing._replace(model=named)
     if not pairing.model:
-        findings.problem("model", "is required, and the command does not name one either")
+        findings.problem("model", "is required, because the command names no model")
     elif named and named != pairing.model:
         findings.note(FindingCode.MODEL, "model", f"is {pairing.model}; the command serves {named}")
     return pairing

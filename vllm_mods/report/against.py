@@ -17,7 +17,7 @@ from vllm_mods.report.text import Paint, counted, findings
 _WORDS = {
     Effect.WORSE: "got worse",
     Effect.BETTER: "got better",
-    Effect.NEEDS_PORT: "needed a port before, too",
+    Effect.NEEDS_PORT: "already needed a port before",
     Effect.UNTOLD: "could not be compared",
 }
 _NAMED = 3  # commits of an edit
@@ -54,7 +54,7 @@ def _details(one: AffectedMod) -> Iterator[str]:
         yield f"vLLM changed {edit.path}:{edit.line}, {whose}"
         yield from (f"  - {line}" for line in edit.removed)
         yield from (f"  + {line}" for line in edit.added)
-        many = f"unknown: {len(edit.commits)} changed this file; `vllm-mods bisect` names the one"
+        many = f"unknown: {len(edit.commits)} changed this file; `vllm-mods bisect` finds which"
         commits = edit.commits if len(edit.commits) <= _NAMED else (many,)
         yield from (f"  commit {line}" for line in commits)
 

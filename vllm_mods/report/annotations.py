@@ -46,7 +46,7 @@ def of_check(result: CheckResult) -> Iterator[Remark]:
             level = Level.NOTE if verdict.ok else finding.level
             yield Remark(level, file, mod, finding.code, message)
         if fit := wrong.get(planned.mod.name):
-            message = f"the mod {fit.verb} meant for this model: {fit.why}"
+            message = f"the mod {fit.verb} for this model: {fit.why}"
             yield Remark(Level.ERROR, file, mod, "model", message)
 
 

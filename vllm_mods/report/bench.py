@@ -30,8 +30,8 @@ def compared(result: BenchResult) -> Reply:
     beyond = "" if noise is None else " within the noise" if apart <= noise else " beyond the noise"
     parts.append(f"outputs differ{beyond}" if apart else "the same outputs")
     sentence = f"{b} against {a}: {'; '.join(parts)}."
-    own = "" if noise is None else f", between starts of one side {noise:.2g}"
-    logprobs = f"log probabilities differ by {apart:.2g}{own}"
+    own = "" if noise is None else f", those of two starts of one side by {noise:.2g}"
+    logprobs = f"log probabilities of A and B differ by {apart:.2g}{own}"
     words = "\n".join((*text.columns(rows), logprobs, "", sentence))
     return Reply({**result._asdict(), "sentence": sentence}, words)
 

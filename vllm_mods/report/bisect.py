@@ -52,7 +52,7 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
     if before is None or after is None or commit is None:
         reasons = _reasons(outcome.good.planned.findings)
         return [*lines, "the verdict is the same at both revisions", *reasons]
-    lines.append(f"it changes at {commit.sha[:12]}, {commit.date[:10]}: {commit.subject}")
+    lines.append(f"the verdict changes at {commit.sha[:12]}, {commit.date[:10]}: {commit.subject}")
     if commit.pull_request is not None:
         lines.append(f"  pull request: #{commit.pull_request}")
     lines.append(f"  before: {text.verdict(before.planned, paint)}")
@@ -64,7 +64,7 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
             f"  this is a merge; to find the commit inside it: --good {commit.sha[:12]}^1 --bad {commit.sha[:12]}^2"
         )
     if after.planned.verdict is not outcome.bad.planned.verdict:
-        lines.append(f"  later it changes again, to `{outcome.bad.planned.verdict}` at {bad}")
+        lines.append(f"  it changes again later: `{outcome.bad.planned.verdict}` at {bad}")
     return lines
 
 

@@ -37,7 +37,7 @@ def lock(result: ReadLock, *, output: str | None) -> Reply:
     named = ("--lock", output) if output is not None else ()
     return Reply(
         answer,
-        "\n".join((*lines, f"builds {result.tag}")),
+        "\n".join((*lines, f"image: {result.tag}")),
         next_step=shlex.join(("vllm-mods", "build", whole.pairing, *named)),
     )
 
@@ -108,7 +108,7 @@ def upgrade(result: Upgraded) -> Reply:
         *(f"  {one}" for one in result.differences),
         result.written.message,
         *_image_lines(result.images),
-        f"stays  {result.before.tag}",
+        f"old image: {result.before.tag}",
     ]
     answer["image"] = result.images[0].built.config_digest
     answer["manifest"] = result.written.pushed

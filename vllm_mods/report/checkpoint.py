@@ -25,9 +25,9 @@ def fit_data(fit: ModelFit) -> dict[str, Any]:
 def fit_text(fit: ModelFit) -> str:
     """Say which mods are not for a model, or that all are."""
     wrong = [
-        f"  {mod.name} {mod.verb} meant for it: {mod.why}" for mod in fit.mods if not mod.meant
+        f"  {mod.name} {mod.verb} for this model: {mod.why}" for mod in fit.mods if not mod.meant
     ]
-    fine = "each mod is meant for it" + " or names no model" * any(not m.stated for m in fit.mods)
+    fine = "each mod is for this model" + " or names no model" * any(not m.stated for m in fit.mods)
     return "\n".join([f"model {_name(fit)}", *(wrong or [f"  {fine}"])])
 
 
@@ -37,12 +37,12 @@ def suggested(result: Suggested, paint: text.Paint) -> Reply:
     facts = suggestion.facts
     lines = [_name(checkpoint), *_facts(facts)]
     if not checkpoint.tensors:
-        lines.append("  no safetensors in it, so its layers are unknown")
-    none = "none is meant for it" if checkpoint.tensors else "none is known to be meant for it"
+        lines.append("  the model has no safetensors files, so its layers are unknown")
+    none = "none is for this model" if checkpoint.tensors else "none is known to be for this one"
     lines += ["", "mods" if suggestion.mods else f"mods         {none}"]
     for fit in suggestion.mods:
         lines.append(f"  {fit.name}")
-        lines += [f"    without it vLLM fails: {fit.fails}"] * bool(fit.fails)
+        lines += [f"    without this mod vLLM fails: {fit.fails}"] * bool(fit.fails)
     if suggestion.templates:
         names = [fit.name for fit in suggestion.templates]
         others = f" (or {', '.join(names[1:])})" if names[1:] else ""

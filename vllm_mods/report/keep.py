@@ -28,10 +28,10 @@ _ROOM = 60_000  # letters; GitHub takes 65,536
 _REQUESTS = {
     "opened": "a pull request was opened",
     "updated": "the pull request was updated",
-    "closed": "the pull request was closed, nothing of it is left to do",
+    "closed": "the pull request was closed, because nothing is left to do",
     "current": "the pull request is up to date",
     "merged": "the pull request is merged already",
-    "declined": "the pull request is closed, and not opened again",
+    "declined": "the pull request is closed without a merge, and is not opened again",
 }
 
 
@@ -62,7 +62,7 @@ def request(message: str, diff: str) -> RequestText:
     if diff:
         fence = "`" * (1 + max((2, *map(len, re.findall("`+", diff)))))
         shown = _cut(inert(diff, is_code=True), _ROOM - len(parts[0]) - 2 * len(fence))
-        head = "What changes in the mod; a new variant beside the one that it is most like:"
+        head = "The changes to the mod; a new variant is compared with the variant that is most like it:"
         parts += [head, f"{fence}diff\n{shown}\n{fence}"]
     mark = sha256("\n".join((title, *parts)).encode())[:16]
     return RequestText(title, "\n\n".join((*parts, f"<!-- vllm-mods {mark} -->")))
@@ -91,7 +91,7 @@ def kept(library: str, outcomes: Sequence[KeptRelease | Proposal]) -> Reply:
         if isinstance(done, Proposal)
     ]
     answer = {"library": library, "branches": branches, "requests": requests}
-    words = None if branches else "no release is new for any mod: nothing to do"
+    words = None if branches else "no mod has a new release to look at: nothing to do"
     return Reply(answer, words, not any(release.left for release in releases))
 
 
@@ -105,11 +105,11 @@ def line(outcome: KeptRelease | Proposal, *, dry_run: bool = False) -> str:
         "there": f"the branch {outcome.branch} already exists and was left alone",
         "stuck": "no port could be begun",
         "waits": "nothing was done",
-        "recorded": f"applies unchanged; mod.lock lists the release on branch {outcome.branch}",
-        "widened": f"applies unchanged; its range is wider on branch {outcome.branch}",
+        "recorded": f"applies unchanged; branch {outcome.branch} adds the release to mod.lock",
+        "widened": f"applies unchanged; the range is widened on branch {outcome.branch}",
         "ported": f"ported, from {outcome.before} to {outcome.after}, on branch {outcome.branch}",
-        "ended": f"already has the change, so the range ends before it on branch {outcome.branch}",
-        "left": f"the port is unfinished; what is done is on branch {outcome.branch}",
+        "ended": f"already has the change; the range now ends before it, on branch {outcome.branch}",
+        "left": f"the port is unfinished; its beginning is on branch {outcome.branch}",
     }
     rows = [f"{outcome.mod}, vLLM {outcome.release}: {words[outcome.did]}"]
     rows += [f"  left for you: {text}" for text in outcome.left]

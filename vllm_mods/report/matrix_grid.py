@@ -175,9 +175,9 @@ def summary(of: Grid) -> str:
     meant = [cell for row in of.rows for cell in row.cells if cell.meant]
     bad = sum(is_wrong(cell) for cell in meant)
     if not meant:
-        return "None of these trees is in a mod's range, so none had to fit."
+        return "None of these trees is in a mod's range, so no mod has to apply."
     if not bad:
         return (
             f"Every mod applies to every release in its ranges: {len(meant)} of {len(meant)} cells."
         )
-    return f"{bad} of {len(meant)} cells that should work do not."
+    return f"{bad} of {len(meant)} cells should work, but do not."

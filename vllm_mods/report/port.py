@@ -48,12 +48,12 @@ def ported(result: PortResult) -> Reply:
 def _next_step(result: PortResult) -> str | None:
     job, work = result.outcome.job, result.unfinished
     if work is not None:
-        return f"edit them, then vllm-mods port {work.mod} --continue  # or --abort"
+        return f"edit these files, then vllm-mods port {work.mod} --continue  # or --abort"
     if not result.wrote:
         return None
     if catalog.root_of(job.mod) not in job.roots:  # two mods have that name now
         words = ("vllm-mods", "check", job.mod.directory, "--target", job.target.spec)
-        return f"{shlex.join(words)}  # the new one, by its path"
+        return f"{shlex.join(words)}  # the copy, by its path"
     return f"{update_lock(job.mod)}  # on every release in its range"
 
 
@@ -81,7 +81,7 @@ def _lines(result: PortResult) -> Iterator[str]:
     if result.wrote:
         yield from (f"wrote {path}" for path in result.wrote)
     elif new is not None:
-        yield "the port would not work there; the mod was not changed"
+        yield "the port would not work on the target; the mod was not changed"
     if work is not None:
         yield from _left(work, left)
     elif not outcome.clean:
@@ -93,7 +93,7 @@ def _how(outcome: PortOutcome) -> Iterator[str]:
         yield f"  release by release, over {', '.join(outcome.steps)}"
     elif outcome.steps:
         last = outcome.steps[-1]
-        where = "; the conflicts left come after it" if outcome.origin == last else ""
+        where = "; the conflicts come from later releases" if outcome.origin == last else ""
         yield f"  a port to {last} would need no edits; no variant for it was written{where}"
     yield from (f"  repaired: {one}" for one in outcome.repaired)
 
@@ -108,7 +108,7 @@ def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]]) -> Iterator[s
             yield f"  {edited}"
     for name in work.patches:
         patch = os.path.join(work.folder, name)
-        yield f"  {patch}: make its changes by hand, wherever they belong in this vLLM; then delete the file"
+        yield f"  {patch}: make the changes of this patch by hand, where they belong in the target; then delete the patch"
 
 
 def _errors(path: str, new: NewVariant | None) -> list[Finding]:

@@ -15,11 +15,11 @@ def added(project: str, library: LibraryAdded) -> Reply:
     """Return a library that was added to the file ``project``, with what each of its mods may touch."""
     lines = [f"{library.name}: {library.locked.source}{_at(library.locked)}"]
     lines += [f"  {line}" for mod in library.mods for line in mod_lines(mod)] or [
-        "  it has no mods"
+        "  this library has no mods"
     ]
     next_step = None
     if library.named:
-        lines.append(f"`vllm-mods sync` will put in: {', '.join(library.named)}")
+        lines.append(f"`vllm-mods sync` will apply: {', '.join(library.named)}")
         next_step = "vllm-mods sync --check  # shows what would change in the target"
     elif library.mods:
         mod = f"{library.name}/{library.mods[0].name}"
@@ -61,7 +61,7 @@ def updated(project: str, updates: Sequence[LibraryUpdate], *, dry_run: bool) ->
         for one in updates
     ]
     lines = [line for one in updates for line in _lines(one)]
-    next_step = "vllm-mods update  # accepts it" if dry_run else "vllm-mods sync  # applies it"
+    next_step = "vllm-mods update  # locks this" if dry_run else "vllm-mods sync  # applies this"
     return Reply(
         {"project": project, "libraries": libraries, "dry_run": dry_run},
         "\n".join(lines) or "the project has no library",
@@ -90,7 +90,7 @@ def _lines(update: LibraryUpdate) -> list[str]:
         lines.append(f"  {name} {_version(old) or 'is new'} → {_version(new) or 'gone'}")
         lines += [f"  {line}" for line in mod_lines(new)] if new and not old else []
     if update.mods_before is None:
-        lines.append("  the locked version is not here, so the changes of its mods are unknown")
+        lines.append("  the locked version is not stored here, so what changed in it is unknown")
     return lines
 
 

@@ -17,8 +17,8 @@ from vllm_mods.serving.faults import ServeFault
 _MEANING = {
     RAN: "its code ran: {}",
     OTHER: "other code ran instead: {}",
-    SILENT: "the log does not mention it",
-    UNTOLD: "a log cannot show it; {}",
+    SILENT: "the log does not mention the mod",
+    UNTOLD: "a log cannot show whether its code ran; {}",
 }
 _SHORT = {RAN: "ran", OTHER: "other code ran", SILENT: "not in the log", UNTOLD: "no evidence"}
 
@@ -82,7 +82,7 @@ def evidence(server: ServerEvidence) -> Reply:
     lines = []
     if server.restarts:
         times = "once" if server.restarts == 1 else f"{server.restarts} times"
-        lines.append(f"the server was restarted {times}; this is about its last start")
+        lines.append(f"the server was restarted {times}; this answer is about the last start")
     if not server.ready:
         lines.append("the server did not become ready: vLLM logged no `Starting vLLM server on …`")
     for seen in server.mods:

@@ -309,7 +309,7 @@ def clients(tables: Mapping[str, ClientTable]) -> Reply:
             lines.append(f"  {', '.join(table.clients.get(subject, (subject,)))}")
             lines += [f"    {line}" for line in text.columns(map(_client_row, rows))]
         if not table.rows:
-            lines.append("  the table has no entry for its text")
+            lines.append("  the table has no entry for this text of the template")
     keys = ("since", "until", "subject", "verdict", "why")
     answer = {
         "templates": [

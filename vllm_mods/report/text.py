@@ -22,7 +22,7 @@ MEANING = {
     Verdict.CONFLICT: "the source does not match the patch, or another mod excludes it",
     Verdict.MISPLACED: "the text matches, but nothing proves the place",
     Verdict.UNFIT: "the patch matches, but the result would not work",
-    Verdict.MISSING: "a file, class or function that it changes is not in this tree",
+    Verdict.MISSING: "a file, class or function that the mod changes is not in this tree",
     Verdict.PARTIAL: "applied only in part, or changed since",
     Verdict.UNSUPPORTED: "no variant covers this tree",
     Verdict.UNREADABLE: "the tree cannot be read",

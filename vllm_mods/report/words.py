@@ -18,8 +18,8 @@ NEXT = {
     Verdict.APPLIED: "vllm-mods verify MOD --target DIR",
     Verdict.UPSTREAM: "leave the mod out; `vllm-mods matrix MOD` shows the releases that have the change",
     Verdict.UNFIT: f"vllm-mods check MOD --target TREE --explain; {_PORT}",
-    Verdict.PARTIAL: "vllm-mods check MOD --target DIR  # its hint is the way out",
-    Verdict.UNSUPPORTED: f"{_PORT}  # `vllm-mods matrix MOD` shows the releases that it covers",
+    Verdict.PARTIAL: "vllm-mods check MOD --target DIR  # its hint says what to do",
+    Verdict.UNSUPPORTED: f"{_PORT}  # `vllm-mods matrix MOD` shows the releases that the mod covers",
     Verdict.UNREADABLE: "vllm-mods doctor --target TREE",
 }
 

@@ -93,9 +93,9 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: str) -> float:
     while not starting.serves(url):
         if process.poll() is not None:
             with open(log, "rb") as file:
-                raise TreeError(f"it ended before it served: {cause_of(file.read(limits.LOG))}")
+                raise TreeError(f"it ended before it was ready: {cause_of(file.read(limits.LOG))}")
         if time.monotonic() - begin >= limits.START_SECONDS:
-            raise TreeError(f"it did not serve within {limits.START_SECONDS}")
+            raise TreeError(f"it was not ready within {limits.START_SECONDS}")
         time.sleep(_POLL_SECONDS)
     return time.monotonic() - begin
 
@@ -134,7 +134,7 @@ def _drive(client: Sequence[str], length: int, load: BenchLoad) -> dict[str, Any
         with open(f"{folder}/told", "rb") as file:
             told: dict[str, Any] = json.load(file)
     if told["completed"] != load.prompts:
-        raise TreeError(f"it answered {told['completed']} of {load.prompts} prompts")
+        raise TreeError(f"it answered only {told['completed']} of {load.prompts} prompts")
     return told
 
 

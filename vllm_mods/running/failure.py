@@ -107,8 +107,8 @@ def cause_of(log: bytes) -> str:
         return text
     if died := next(filter(None, (_DIED.search(line.message) for line in lines)), None):
         if died[1] not in {None, "9"}:
-            return f"a process of its engine crashed (signal {died[1]})"
-        return "a process of its engine was killed, by the kernel for lack of memory or by somebody"
+            return f"a process of the engine crashed (signal {died[1]})"
+        return "a process of the engine was killed, by a person or by the kernel for lack of memory"
     usage = (match[1] for line in lines if (match := _USAGE.match(line.message)))
     consequence = raised[0].text if raised else None
     if text := _first(raised) or next(usage, consequence):

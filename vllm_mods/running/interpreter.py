@@ -29,7 +29,7 @@ def check_import(command: Sequence[str], root: str, of: str, environ: dict[str, 
         raise UsageError(f"{command[0]} is not a program", hint="-- vllm serve MODEL")
     python, folder = _python_of(program, command)
     if not python:
-        return [f"{command[0]} is not a Python program: which vLLM it imports is not checked"]
+        return [f"{command[0]} is not a Python program, so its vLLM was not checked"]
     asking = [*python, "-c", _ASK, root]
     try:
         asked = subprocess.run(
@@ -48,7 +48,7 @@ def check_import(command: Sequence[str], root: str, of: str, environ: dict[str, 
     if ignoring := [word for word in python[1:] if re.match(r"-[a-zA-Z]*[EI]", word)]:
         why, hint = f"{ignoring[0]} ignores PYTHONPATH", f"leave out {ignoring[0]}"
     elif origin.startswith(f"{folder}/"):
-        why, hint = f"Python looks in {folder} first", "run it in a folder without vllm/"
+        why, hint = f"Python looks in {folder} first", "run the command in a folder without vllm/"
     found = "no vLLM" if origin == "None" else f"the vLLM of {origin}"
     raise Refused(f"{command[0]} would import {found}, not the copy: {why}", hint=hint)
 

@@ -76,7 +76,7 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
         with open(record, "xb") as file:
             file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
     except OSError as error:
-        why = f"the record {record} cannot be begun: {error.strerror}"
+        why = f"the record {record} cannot be created: {error.strerror}"
         raise UsageError(why, hint="name a file that does not exist yet") from error
     folder = os.path.join(os.path.dirname(__file__), "recorder")
     path = os.pathsep.join((folder, copy.environ["PYTHONPATH"]))
@@ -100,14 +100,14 @@ def read_record(data: bytes, name: str) -> Recorded:
     >>> vm.read_record(b'{"root": "/copy", "mods": []}\n', "run.jsonl")
     Traceback (most recent call last):
     ...
-    vllm_mods.base.errors.UsageError: run.jsonl has nothing recorded: no Python of 3.12 or newer ran in the command
+    vllm_mods.base.errors.UsageError: run.jsonl is empty: no Python of 3.12 or newer ran in the command
     """
-    hint = f"vllm-mods with MOD --record {name} -- COMMAND  # makes one"
+    hint = f"vllm-mods with MOD --record {name} -- COMMAND  # makes a record"
     first, *lines = data.split(b"\n")[:-1] or [b""]  # behind the last: what a killed process began
     recorded = decode(Recorded, json_in(first, name, hint), name, hint=hint)
     rows = [decode(_Noted, json_in(line, name, hint), name, hint=hint) for line in lines]
     if not rows:
-        why = f"{name} has nothing recorded: no Python of 3.12 or newer ran in the command"
+        why = f"{name} is empty: no Python of 3.12 or newer ran in the command"
         raise UsageError(why, hint=hint)
     processes = {row.pid: f"{row.process} ({row.pid})" for row in rows}  # by its last name
     ran: dict[tuple[str, int], dict[str, None]] = {}

@@ -207,7 +207,7 @@ class _Checker:
         by_key = {u.name for u in self.parsed.uses if u.keys}
         for name, count in whole.items():
             if name in by_key:
-                message = "is given both as a whole and by key: the keys form a JSON object, which replaces the whole one"
+                message = "is given as a whole and also by key: the object made of the keys replaces the whole value"
                 yield ServeFault(FindingCode.FLAG_SHADOWED, name, message)
             elif count > 1 and not self.shape(self.known.by_name[name]).append:
                 yield note(FindingCode.FLAG_TWICE, name, f"is given {count} times: the last counts")
@@ -239,7 +239,7 @@ class _Checker:
             message = "the model is the first word after `vllm serve`"
             yield note(FindingCode.FLAG_DEPRECATED, "--model", message)
         if any(u.name == "--config" for u in self.parsed.uses):
-            yield note(FindingCode.CONFIG_FILE, "--config", "the flags in it are not checked")
+            yield note(FindingCode.CONFIG_FILE, "--config", "flags in this file are not checked")
 
     def given(self, name: str) -> bool:
         """Tell whether a flag is in the command, and not to be turned off."""

@@ -33,7 +33,7 @@ def faults(sources: ModuleSources, serving: Serving) -> Iterator[ServeFault]:
     named = {k: v for k, v in serving.env.items() if k.startswith(_PREFIX)}
     table = variables(sources) if named else {}
     if table is None:
-        yield note(FindingCode.ENV_UNCLEAR, _PATH, "has no table of variables: none is checked")
+        yield note(FindingCode.ENV_UNCLEAR, _PATH, "has no table of variables to check against")
         return
     version = sources.tree.version or "this version"
     for name, value in named.items():

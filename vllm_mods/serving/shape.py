@@ -78,7 +78,7 @@ def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
     if (choices := given.get("choices")) is not None:
         result = _of_choices(sources, choices, result)
     if "choices" in flag.computed:
-        result = result._replace(open="vLLM adds to its choices when it runs")
+        result = result._replace(open="vLLM adds to the choices when it runs")
     if result.choices is not None and flag.removed:
         kept = tuple(one for one in result.choices if one not in flag.removed)
         result = result._replace(choices=kept)
@@ -173,7 +173,7 @@ def _of_choices(sources: ModuleSources, at: AnyPlace, before: FlagShape) -> Flag
     sure = [elts for elts in lists if all(isinstance(one, ast.Constant) for one in elts)]
     return before._replace(
         choices=tuple(ast.literal_eval(one) for elts in sure for one in elts),
-        open=f"vLLM computes its choices when it runs: {ast.unparse(at.node)}",
+        open=f"vLLM computes the choices when it runs: {ast.unparse(at.node)}",
     )
 
 

@@ -134,10 +134,10 @@ def parser_faults(uses: Iterable[Use], model: str, chat_template: str) -> Iterat
             continue
         value = use.values[0]
         if is_sure and form and value in of_others:
-            message = f"{value!r} cannot parse it: {shown}, which {wanted[0]} parses"
+            message = f"{shown}, which {wanted[0]} parses, but {value!r} does not"
             yield ServeFault(FindingCode.PARSER_TERMS, use.typed, message, wanted[0])
         else:
-            message = f"{value!r} is not known to parse it: {shown}, which needs {wanted[0]}"
+            message = f"{shown}, which needs {wanted[0]}; {value!r} may not parse that"
             yield note(FindingCode.PARSER_UNCLEAR, use.typed, message)
 
 
@@ -164,7 +164,7 @@ def engine_faults(uses: Sequence[Use], serving: Serving) -> Iterator[ServeFault]
         opened = open_served(serving.library, file)
         for finding in template_check.check(opened, opened.conversations).findings:
             if finding.code in _ENGINE_FINDINGS:
-                message = f"the Rust frontend renders it: {finding.message}"
+                message = f"this template in the Rust frontend: {finding.message}"
                 yield ServeFault(FindingCode.TEMPLATE_ENGINE, file.file, message)
     if uses and not files:
         message = "VLLM_USE_RUST_FRONTEND uses minijinja; whether that can render it is unknown"

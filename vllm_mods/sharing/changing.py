@@ -64,7 +64,7 @@ def read_project() -> ProjectFile:
     if project is None:
         raise UsageError(
             f"there is no project here: {project_file.NAME} is neither in this folder nor in a parent folder of this repository",
-            hint="vllm-mods add SOURCE --mod MOD  # begins one",
+            hint="vllm-mods add SOURCE --mod MOD  # begins a project",
         )
     return project
 
@@ -176,7 +176,7 @@ def _lock(project: ProjectFile) -> dict[str, project_lock.LockedLibrary]:
 def _check_new(project: ProjectFile, name: str) -> None:
     if name in project.libraries:
         why = f"{project.where} has a library named `{name}` already: {project.libraries[name]}"
-        raise UsageError(why, hint=f"--name ANOTHER; or edit it there, and vllm-mods update {name}")
+        raise UsageError(why, hint=f"--name ANOTHER; or edit it, then vllm-mods update {name}")
 
 
 def _check_there(project: ProjectFile, name: str, more: str = "") -> None:

@@ -138,7 +138,7 @@ def _put_back(opened: OpenFolders, work: str, step: Step) -> tuple[str, str] | N
         if info is not None and (digest == step.after or info.st_nlink > 1):
             os.unlink(opened.at(path))
         elif info is not None:
-            return (f"{step.path}: was new and has been changed since", f"mv {path} {path}.mine")
+            return (f"{step.path}: another program changed this new file", f"mv {path} {path}.mine")
         return None
     return _put_backup(opened, work, step, info, digest)
 

@@ -70,7 +70,7 @@ def _drafted(
     applied = state.receipt
     # Plans are made without the lock. Files are compared one by one; this is for all others.
     if state.mods != transition.before:
-        why = f"{root}: another vllm-mods has just changed the mods; nothing was changed"
+        why = f"{root}: another vllm-mods has just changed the mods, so this run did nothing"
         raise Refused(why, hint="run the command again")
     if applied is not None and applied.workspace is not None:
         workspace = applied.workspace  # there is one for a tree
@@ -183,7 +183,7 @@ def _run(opened: OpenFolders, drafted: Draft, source_date_epoch: int | None) -> 
                 if not progress.committed:
                     why = "everything was put back"
                     raise obstacles.refusal(opened.root, error, why) from error
-                note = f"{error}: {progress.work} could not be removed; the next command will"
+                note = f"{error}: {progress.work} could not be removed; the next command removes it"
                 progress.notes.append(note)
     except _Interrupted:
         why = f"{opened.root}: interrupted by a signal; everything was put back"

@@ -111,7 +111,7 @@ def check(
             continue
         wrong.add(name)
         why = f"with this value, {case.name}: {rendered.error or 'the prompt is different'}"
-        message = f"kwargs.{name}: {case.kwargs[name]!r} is not its default: {why}"
+        message = f"kwargs.{name}: {case.kwargs[name]!r} is not the default: {why}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
         replay.CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered)))
@@ -125,10 +125,10 @@ def check(
     scenes = replay.scenes(answer.variables, content_format, template.data)
     no_chat = _why_no_chat(template.path, answer.variables)
     if no_chat:
-        message = f"{no_chat}: only its own conversations, in the folder beside it, were tested"
+        message = f"{no_chat}: only the conversations beside the template were tested"
         findings.append(Finding(FindingCode.NO_CHAT, message, level=Level.NOTE))
     elif "tools" not in answer.variables:
-        message = "it does not read `tools`, so the model sees none, and calls were not tested"
+        message = "it does not read `tools`, so the model sees no tools; calls were not tested"
         findings.append(Finding(FindingCode.NO_TOOLS, message, level=Level.NOTE))
     replays = () if no_chat else replay.judge_scenes(scenes, prompts_of)
     pairs = [one[:2] for one in (*outcomes, *replays) if one.rendered.prompt is not None]
@@ -153,7 +153,7 @@ def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:
     """
     others = _RANKED.intersection(variables)
     if others and "messages" not in variables:
-        return f"it reads {', '.join(sorted(others))} but not `messages`"
+        return f"the template reads {', '.join(sorted(others))} but not `messages`"
     *above, folder, file = ("", "", *os.path.abspath(path).split("/"))
     if _SNAPSHOT.fullmatch(folder):  # of the Hub's cache: models--OWNER--NAME/snapshots/COMMIT
         folder = above[-2]
@@ -166,7 +166,7 @@ def _note_unknown_tokens(template: Template, answer: rendering.RenderAnswer) -> 
     given = dict(template.tokens)
     missing = [name for name in SPECIAL if name in answer.variables and name not in given]
     if missing:
-        message = f"{', '.join(missing)}: the model's tokenizer sets these, and it is unknown here; give the model's folder as TEMPLATE"
+        message = f"{', '.join(missing)}: the model's tokenizer sets these values, but it is not here; give the model's folder as TEMPLATE"
         yield Finding(FindingCode.TOKENS_UNKNOWN, message, level=Level.NOTE)
 
 

@@ -21,7 +21,7 @@ from vllm_mods.templates.source import Template
 
 FILE = "clients.toml"
 SCHEMA = 1
-_Release = Annotated[str, lambda text: None if versions.parse(text) else f"{text!r} is no version"]
+_Release = Annotated[str, lambda text: None if versions.parse(text) else f"no version: {text!r}"]
 
 
 class ClientVerdict(StrEnum):
@@ -125,7 +125,7 @@ def notes(library: Library, template: Template, version: str | None) -> tuple[st
     rows = table.of(*asked) if version is None else table.at(*asked, version)
     said = []
     if not rows and table.of(*asked):
-        said.append(f"which clients lose something was not measured on vLLM {version}")
+        said.append(f"no client was measured on vLLM {version}")
     for row in {one.subject: one for one in rows if one.is_client}.values():
         since = table.works_from(row)
         on = f"works from vLLM {since} on" if since else "is not known to work on the newest vLLM"

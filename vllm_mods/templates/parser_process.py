@@ -121,7 +121,7 @@ def _sanitize(answer: Any) -> dict[str, Any]:
         case {"error": error}:
             return {"error": str(error), "stood_in": answer.get("stood_in") is True}
         case _:
-            return {"error": "it gives no answer", "stood_in": False}
+            return {"error": "the parser gave no answer", "stood_in": False}
 
 
 def run(

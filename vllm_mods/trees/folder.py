@@ -159,7 +159,7 @@ def find_site_root(path: str) -> str:
     if len(roots) > 1:
         raise UsageError(
             f"{path} {why}",
-            hint=f"name the one you mean: {' or '.join(f'{root}/vllm' for root in roots)}",
+            hint=f"name the vLLM that you mean: {' or '.join(f'{root}/vllm' for root in roots)}",
         )
     return roots[0]
 

@@ -109,7 +109,7 @@ def split_name(name: str, spec: str = "") -> tuple[str, str]:
         why = f"{spec}: only a repository on this machine can be read"
         raise UsageError(why, hint="git clone --filter=blob:none URL DIR, then git:DIR@REV")
     folder = name[: places[-1]] if places else name
-    raise UsageError(f"{spec}: {folder}: no such folder", hint="git:REPO@REV, REPO a local folder")
+    raise UsageError(f"{spec}: {folder}: no such folder", hint="git:FOLDER@REV")
 
 
 class Commit(NamedTuple):

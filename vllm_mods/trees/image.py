@@ -166,7 +166,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
     vllms = _vllms(base, looked)
     if place is not None and not vllms:
         raise UsageError(
-            f"{base.reference}: /{place} has no vllm/__init__.py, so no vLLM",
+            f"{base.reference}: /{place} has no vllm/__init__.py, so it contains no vLLM",
             hint="run without --target-in-image: the folders that were found are listed",
         )
     vllms = vllms or _vllms(base, _behind_pth(base, looked))

@@ -19,7 +19,7 @@ _FORMS = (
 
 # Which kinds of tree `verify`, `others`, and `platform` and `in_image` are for.
 _ONLY = (
-    ({"pypi"}, "is not a release of an index, and only these can be verified", "pypi:VERSION"),
+    ({"pypi"}, "is not a release of an index, so --verify cannot be used", "pypi:VERSION"),
     (
         {"pypi", "wheel", "sdist"},
         "has its own packages; --with works only for releases, wheels and sdists",
@@ -27,7 +27,7 @@ _ONLY = (
     ),
     (
         {"image"},
-        "is not an image, and --platform and --target-in-image are for images",
+        "is not an image: --platform and --target-in-image are for images",
         "--target image:REF",
     ),
 )
@@ -126,7 +126,7 @@ def _open_archive(kind: str, path: str, *, spec: str) -> "ArchiveTree":
     path = os.path.expanduser(path)  # No shell does it behind a colon.
     for ending, other in ((".whl", "wheel"), (".tar.gz", "sdist")):
         if kind != other and path.endswith(ending):
-            raise UsageError(f"{spec}: this is another kind of file", hint=f"{other}:{path}")
+            raise UsageError(f"{spec}: this file is of the kind {other}", hint=f"{other}:{path}")
     try:
         file = open(path, "rb")  # noqa: SIM115  (lives as long as the tree)
     except OSError as error:

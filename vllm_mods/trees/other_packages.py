@@ -115,8 +115,8 @@ class OtherPackages:
         finals = [file for file in files if not Version(file.version).is_prerelease] or files
         newest = max((Version(file.version) for file in finals), default=None)
         if newest is None:
-            when = "" if exact else f", among those available on {self._day}"
-            why = f"{name}: no release of it is in {allowed}{when}"
+            when = "" if exact else f" that was available on {self._day}"
+            why = f"{name}: no release{when} is in {allowed}"
             raise TreeError(why, hint=f"--with {name}==VERSION")
         return OtherPackage(name, str(newest), other.archive(str(newest)))
 

@@ -274,7 +274,7 @@ class Releases:
         if built := node(name):
             return UsageError(
                 f"{spec}: this is a build of commit {built}, which none of the indexes has",
-                hint=f"--commits REPO or git:REPO@{built}, REPO a clone of vLLM; or wheel:FILE; or the folder where it is installed",
+                hint=f"--commits REPO or git:REPO@{built}, where REPO is a clone of vLLM; or wheel:FILE; or the folder where it is installed",
             )
         versions = nearest(name, {file.version for file in answer.files}, 5)
         return UsageError(
@@ -286,6 +286,6 @@ class Releases:
         hint = (OFFLINE if self.http is None else _ONLINE) if answer.failures else _SETTINGS
         why = "".join(f"\n  {failure}" for failure in answer.failures)
         kind = Unreachable if answer.failures else TreeError
-        lack = "no list of the releases of {}" if answer.failures else "no release of {} found"
+        lack = "cannot list the releases of {}" if answer.failures else "no release of {} found"
         what = what or lack.format(self._project)
         return kind(f"{what}{why or ': no index or folder has it'}", hint=hint)

@@ -84,7 +84,7 @@ class Spans(io.RawIOBase):
 
     def _fetch(self, start: int, end: int) -> bytes:
         if self._http is None:
-            why = f"{self._file.filename}: this part of it is not in the cache"
+            why = f"{self._file.filename}: a part of the file is not in the cache"
             raise Unreachable(why, hint=OFFLINE)
         self._tell(0, end - start)
         span = self._http.span(self._file.url, start, end)
@@ -100,7 +100,7 @@ class Spans(io.RawIOBase):
             )
         if span.etag and self.etag and span.etag != self.etag:
             why = f"{self._file.filename}: it was changed on the server during the download"
-            raise TreeError(why, hint="run it again")
+            raise TreeError(why, hint="run the command again")
         self.etag = self.etag or span.etag
         self._tell(end - start, end - start)
         return span.data

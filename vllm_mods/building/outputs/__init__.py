@@ -33,7 +33,7 @@ def parse(text: str | None, base: Base) -> Output:
         if base.where in engine_command.STORES:
             return Output(ENGINE)
         why = f"{base.reference} is not in a local engine ({base.where}), so no engine can add a layer to it"
-        raise UsageError(why, hint=f"--output with one of {_FORMS}")
+        raise UsageError(why, hint=f"--output {OCI}:DIR, or --output {REGISTRY}:REF")
     kind, colon, place = text.partition(":")
     if kind not in _PLACES or not colon or not place:
         raise UsageError(f"--output {text}: unknown kind of output", hint=f"one of {_FORMS}")

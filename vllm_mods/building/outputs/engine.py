@@ -32,7 +32,7 @@ def write(image: oci.BuiltImage, where: str, tag: str) -> None:
     program = engine_command.STORES[where]
     if image.manifest is None and where != engine_command.DOCKER:
         raise Refused(
-            f"{where} needs the registry digests of the base's layers and does not have them; nothing was built",
+            f"{where} needs the registry digests of the base's layers, but does not have them; nothing was built",
             hint=f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
@@ -45,7 +45,7 @@ def write(image: oci.BuiltImage, where: str, tag: str) -> None:
         current = _load(program, thin(image, name), name) or _tagged(program, name)
         if current is None or current not in ours:
             raise TreeError(
-                f"{program} loaded the image as {current or 'nothing'}, but it is {image.config_digest}",
+                f"{program} loaded the image as {current or 'nothing'}, but its ID should be {image.config_digest}",
                 hint=f"{program} rmi {name}  # then run the command again, or with `--output oci:DIR`",
             )
 
@@ -74,7 +74,7 @@ def thin(image: oci.BuiltImage, ref: str) -> bytes:
 def tag_refusal(tag: str, current: str, ours: str) -> Refused:
     """Return the error of a tag that another image has."""
     return Refused(
-        f"{tag} already names {current}, and the new image is {ours}: vllm-mods does not move a tag; nothing was changed",
+        f"{tag} already names {current}, but the new image is {ours}: vllm-mods does not move a tag; nothing was changed",
         hint="--tag another-name:tag, or remove the old image first",
     )
 

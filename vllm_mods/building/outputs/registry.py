@@ -73,7 +73,7 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
     data, _ = reading.pick(client.open, client.manifest(base.reference), str(source), choice)
     config, layers, _ = reading.read_manifest(client.open, data, str(source))
     if config.digest != base.config_digest:
-        why = f"{source} has changed: its configuration is now {config.digest}, and the base here has {base.config_digest}; nothing was pushed"
+        why = f"{source} has changed: its configuration is now {config.digest}, but the base here has {base.config_digest}; nothing was pushed"
         raise Refused(why, hint=f"push the base first: docker push {names.plain(base.reference)}")
     return layers
 
