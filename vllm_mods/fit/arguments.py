@@ -3,12 +3,14 @@
 import ast
 import re
 from collections import ChainMap
+from dataclasses import replace
+from inspect import Parameter
 
 from vllm_mods.fit.asked import QUOTED, Asked
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import classes_named, definers, subclasses
-from vllm_mods.fit.shapes import Symbol, words
-from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.shapes import Function, Symbol, words
+from vllm_mods.fit.signatures import dotted, unbound
 from vllm_mods.fit.world import World
 
 _CALLED = re.compile(r"(?:function|method|constructor|class|to|of) `([\w.]+)`")
@@ -39,6 +41,7 @@ def argument(asked: Asked) -> bool | None:
     open_ = any(line.unknown and line.owner("__init__") is None for line in lines)
     named = classes_named(world, owner) if owner else ()
     one_of_several = called is None and _UNION_CALL in diagnostic.more  # as attributes of a layer
+    one_of_several |= _is_doubled(world, named)
     if owner == "object" or open_ or one_of_several or not all(_is_stated(o) for o in named):
         return False
     for line in lines:
@@ -75,7 +78,7 @@ def bound(asked: Asked) -> bool:
             heirs = (last in lineage(world, one).bases for one in definers(world, name))
             return name in _MAKERS or not any(heirs)
         is_above = ast.unparse(asked.call() or ast.Pass()).startswith("super().")
-        return all(
+        return (is_above or not _is_doubled(world, classes)) and all(
             _is_stated(one)
             and (
                 name in _MAKERS
@@ -102,6 +105,38 @@ def takes(asked: Asked) -> bool:
     """Ask of a builtin question nothing more, and of a call what is bound."""
     builtin = "`isinstance`" in asked.diagnostic.text or "`issubclass`" in asked.diagnostic.text
     return builtin or bound(asked)
+
+
+def moved(asked: Asked) -> bool:
+    """Tell whether an argument is given at the place of another parameter than at the origin."""
+    call, nodes = asked.call(), asked.around
+    given = call.args if call and asked.origin else []
+    place = next((n for n, one in enumerate(given) if one in nodes), None)
+    if place is None or any(isinstance(one, ast.Starred) for one in given[: place + 1]):
+        return False
+    was, now = (
+        _taken(replace(asked, world=world)) for world in (asked.origin or asked.world, asked.world)
+    )
+    names = {one[place].name for one in (was, now) if len(one) > place}
+    return len(names) > 1
+
+
+def _taken(asked: Asked) -> list[Parameter]:
+    """Return the parameters of the one function of the tree that a call is said to be of, without the receiver."""
+    called = _CALLED.search(asked.diagnostic.text)
+    owner, _, name = called[1].rpartition(".") if called else ("", "", "")
+    found = classes_named(asked.world, owner.rpartition(".")[2]) if owner else asked.called()
+    if len(found) != 1:
+        return []
+    if isinstance(found[0].binding, Function):
+        return [*found[0].binding.parameters]
+    owned = lineage(asked.world, found[0]).owner(name)
+    return [*unbound(owned[1][0])] if owned else []
+
+
+def _is_doubled(world: World, classes: tuple[Symbol, ...]) -> bool:
+    """Tell whether what is put in has a class of its own by the name of one that is there: which of the two it is, only the run knows."""
+    return len({one.path in world.files for one in classes}) > 1
 
 
 def _is_stated(symbol: Symbol) -> bool:

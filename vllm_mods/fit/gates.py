@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.arguments import argument, bound, overload, takes
+from vllm_mods.fit.arguments import argument, bound, moved, overload, takes
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, QUOTED, TYPE, Asked
 from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic
@@ -87,6 +87,8 @@ def _value(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of type
     match = _GIVEN.search(asked.diagnostic.text)
     diagnostic = asked.diagnostic
     place = asked.world.row(diagnostic.path, diagnostic.line)[diagnostic.column - 1 :]
+    if moved(asked):
+        return True
     if match is None or place.startswith(b"*"):  # which parameters `**kwargs` fills, nobody knows
         return False
     wanted, given = match[1], match[2]
@@ -271,10 +273,15 @@ RULES: Mapping[str, Rule] = {n: rule for rule, names in _NAMES_OF.items() for n 
 """The rules that are asked for; above each is what an error by it rests on."""
 
 
-def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | None:
-    """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty."""
+def judge(
+    world: World, diagnostic: Diagnostic, *, gated: bool, origin: World | None = None
+) -> Problem | None:
+    """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty.
+
+    ``origin`` is the same code in the tree that it was written for, of which ty does not say it.
+    """
     rule = RULES[diagnostic.rule]
-    asked = Asked(world, diagnostic)
+    asked = Asked(world, diagnostic, origin)
     if asked.is_tolerant():
         return None
     if rule.code in _OF_VALUES and asked.is_compiled():

@@ -5,7 +5,7 @@ import re
 
 from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
+from vllm_mods.fit.search import classes_named, files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
@@ -56,8 +56,11 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
         line = lineage(world, other)
         if name in attributes(world, line) or line.unknown:
             return True
-    if name.startswith("__"):
-        return False
+    return not name.startswith("__") and _is_set_outside(world, symbol, name)
+
+
+def _is_set_outside(world: World, symbol: Symbol, name: str) -> bool:
+    """Tell whether somebody may set a member of a class from outside."""
     torch = lineage(world, symbol).torch
     word, mine = re.escape(name.encode()), symbol.cls.name.encode()
     stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
@@ -106,7 +109,7 @@ def is_missing(asked: Asked) -> bool:
 def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of owner
     """Believe what is missing of a plain class; a layer is given more by others, a protocol has what stands behind it."""
     if asked.member is None:
-        return True
+        return asked.origin is None or is_missing(asked)
     owner, name = asked.member.groups()
     if owner in {"object", "type", "Module"}:
         return None
@@ -118,6 +121,8 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
     lines = [line._replace(classes=line.classes[above:]) for line in lines]
     if any(name in attributes(asked.world, line) for line in lines):
         return None  # set in a function inside a method, where ty does not look
+    if all(_had(asked, kind, name) for kind in kinds):
+        return True
     # the standard library's interfaces are protocols as well
     if (
         "Protocol" in owner
@@ -135,6 +140,22 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
     if not any(line.torch for line in lines):
         return True
     return False if len(kinds) > 1 else is_missing(asked)
+
+
+def _had(asked: Asked, kind: str, name: str) -> bool:
+    """Tell whether a class had a member at the origin, and since then no class below has got it, nor has anybody begun to set it from outside."""
+    world, origin, classes = asked.world, asked.origin, asked.classes(kind)
+    for one in classes if origin else ():
+        named = classes_named(origin, one.cls.name)
+        was = [there for there in named if there.path == one.path] or named
+        if not was or any(name not in attributes(origin, lineage(origin, at)) for at in was):
+            return False
+        below = (other for other in subclasses(world, one) if other.path not in world.files)
+        if any(name in attributes(world, lineage(world, other)) for other in below):
+            return False
+        if _is_set_outside(world, one, name) and not _is_set_outside(origin, was[0], name):
+            return False
+    return bool(classes) and origin is not None
 
 
 def _is_mixin(world: World, line: Lineage) -> bool:

@@ -127,14 +127,17 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     by_place = target.diagnostics
     old = origin.diagnostics if origin and by_place else {}
     new = [one for key, one in by_place.items() if key not in old and one[:2] not in met_at]
-    typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
+    at_origin = origin.world if origin else None
+    typed = (
+        judge_diagnostic(target.world, one, gated=origin is None, origin=at_origin) for one in new
+    )
     problems += (one for one in typed if one and one.level is Level.ERROR)
     met_by: dict[tuple[str, ...], list[Problem]] = {}
     for one in problems if origin else map(_noted, problems):
         # all but the code that meets what one change of vLLM makes
         text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
         met_by.setdefault((one.code, text, one.level), []).append(one)
-    causes = [_one_of(target.world, ones) for ones in met_by.values()]
+    causes = [_one_of(target.world, ones, origin is not None) for ones in met_by.values()]
     causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
     return tuple(map(finding, causes))
 
@@ -234,10 +237,10 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
             yield from replacement_problems(target.world, write, names)
 
 
-def _one_of(world: World, problems: list[Problem]) -> Problem:
+def _one_of(world: World, problems: list[Problem], is_new: bool) -> Problem:
     """Return the first of the problems with one cause that is an error, the first one if none is, with how many there are."""
     noted = (_noted(one) if _is_chosen(world, one.path) else one for one in problems)
-    judged = [lessen(world, soften(world, one)) for one in noted]
+    judged = [lessen(world, soften(world, one, is_new=is_new)) for one in noted]
     worst, more = min(judged, key=lambda one: (one.level is Level.NOTE, one[1:3])), len(judged) - 1
     text = f"{worst.message}; so in {more} other place{'s' * (more != 1)}"
     return worst._replace(message=text) if more else worst
