@@ -106,8 +106,16 @@ def is_missing(asked: Asked) -> bool:
     return True
 
 
-def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of owner
-    """Believe what is missing of a plain class; a layer is given more by others, a protocol has what stands behind it."""
+def lacks(asked: Asked) -> bool | None:
+    """Believe what is missing of a plain class, and what any had at the origin."""
+    sure, member = _lacks(asked), asked.member
+    if sure is not False or member is None:
+        return sure
+    return all(_had(asked, kind, member[2]) for kind in member[1].split(" | "))
+
+
+def _lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of owner
+    """Doubt what a layer is given by others, and a protocol by what stands behind it."""
     if asked.member is None:
         return asked.origin is None or is_missing(asked)
     owner, name = asked.member.groups()
@@ -121,8 +129,6 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
     lines = [line._replace(classes=line.classes[above:]) for line in lines]
     if any(name in attributes(asked.world, line) for line in lines):
         return None  # set in a function inside a method, where ty does not look
-    if all(_had(asked, kind, name) for kind in kinds):
-        return True
     # the standard library's interfaces are protocols as well
     if (
         "Protocol" in owner
@@ -145,17 +151,18 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
 def _had(asked: Asked, kind: str, name: str) -> bool:
     """Tell whether a class had a member at the origin, and since then no class below has got it, nor has anybody begun to set it from outside."""
     world, origin, classes = asked.world, asked.origin, asked.classes(kind)
-    for one in classes if origin else ():
+    if origin is None or not classes:
+        return False
+    for one in classes:
         named = classes_named(origin, one.cls.name)
         was = [there for there in named if there.path == one.path] or named
-        if not was or any(name not in attributes(origin, lineage(origin, at)) for at in was):
+        below = [other for other in subclasses(world, one) if other.path not in world.files]
+        new = any(name in attributes(world, lineage(world, other)) for other in below)
+        new |= _is_set_outside(world, one, name) and not _is_set_outside(origin, one, name)
+        had = [name in attributes(origin, lineage(origin, there)) for there in was]
+        if new or not had or not all(had):
             return False
-        below = (other for other in subclasses(world, one) if other.path not in world.files)
-        if any(name in attributes(world, lineage(world, other)) for other in below):
-            return False
-        if _is_set_outside(world, one, name) and not _is_set_outside(origin, was[0], name):
-            return False
-    return bool(classes) and origin is not None
+    return True
 
 
 def _is_mixin(world: World, line: Lineage) -> bool:

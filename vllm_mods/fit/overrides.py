@@ -12,7 +12,15 @@ from vllm_mods.fit.bodies import arities, definition, is_generator, only_raises
 from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Answers, Doubt, Problem, Problems
-from vllm_mods.fit.search import class_at, classes_in, definers, is_mentioned, subclasses
+from vllm_mods.fit.search import (
+    class_at,
+    classes_in,
+    definers,
+    files_mentioning,
+    is_mentioned,
+    meant_in,
+    subclasses,
+)
 from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import (
     DefNode,
@@ -29,7 +37,7 @@ from vllm_mods.fit.walk import receiver
 from vllm_mods.fit.world import World
 
 # Methods that Python calls, each class in its own way.
-_OWN = words("__init__ __new__ __init_subclass__ __post_init__ __class_getitem__")
+_OWN = words("__new__ __init_subclass__ __post_init__ __class_getitem__")
 _WORD = re.compile(r"\w+")
 _ANYTHING = words("Unknown Any object Never")
 _USES = ast.Attribute | ast.Subscript | ast.BinOp | ast.Compare | ast.For | ast.Tuple
@@ -96,6 +104,8 @@ def learn_receivers(world: World, overrides: Iterable[Override]) -> None:
     """Ask at once for the types that judging some overrides asks for one after the other, but those of calls that share a line."""
     calls: dict[MethodCall, None] = {}
     for owner, mine, base, theirs in overrides:
+        if mine.name == "__init__":
+            continue
         new = Taker(mine, definition(world, owner.path, mine))
         old = Taker(theirs, definition(world, base.path, theirs))
         calls |= dict.fromkeys(c for c in calls_of(world, mine.name) if broken(c, old, new))
@@ -110,6 +120,9 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
     ``path`` and ``line`` are the place in a changed file that the answer is about.
     """
     mine, theirs = override.method, override.overridden
+    if mine.name == "__init__":
+        yield from _made(world, override, (path, line))
+        return
     if is_property(mine) or is_property(theirs):
         yield from _other_kind(world, override, (path, line))
         return
@@ -138,6 +151,24 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
     if vague:
         why = f"{vague} calls of {mine.name} may reach it, but the type of the receiver is unknown"
         yield Doubt(path, "override", why)
+
+
+def _made(world: World, override: Override, place: tuple[str, int]) -> Problems:
+    """Judge the calls by a base's name that may make one of a class: the name is a variable, or the base chooses in ``__new__``."""
+    base, pair = override.base, (Taker(override.overridden, None), Taker(override.method, None))
+    taken = {one.name for one in override.method.parameters}
+    more = {one.name for one in override.overridden.parameters if one.name not in taken}
+    if not more or any(one.kind is one.VAR_KEYWORD for one in override.method.parameters):
+        return
+    chooses = lineage(world, base).owner("__new__") is not None
+    files = frozenset(path for path, _ in files_mentioning(world, more))
+    for call in calls_of(world, base.cls.name, rb"\b", files):
+        name = dotted(call.node.func) or ""
+        meant = meant_in(world, call.path, call.scope, name)
+        is_other = meant == (base,) if chooses else name == base.cls.name and not meant
+        if is_other and (why := broken(call, *pair)):
+            yield _problem(override, place, why)
+            return
 
 
 def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> str:

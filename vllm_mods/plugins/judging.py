@@ -137,7 +137,7 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
         # all but the code that meets what one change of vLLM makes
         text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
         met_by.setdefault((one.code, text, one.level), []).append(one)
-    causes = [_one_of(target.world, ones, origin is not None) for ones in met_by.values()]
+    causes = [_one_of(target.world, ones, is_new=origin is not None) for ones in met_by.values()]
     causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
     return tuple(map(finding, causes))
 
@@ -170,7 +170,14 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
     for path in target.files:
         was = origin.overrides(path)
         pairs += ((one, was.get(key)) for key, one in target.overrides(path).items())
-    new = [(n, o) for n, o in pairs if not o or o.overridden.parameters != n.overridden.parameters]
+    # what makes one of a class may begin to give what the class never took
+    new = [
+        (n, o)
+        for n, o in pairs
+        if not o
+        or o.overridden.parameters != n.overridden.parameters
+        or n.method.name == "__init__"
+    ]
     learn_receivers(target.world, (override for override, _ in new))
     for override, before in new:
         mine, now = override.method, override.overridden
@@ -185,6 +192,8 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
 
 def _moved(target: View, mine: Function, now: Function, before: Function) -> str:
     """Say which parameter has the place in which vLLM no longer gives it; ``""`` for none."""
+    if mine.name == "__init__":  # each class has its own
+        return ""
     own, new, old = (
         [p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, before)
     )
@@ -237,7 +246,7 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
             yield from replacement_problems(target.world, write, names)
 
 
-def _one_of(world: World, problems: list[Problem], is_new: bool) -> Problem:
+def _one_of(world: World, problems: list[Problem], *, is_new: bool) -> Problem:
     """Return the first of the problems with one cause that is an error, the first one if none is, with how many there are."""
     noted = (_noted(one) if _is_chosen(world, one.path) else one for one in problems)
     judged = [lessen(world, soften(world, one, is_new=is_new)) for one in noted]
