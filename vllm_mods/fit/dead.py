@@ -101,8 +101,8 @@ def _problem(path: str, new: _Added, message: str, level: Level) -> Problem:
 
 
 def _is_named(world: World, word: str, path: str) -> bool:
-    """Tell whether a name stands anywhere but in the one definition."""
-    find = re.compile(rb"\b%b\b" % re.escape(word.encode()))
+    """Tell whether a name stands anywhere but in the one definition, and what it does first."""
+    find = re.compile(rb"(?<!super\(\)\.)\b%b\b" % re.escape(word.encode()))
     if len(find.findall(world.read(path) or b"")) > 1:
         return True
     # One file that has it is enough: what a patch adds, its own files use, else what stands nearest.

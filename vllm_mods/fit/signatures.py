@@ -180,6 +180,7 @@ def function_of(node: DefNode) -> Function:
         parameters=parameters_of(node.args),
         decorators=tuple(map(decorator_name, node.decorator_list)),
         asynchronous=isinstance(node, ast.AsyncFunctionDef),
+        returns=dotted(node.returns),
     )
 
 

@@ -172,19 +172,24 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
         pairs += ((one, was.get(key)) for key, one in target.overrides(path).items())
     # what makes one of a class may begin to give what the class never took
     new = [
-        (n, o)
-        for n, o in pairs
-        if not o
-        or o.overridden.parameters != n.overridden.parameters
-        or n.method.name == "__init__"
+        (now, was)
+        for now, was in pairs
+        if not was or now.method.name == "__init__" or now.overridden[2:] != was.overridden[2:]
     ]
     learn_receivers(target.world, (override for override, _ in new))
     for override, before in new:
         mine, now = override.method, override.overridden
         problems = target.refused(override)
-        if not problems and before and (moved := _moved(target, mine, now, before.overridden)):
+        if (
+            not problems
+            and before
+            and (
+                why := _moved(target, mine, now, before.overridden)
+                or _unlike(target, override, before)
+            )
+        ):
             name = f"{override.owner.cls.name}.{mine.name}"
-            place, text = (override.owner.path, mine.line, name), f"{name}{mine.text()} {moved}"
+            place, text = (override.owner.path, mine.line, name), f"{name}{mine.text()} {why}"
             yield Problem(_C.FIT_OVERRIDE, *place, text, (name,), mine.name)
         elif not (problems and before and origin.refused(before)):
             yield from problems
@@ -204,6 +209,26 @@ def _moved(target: View, mine: Function, now: Function, before: Function) -> str
         if any(len(call.node.args) >= min(place, new.index(name)) for call in calls):
             return f"takes {name} as parameter {place + 1}, but this vLLM has it as parameter {new.index(name) + 1} of {now.text()}"
     return ""
+
+
+def _unlike(target: View, now: Override, before: Override) -> str:
+    """Say that vLLM states to get one of another class now, and the plugin still states what it was; ``""`` for no."""
+    mine, was, new = now.method.returns, before.overridden.returns, now.overridden.returns
+    if mine is None or mine != was or new is None or new == was:
+        return ""
+    own, other = (
+        [
+            one
+            for one in target.world.resolve(place.path, name).symbols
+            if isinstance(one.binding, Class)
+        ]
+        for place, name in ((now.owner, mine), (now.base, new))
+    )
+    lines = [lineage(target.world, one) for one in (*own, *other)]
+    akin = own and any({*own, *other} <= {*one.classes} for one in lines)
+    if len(other) != 1 or akin or "Protocol" in lines[-1].bases:
+        return ""
+    return f"returns {mine}, but {now.base.cls.name} returns {new} in this vLLM"
 
 
 def _replaced(target: View, origin: View) -> Iterator[Problem]:
