@@ -166,10 +166,12 @@ def _operands(asked: Asked) -> bool:
 def _assignment(asked: Asked) -> bool | None:
     text = asked.diagnostic.text
     if "values to unpack" in text:
-        # a name may be one of several, and what a call gives its code says, not what it states: ``results``
+        # a name may be one of several, and what a call gives its code says (``results``), not what it states, unless that is news
         assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
         value = getattr(assigned, "value", None)
-        return None if isinstance(value, ast.Call | ast.Await) else isinstance(value, ast.Tuple)
+        if isinstance(value, ast.Call | ast.Await):
+            return asked.origin is not None or None
+        return isinstance(value, ast.Tuple)
     if "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None

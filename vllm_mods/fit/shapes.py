@@ -25,7 +25,7 @@ _LONG = 72
 class Function(NamedTuple):
     """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none.
 
-    Every default of a parameter is ``...``. ``returns`` is what is stated, where that is a name.
+    Every default of a parameter is ``...``. ``returns`` is what is stated, where that is a name or a tuple.
     """
 
     name: str

@@ -180,8 +180,18 @@ def function_of(node: DefNode) -> Function:
         parameters=parameters_of(node.args),
         decorators=tuple(map(decorator_name, node.decorator_list)),
         asynchronous=isinstance(node, ast.AsyncFunctionDef),
-        returns=dotted(node.returns),
+        returns=_stated(node.returns),
     )
+
+
+def _stated(node: ast.expr | None) -> str | None:
+    """Return a stated type that is a name, and of a tuple how many it holds."""
+    match node:
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=several)):
+            held = ("..." if isinstance(one, ast.Constant) else "_" for one in several)
+            return f"tuple[{', '.join(held)}]"
+        case _:
+            return dotted(node)
 
 
 def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:

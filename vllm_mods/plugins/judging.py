@@ -18,14 +18,20 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.judge import uncollected
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import load_python
-from vllm_mods.fit.overrides import Override, learn_receivers, override_problems, overrides_of
+from vllm_mods.fit.overrides import (
+    Override,
+    learn_receivers,
+    override_problems,
+    overrides_of,
+    reaches,
+)
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
 from vllm_mods.fit.results import abstract_misuses
 from vllm_mods.fit.run_time import Write, all_writes, soften
 from vllm_mods.fit.search import classes_in, classes_named
 from vllm_mods.fit.shapes import Class, Function, Symbol
-from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.signatures import dotted, refusal, unbound
 from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
@@ -179,15 +185,15 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
     learn_receivers(target.world, (override for override, _ in new))
     for override, before in new:
         mine, now = override.method, override.overridden
-        problems = target.refused(override)
-        if (
-            not problems
-            and before
-            and (
-                why := _moved(target, mine, now, before.overridden)
+        problems, why = target.refused(override), ""
+        if before and not problems and mine.name != "__init__":  # each class has its own
+            why = _moved(target, mine, now, before.overridden)
+            why = (
+                why
                 or _unlike(target, override, before)
+                or _followed(target, origin, override, before)
             )
-        ):
+        if why:
             name = f"{override.owner.cls.name}.{mine.name}"
             place, text = (override.owner.path, mine.line, name), f"{name}{mine.text()} {why}"
             yield Problem(_C.FIT_OVERRIDE, *place, text, (name,), mine.name)
@@ -197,8 +203,6 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
 
 def _moved(target: View, mine: Function, now: Function, before: Function) -> str:
     """Say which parameter has the place in which vLLM no longer gives it; ``""`` for none."""
-    if mine.name == "__init__":  # each class has its own
-        return ""
     own, new, old = (
         [p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, before)
     )
@@ -216,6 +220,9 @@ def _unlike(target: View, now: Override, before: Override) -> str:
     mine, was, new = now.method.returns, before.overridden.returns, now.overridden.returns
     if mine is None or mine != was or new is None or new == was:
         return ""
+    text = f"returns {mine}, but {now.base.cls.name} returns {new} in this vLLM"
+    if mine[:6] == new[:6] == "tuple[":
+        return text
     own, other = (
         [
             one
@@ -228,7 +235,21 @@ def _unlike(target: View, now: Override, before: Override) -> str:
     akin = own and any({*own, *other} <= {*one.classes} for one in lines)
     if len(other) != 1 or akin or "Protocol" in lines[-1].bases:
         return ""
-    return f"returns {mine}, but {now.base.cls.name} returns {new} in this vLLM"
+    return text
+
+
+def _followed(target: View, origin: View, now: Override, before: Override) -> str:
+    """Say which call has changed as what is overridden has, on whatever it is called; ``""`` for none."""
+    mine, was, new = (unbound(f) for f in (now.method, before.overridden, now.overridden))
+    known = (one for one in calls_of(origin.world, now.method.name) if not refusal(was, one.node))
+    places = {(one.path, one.scope.name, ast.unparse(one.receiver)) for one in known}
+    for call in calls_of(target.world, now.method.name) if was != new else ():
+        place = call.path, call.scope.name, ast.unparse(call.receiver)
+        fits = not refusal(new, call.node) and refusal(was, call.node)
+        may_reach = fits and place in places and reaches(target.world, call, now, "") is not False
+        if may_reach and (why := refusal(mine, call.node)):
+            return f"overrides {now.base.cls.name}.{now.method.name}, but the call in {call.path}:{call.node.lineno} {why}"
+    return ""
 
 
 def _replaced(target: View, origin: View) -> Iterator[Problem]:
