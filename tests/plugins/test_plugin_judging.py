@@ -246,7 +246,27 @@ LAYERS = """
 
     def start(Request):
         return Request(name="a"), Layer(1)
+
+
+    class Runner:
+        def times(self) -> float:
+            return find()
+
+        def pair(self) -> tuple[int, int]:
+            return find()
+
+        def run(self, a): ...
+
+
+    class Other:
+        def run(self, a, b): ...
+
+
+    def begin(runner):
+        runner.run(1)
 """
+RUNNER = "from vllm.layers import Runner\n\n\n"
+FAST = f"{RUNNER}class Fast(Runner):\n    def {{}}\n"
 LAYER = "from vllm.layers import Layer\n\n\nclass Fast(Layer):\n    def {}\n"
 REQUEST = "from vllm.layers import Request\n\n\n"
 COUNTED = f"{REQUEST}def f(one: Request, find):\n    find().count = 1\n    return one.count\n"
@@ -254,6 +274,8 @@ OWN = "class Fast(Request):\n    def __init__(self, {}):\n        super().__init
 SCALED = "from vllm.layers import Layer\n\n\ndef f(one: Layer):\n    return one.scale, one.scale\n"
 UNSCALED = {"self.scale = size": "self.size = size"}
 WITH_KIND = {"Layer(1)": 'Layer(1, kind="b")'}
+TRIPLE = {"tuple[int, int]": "tuple[int, int, int]"}
+WIDER = {"run(self, a)": "run(self, a, b)", "runner.run(1)": "runner.run(1, 2)"}
 TRACED = {'name="a")': 'name="a", trace=True)', "size: int | None = None)": "trace=False)"}
 
 
@@ -281,6 +303,23 @@ TRACED = {'name="a")': 'name="a", trace=True)', "size: int | None = None)": "tra
         (f"{REQUEST}{OWN.format('*rest, name')}", TRACED, "unexpected keyword argument 'trace'"),
         (f"{REQUEST}{OWN.format('*rest, name, trace')}", TRACED, None),
         (LAYER.format("__init__(self, size): ..."), WITH_KIND, "argument 'kind'"),
+        # what is given back is of another class, or as many as it was
+        (FAST.format("times(self) -> float: ..."), {"float:": "Request:"}, "returns float, but"),
+        (FAST.format("times(self) -> float: ..."), {"float:": "int:"}, None),
+        (
+            FAST.format("pair(self) -> tuple[int, int]: ..."),
+            TRIPLE,
+            "Runner returns tuple[_, _, _]",
+        ),
+        (f"{RUNNER}def f(one: Runner):\n    a, b = one.pair()\n", TRIPLE, "Expected 2"),
+        (f"{RUNNER}def f(one: Runner):\n    return one.pair()\n", TRIPLE, None),
+        # a call on something unknown has changed as what is overridden has
+        (
+            FAST.format("run(self, a): ..."),
+            WIDER,
+            "overrides Runner.run, but the call in vllm/layers.py:",
+        ),
+        (FAST.format("run(self, a): ..."), {**WIDER, "begin(runner)": "new(runner)"}, None),
         (
             LAYER.format("__init__(self, size): ..."),
             {
