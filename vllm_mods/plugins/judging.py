@@ -9,6 +9,7 @@ from inspect import Parameter
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
+from vllm_mods.fit.bodies import only_raises
 from vllm_mods.fit.calls import calls_of
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.dead import gone_hooks
@@ -186,13 +187,11 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
     for override, before in new:
         mine, now = override.method, override.overridden
         problems, why = target.refused(override), ""
-        if before and not problems and mine.name != "__init__":  # each class has its own
-            why = _moved(target, mine, now, before.overridden)
-            why = (
-                why
-                or _unlike(target, override, before)
-                or _followed(target, origin, override, before)
-            )
+        # each class has its own ``__init__``
+        is_asked = not (problems or only_raises(target.world, override.owner.path, mine))
+        if before and is_asked and mine.name != "__init__":
+            why = _moved(target, mine, now, before.overridden) or _unlike(target, override, before)
+            why = why or _followed(target, origin, override, before)
         if why:
             name = f"{override.owner.cls.name}.{mine.name}"
             place, text = (override.owner.path, mine.line, name), f"{name}{mine.text()} {why}"
@@ -241,13 +240,13 @@ def _unlike(target: View, now: Override, before: Override) -> str:
 def _followed(target: View, origin: View, now: Override, before: Override) -> str:
     """Say which call has changed as what is overridden has, on whatever it is called; ``""`` for none."""
     mine, was, new = (unbound(f) for f in (now.method, before.overridden, now.overridden))
-    known = (one for one in calls_of(origin.world, now.method.name) if not refusal(was, one.node))
+    there = calls_of(origin.world, now.method.name) if was != new else ()
+    known = (c for c in there if not refusal(was, c.node) and not refusal(mine, c.node))
     places = {(one.path, one.scope.name, ast.unparse(one.receiver)) for one in known}
-    for call in calls_of(target.world, now.method.name) if was != new else ():
+    for call in calls_of(target.world, now.method.name) if places else ():
         place = call.path, call.scope.name, ast.unparse(call.receiver)
-        fits = not refusal(new, call.node) and refusal(was, call.node)
-        may_reach = fits and place in places and reaches(target.world, call, now, "") is not False
-        if may_reach and (why := refusal(mine, call.node)):
+        why = refusal(mine, call.node) if place in places and not refusal(new, call.node) else None
+        if why and reaches(target.world, call, now, "") is not False:
             return f"overrides {now.base.cls.name}.{now.method.name}, but the call in {call.path}:{call.node.lineno} {why}"
     return ""
 
