@@ -3,14 +3,12 @@
 import ast
 import re
 from collections import ChainMap
-from dataclasses import replace
-from inspect import Parameter
 
 from vllm_mods.fit.asked import QUOTED, Asked
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.search import classes_named, definers, subclasses
-from vllm_mods.fit.shapes import Function, Symbol, words
-from vllm_mods.fit.signatures import dotted, unbound
+from vllm_mods.fit.shapes import Symbol, words
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.world import World
 
 _CALLED = re.compile(r"(?:function|method|constructor|class|to|of) `([\w.]+)`")
@@ -105,33 +103,6 @@ def takes(asked: Asked) -> bool:
     """Ask of a builtin question nothing more, and of a call what is bound."""
     builtin = "`isinstance`" in asked.diagnostic.text or "`issubclass`" in asked.diagnostic.text
     return builtin or bound(asked)
-
-
-def moved(asked: Asked) -> bool:
-    """Tell whether an argument is given at the place of another parameter than at the origin."""
-    call, nodes = asked.call(), asked.around
-    given = call.args if call and asked.origin else []
-    place = next((n for n, one in enumerate(given) if one in nodes), None)
-    if place is None or any(isinstance(one, ast.Starred) for one in given[: place + 1]):
-        return False
-    was, now = (
-        _taken(replace(asked, world=world)) for world in (asked.origin or asked.world, asked.world)
-    )
-    names = {one[place].name for one in (was, now) if len(one) > place}
-    return len(names) > 1
-
-
-def _taken(asked: Asked) -> list[Parameter]:
-    """Return the parameters of the one function of the tree that a call is said to be of, without the receiver."""
-    called = _CALLED.search(asked.diagnostic.text)
-    owner, _, name = called[1].rpartition(".") if called else ("", "", "")
-    found = classes_named(asked.world, owner.rpartition(".")[2]) if owner else asked.called()
-    if len(found) != 1:
-        return []
-    if isinstance(found[0].binding, Function):
-        return [*found[0].binding.parameters]
-    owned = lineage(asked.world, found[0]).owner(name)
-    return [*unbound(owned[1][0])] if owned else []
 
 
 def _is_doubled(world: World, classes: tuple[Symbol, ...]) -> bool:

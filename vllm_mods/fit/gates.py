@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.arguments import argument, bound, moved, overload, takes
+from vllm_mods.fit.arguments import argument, bound, overload, takes
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, QUOTED, TYPE, Asked
 from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic
@@ -87,8 +87,6 @@ def _value(asked: Asked) -> bool:  # noqa: PLR0911 - an answer per kind of type
     match = _GIVEN.search(asked.diagnostic.text)
     diagnostic = asked.diagnostic
     place = asked.world.row(diagnostic.path, diagnostic.line)[diagnostic.column - 1 :]
-    if moved(asked):
-        return True
     if match is None or place.startswith(b"*"):  # which parameters `**kwargs` fills, nobody knows
         return False
     wanted, given = match[1], match[2]

@@ -186,12 +186,10 @@ def function_of(node: DefNode) -> Function:
 
 def _stated(node: ast.expr | None) -> str | None:
     """Return a stated type that is a name, and of a tuple how many it holds."""
-    match node:
-        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=several)):
-            held = ("..." if isinstance(one, ast.Constant) else "_" for one in several)
-            return f"tuple[{', '.join(held)}]"
-        case _:
-            return dotted(node)
+    if not isinstance(node, ast.Subscript) or dotted(node.value) != "tuple":
+        return dotted(node)
+    held = getattr(node.slice, "elts", [node.slice])
+    return f"tuple[{', '.join('...' if isinstance(one, ast.Constant) else '_' for one in held)}]"
 
 
 def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:

@@ -17,6 +17,7 @@ from vllm_mods.fit.gates import RULES, judge as judge_diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.judge import uncollected
+from vllm_mods.fit.missing import NUMBERS
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.overrides import (
@@ -24,7 +25,6 @@ from vllm_mods.fit.overrides import (
     learn_receivers,
     override_problems,
     overrides_of,
-    reaches,
 )
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
@@ -32,7 +32,7 @@ from vllm_mods.fit.results import abstract_misuses
 from vllm_mods.fit.run_time import Write, all_writes, soften
 from vllm_mods.fit.search import classes_in, classes_named
 from vllm_mods.fit.shapes import Class, Function, Symbol
-from vllm_mods.fit.signatures import dotted, refusal, unbound
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
@@ -191,7 +191,6 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
         is_asked = not (problems or only_raises(target.world, override.owner.path, mine))
         if before and is_asked and mine.name != "__init__":
             why = _moved(target, mine, now, before.overridden) or _unlike(target, override, before)
-            why = why or _followed(target, origin, override, before)
         if why:
             name = f"{override.owner.cls.name}.{mine.name}"
             place, text = (override.owner.path, mine.line, name), f"{name}{mine.text()} {why}"
@@ -215,40 +214,13 @@ def _moved(target: View, mine: Function, now: Function, before: Function) -> str
 
 
 def _unlike(target: View, now: Override, before: Override) -> str:
-    """Say that vLLM states to get one of another class now, and the plugin still states what it was; ``""`` for no."""
-    mine, was, new = now.method.returns, before.overridden.returns, now.overridden.returns
-    if mine is None or mine != was or new is None or new == was:
+    """Say that a method is stated to give what vLLM's no longer does: as many values, or no class of vLLM; ``""`` for no."""
+    mine, new = now.method.returns or "", now.overridden.returns or ""
+    meant = [one.binding for one in target.world.resolve(now.base.path, new).symbols]
+    is_other = mine[:5] == new[:5] == "tuple" or (mine in NUMBERS and Class in map(type, meant))
+    if mine == new or mine != before.overridden.returns or not is_other:
         return ""
-    text = f"returns {mine}, but {now.base.cls.name} returns {new} in this vLLM"
-    if mine[:6] == new[:6] == "tuple[":
-        return text
-    own, other = (
-        [
-            one
-            for one in target.world.resolve(place.path, name).symbols
-            if isinstance(one.binding, Class)
-        ]
-        for place, name in ((now.owner, mine), (now.base, new))
-    )
-    lines = [lineage(target.world, one) for one in (*own, *other)]
-    akin = own and any({*own, *other} <= {*one.classes} for one in lines)
-    if len(other) != 1 or akin or "Protocol" in lines[-1].bases:
-        return ""
-    return text
-
-
-def _followed(target: View, origin: View, now: Override, before: Override) -> str:
-    """Say which call has changed as what is overridden has, on whatever it is called; ``""`` for none."""
-    mine, was, new = (unbound(f) for f in (now.method, before.overridden, now.overridden))
-    there = calls_of(origin.world, now.method.name) if was != new else ()
-    known = (c for c in there if not refusal(was, c.node) and not refusal(mine, c.node))
-    places = {(one.path, one.scope.name, ast.unparse(one.receiver)) for one in known}
-    for call in calls_of(target.world, now.method.name) if places else ():
-        place = call.path, call.scope.name, ast.unparse(call.receiver)
-        why = refusal(mine, call.node) if place in places and not refusal(new, call.node) else None
-        if why and reaches(target.world, call, now, "") is not False:
-            return f"overrides {now.base.cls.name}.{now.method.name}, but the call in {call.path}:{call.node.lineno} {why}"
-    return ""
+    return f"returns {mine}, but {now.base.cls.name} returns {new} in this vLLM"
 
 
 def _replaced(target: View, origin: View) -> Iterator[Problem]:
