@@ -39,7 +39,6 @@ def argument(asked: Asked) -> bool | None:
     open_ = any(line.unknown and line.owner("__init__") is None for line in lines)
     named = classes_named(world, owner) if owner else ()
     one_of_several = called is None and _UNION_CALL in diagnostic.more  # as attributes of a layer
-    one_of_several |= _is_doubled(world, named)
     if owner == "object" or open_ or one_of_several or not all(_is_stated(o) for o in named):
         return False
     for line in lines:
@@ -76,7 +75,7 @@ def bound(asked: Asked) -> bool:
             heirs = (last in lineage(world, one).bases for one in definers(world, name))
             return name in _MAKERS or not any(heirs)
         is_above = ast.unparse(asked.call() or ast.Pass()).startswith("super().")
-        return (is_above or not _is_doubled(world, classes)) and all(
+        return all(
             _is_stated(one)
             and (
                 name in _MAKERS
@@ -103,11 +102,6 @@ def takes(asked: Asked) -> bool:
     """Ask of a builtin question nothing more, and of a call what is bound."""
     builtin = "`isinstance`" in asked.diagnostic.text or "`issubclass`" in asked.diagnostic.text
     return builtin or bound(asked)
-
-
-def _is_doubled(world: World, classes: tuple[Symbol, ...]) -> bool:
-    """Tell whether what is put in has a class of its own by the name of one that is there: which of the two it is, only the run knows."""
-    return len({one.path in world.files for one in classes}) > 1
 
 
 def _is_stated(symbol: Symbol) -> bool:

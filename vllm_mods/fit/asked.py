@@ -44,11 +44,10 @@ def _holds(node: ast.expr | ast.stmt, place: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True)
 class Asked:
-    """A diagnostic of a file after the patch, with the code around it; ``origin`` is the state in which it was not made."""
+    """A diagnostic of a file after the patch, with the code around it."""
 
     world: World
     diagnostic: Diagnostic
-    origin: World | None = None
 
     @property
     def tree(self) -> ast.Module:

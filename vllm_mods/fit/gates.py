@@ -168,7 +168,7 @@ def _assignment(asked: Asked) -> bool | None:
         assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
         value = getattr(assigned, "value", None)
         if isinstance(value, ast.Call | ast.Await):
-            return asked.origin is not None or None
+            return asked.world.origin is not None or None
         return isinstance(value, ast.Tuple)
     if "is read-only" in text or "read-only property" in text:
         return True
@@ -273,15 +273,10 @@ RULES: Mapping[str, Rule] = {n: rule for rule, names in _NAMES_OF.items() for n 
 """The rules that are asked for; above each is what an error by it rests on."""
 
 
-def judge(
-    world: World, diagnostic: Diagnostic, *, gated: bool, origin: World | None = None
-) -> Problem | None:
-    """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty.
-
-    ``origin`` is the same code in the tree that it was written for, of which ty does not say it.
-    """
+def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | None:
+    """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty."""
     rule = RULES[diagnostic.rule]
-    asked = Asked(world, diagnostic, origin)
+    asked = Asked(world, diagnostic)
     if asked.is_tolerant():
         return None
     if rule.code in _OF_VALUES and asked.is_compiled():

@@ -117,7 +117,7 @@ def lacks(asked: Asked) -> bool | None:
 def _lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of owner
     """Doubt what a layer is given by others, and a protocol by what stands behind it."""
     if asked.member is None:
-        return asked.origin is None or is_missing(asked)
+        return asked.world.origin is None or is_missing(asked)
     owner, name = asked.member.groups()
     if owner in {"object", "type", "Module"}:
         return None
@@ -150,7 +150,7 @@ def _lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind o
 
 def _had(asked: Asked, kind: str, name: str) -> bool:
     """Tell whether a class had a member at the origin, and since then no class below has got it, nor has anybody begun to set it from outside."""
-    world, origin, classes = asked.world, asked.origin, asked.classes(kind)
+    world, origin, classes = asked.world, asked.world.origin, asked.classes(kind)
     if origin is None or not classes:
         return False
     for one in classes:

@@ -12,15 +12,7 @@ from vllm_mods.fit.bodies import arities, definition, is_generator, only_raises
 from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Answers, Doubt, Problem, Problems
-from vllm_mods.fit.search import (
-    class_at,
-    classes_in,
-    definers,
-    files_mentioning,
-    is_mentioned,
-    meant_in,
-    subclasses,
-)
+from vllm_mods.fit.search import class_at, classes_in, definers, is_mentioned, meant_in, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import (
     DefNode,
@@ -104,8 +96,6 @@ def learn_receivers(world: World, overrides: Iterable[Override]) -> None:
     """Ask at once for the types that judging some overrides asks for one after the other, but those of calls that share a line."""
     calls: dict[MethodCall, None] = {}
     for owner, mine, base, theirs in overrides:
-        if mine.name == "__init__":
-            continue
         new = Taker(mine, definition(world, owner.path, mine))
         old = Taker(theirs, definition(world, base.path, theirs))
         calls |= dict.fromkeys(c for c in calls_of(world, mine.name) if broken(c, old, new))
@@ -155,18 +145,18 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
 
 def _made(world: World, override: Override, place: tuple[str, int]) -> Problems:
     """Judge the calls by a base's name that may make one of a class: the name is a variable, or the base chooses in ``__new__``."""
-    base, pair = override.base, (Taker(override.overridden, None), Taker(override.method, None))
-    taken = {one.name for one in override.method.parameters}
-    more = {one.name for one in override.overridden.parameters if one.name not in taken}
-    if not more or any(one.kind is one.VAR_KEYWORD for one in override.method.parameters):
-        return
+    base, mine, theirs = override.base, override.method, override.overridden
+    open_ = any(one.kind is one.VAR_KEYWORD for one in mine.parameters)
+    more = {one.name for one in theirs.parameters} - {one.name for one in mine.parameters}
     chooses = lineage(world, base).owner("__new__") is not None
-    files = frozenset(path for path, _ in files_mentioning(world, more))
-    for call in calls_of(world, base.cls.name, rb"\b", files):
+    variable = re.compile(rb"\b%b = " % base.cls.name.encode())
+    if open_ or not more or not (chooses or is_mentioned(world, base.cls.name, variable)):
+        return
+    for call in calls_of(world, base.cls.name, rb"\b"):
         name = dotted(call.node.func) or ""
         meant = meant_in(world, call.path, call.scope, name)
         is_other = meant == (base,) if chooses else name == base.cls.name and not meant
-        if is_other and (why := broken(call, *pair)):
+        if is_other and (why := broken(call, Taker(theirs, None), Taker(mine, None))):
             yield _problem(override, place, why)
             return
 

@@ -37,7 +37,6 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 _QUOTED = re.compile(r"`(?:\w+\.)*(\w+)`")
 _KEYWORD = re.compile(r"^[Aa]rgument `(\w+)`")
-_REQUIRED = re.compile(r"required parameters? ((?:`\w+`(?:, )?)+)")
 _PLACED = re.compile(r"\b(\w+) \([\w/]+\.py:\d+\)")  # the class that is meant, with its place
 _MODULE = re.compile(r"[Mm]odule `|cannot import |\.py does not define ")
 _CALLED = re.compile(r"`?(\w+)\(")
@@ -71,14 +70,11 @@ class Write(NamedTuple):
         return tuple(symbol for symbols in named for symbol in symbols)
 
 
-def soften(world: World, problem: Problem, *, is_new: bool = False) -> Problem:
-    """Return a problem as a note, if what is written may be the reason for it.
-
-    ``is_new`` says that vLLM had what is missing: what is written on instances does not stand in for all that vLLM set.
-    """
+def soften(world: World, problem: Problem) -> Problem:
+    """Return a problem as a note, if what is written may be the reason for it."""
     may_rest = problem.level is Level.ERROR and problem.code in RESTING
     for write in all_writes(world) if may_rest else ():
-        what = _resting(world, problem, write, is_new=is_new)
+        what = _resting(world, problem, write)
         if what and (write.name in _MAKERS or _may_run_first(world, problem, write)):
             message = f"{problem.message} ({what} changed while the code runs)"
             return problem._replace(level=Level.NOTE, message=message)
@@ -211,20 +207,20 @@ def _family(world: World, write: Write) -> frozenset[str] | None:
     return frozenset(names) or None
 
 
-def _resting(world: World, problem: Problem, write: Write, *, is_new: bool) -> str:
+def _resting(world: World, problem: Problem, write: Write) -> str:
     """Say what of a problem a write may be the reason for, ``""`` if nothing."""
     # without the code that the type checker's words are about
     text = problem.message.partition("`: ")[2] or problem.message
     about = {problem.token, *_QUOTED.findall(text), *_PLACED.findall(text)}
-    parameters = " ".join((*_REQUIRED.findall(text), *_KEYWORD.findall(text)))
-    about -= {*re.findall(r"\w+", parameters)}  # of a call: no attribute
+    about -= {*_KEYWORD.findall(text)}  # of a call: no attribute
     is_maker = write.name is None or write.name in _MAKERS
     if not is_maker and write.name not in about:
         return ""
     family = _family(world, write)
     if family is None:
-        gone = is_new and problem.code is FindingCode.FIT_ATTRIBUTE
-        return "" if is_maker or gone else f"{write.name} is"
+        # what is written on one of a class does not stand in for what vLLM set on all
+        is_gone = world.origin is not None and problem.code is FindingCode.FIT_ATTRIBUTE
+        return "" if is_maker or is_gone else f"{write.name} is"
     if owner := next(iter(sorted(family.intersection(re.findall(r"\w+", text)))), ""):
         return f"attributes of {owner} are" if is_maker else f"{write.name} is"
     of_module = any(one.module for one in write.owners(world))

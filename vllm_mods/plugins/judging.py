@@ -20,12 +20,7 @@ from vllm_mods.fit.judge import uncollected
 from vllm_mods.fit.missing import NUMBERS
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import load_python
-from vllm_mods.fit.overrides import (
-    Override,
-    learn_receivers,
-    override_problems,
-    overrides_of,
-)
+from vllm_mods.fit.overrides import Override, learn_receivers, override_problems, overrides_of
 from vllm_mods.fit.problems import Problem, at_site, finding, lasting
 from vllm_mods.fit.replacements import owner_name, plain_function, replacement_problems, taker_of
 from vllm_mods.fit.results import abstract_misuses
@@ -118,6 +113,7 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     Without it all are notes, and what the plugin replaces and overrides is not judged. Raises as ``fit`` does.
     """
     target = View(tree, files, origin.world.cache if origin else SummaryCache())
+    target.world.origin = origin.world if origin else None
     for view in (target, origin or target):
         load_python(view.world.tree)
     problems: list[Problem] = []
@@ -134,17 +130,14 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     by_place = target.diagnostics
     old = origin.diagnostics if origin and by_place else {}
     new = [one for key, one in by_place.items() if key not in old and one[:2] not in met_at]
-    at_origin = origin.world if origin else None
-    typed = (
-        judge_diagnostic(target.world, one, gated=origin is None, origin=at_origin) for one in new
-    )
+    typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
     problems += (one for one in typed if one and one.level is Level.ERROR)
     met_by: dict[tuple[str, ...], list[Problem]] = {}
     for one in problems if origin else map(_noted, problems):
         # all but the code that meets what one change of vLLM makes
         text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
         met_by.setdefault((one.code, text, one.level), []).append(one)
-    causes = [_one_of(target.world, ones, is_new=origin is not None) for ones in met_by.values()]
+    causes = [_one_of(target.world, ones) for ones in met_by.values()]
     causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
     return tuple(map(finding, causes))
 
@@ -179,17 +172,14 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
         pairs += ((one, was.get(key)) for key, one in target.overrides(path).items())
     # what makes one of a class may begin to give what the class never took
     new = [
-        (now, was)
-        for now, was in pairs
-        if not was or now.method.name == "__init__" or now.overridden[2:] != was.overridden[2:]
+        (n, o) for n, o in pairs if not o or n.overridden[2:] != o.overridden[2:] or _is_maker(n)
     ]
-    learn_receivers(target.world, (override for override, _ in new))
+    learn_receivers(target.world, (one for one, _ in new if not _is_maker(one)))
     for override, before in new:
         mine, now = override.method, override.overridden
         problems, why = target.refused(override), ""
-        # each class has its own ``__init__``
-        is_asked = not (problems or only_raises(target.world, override.owner.path, mine))
-        if before and is_asked and mine.name != "__init__":
+        raises = only_raises(target.world, override.owner.path, mine)
+        if before and not (problems or raises or _is_maker(override)):
             why = _moved(target, mine, now, before.overridden) or _unlike(target, override, before)
         if why:
             name = f"{override.owner.cls.name}.{mine.name}"
@@ -197,6 +187,10 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
             yield Problem(_C.FIT_OVERRIDE, *place, text, (name,), mine.name)
         elif not (problems and before and origin.refused(before)):
             yield from problems
+
+
+def _is_maker(override: Override) -> bool:
+    return override.method.name == "__init__"  # each class has its own
 
 
 def _moved(target: View, mine: Function, now: Function, before: Function) -> str:
@@ -263,10 +257,10 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
             yield from replacement_problems(target.world, write, names)
 
 
-def _one_of(world: World, problems: list[Problem], *, is_new: bool) -> Problem:
+def _one_of(world: World, problems: list[Problem]) -> Problem:
     """Return the first of the problems with one cause that is an error, the first one if none is, with how many there are."""
     noted = (_noted(one) if _is_chosen(world, one.path) else one for one in problems)
-    judged = [lessen(world, soften(world, one, is_new=is_new)) for one in noted]
+    judged = [lessen(world, soften(world, one)) for one in noted]
     worst, more = min(judged, key=lambda one: (one.level is Level.NOTE, one[1:3])), len(judged) - 1
     text = f"{worst.message}; so in {more} other place{'s' * (more != 1)}"
     return worst._replace(message=text) if more else worst
