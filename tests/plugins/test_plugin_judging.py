@@ -244,7 +244,8 @@ LAYERS = """
             self.count = 0
 
 
-    def start(Request):
+    def start(config):
+        Request = config.request
         return Request(name="a"), Layer(1)
 
 
