@@ -224,3 +224,87 @@ def test_a_call_that_has_the_old_function_is_found(
     assert [one.code for one in found] == [FindingCode.FIT_DEAD] * bool(told)
     assert all(told in one.message for one in found if told)
     assert judge(held, old, origin) == judge(held, new, View(new, held, SummaryCache())) == ()
+
+
+LAYERS = """
+    from torch import nn
+
+
+    class Layer(nn.Module):
+        def __new__(cls, *args, **kwargs):
+            return super().__new__(choose(cls))
+
+        def __init__(self, size: int, kind: str = "a"):
+            super().__init__()
+            self.scale = size
+
+
+    class Request:
+        def __init__(self, name: str, size: int | None = None):
+            self.count = 0
+
+
+    def start(config):
+        Request = config.request
+        return Request(name="a"), Layer(1)
+
+
+    class Runner:
+        def times(self) -> float:
+            return find()
+
+        def pair(self) -> tuple[int, int]:
+            return find()
+"""
+RUNNER = "from vllm.layers import Runner\n\n\n"
+FAST = f"{RUNNER}class Fast(Runner):\n    def {{}}\n"
+LAYER = "from vllm.layers import Layer\n\n\nclass Fast(Layer):\n    def {}\n"
+REQUEST = "from vllm.layers import Request\n\n\n"
+COUNTED = f"{REQUEST}def f(one: Request, find):\n    find().count = 1\n    return one.count\n"
+OWN = "class Fast(Request):\n    def __init__(self, {}):\n        super().__init__(*rest)\n"
+SCALED = "from vllm.layers import Layer\n\n\ndef f(one: Layer):\n    return one.scale, one.scale\n"
+UNSCALED = {"self.scale = size": "self.size = size"}
+WITH_KIND = {"Layer(1)": 'Layer(1, kind="b")'}
+TRIPLE = {"tuple[int, int]": "tuple[int, int, int]"}
+TRACED = {'name="a")': 'name="a", trace=True)', "size: int | None = None)": "trace=False)"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plugin", "changes", "told"),
+    [
+        # what a layer had, and nobody gives it from outside; what a plugin writes on one of a class is not vLLM's
+        (SCALED, UNSCALED, "no attribute `scale`"),
+        (SCALED, {**UNSCALED, "return Request": "one.scale = Layer\n        return Request"}, None),
+        (COUNTED, {"self.count = 0": "pass"}, "no attribute `count`"),
+        (f"{COUNTED}\n\nRequest.count = 0\n", {"self.count = 0": "pass"}, None),
+        # one of a class of the plugin is made by the name of vLLM's
+        (f"{REQUEST}{OWN.format('*rest, name')}", TRACED, "unexpected keyword argument 'trace'"),
+        (f"{REQUEST}{OWN.format('*rest, name, trace')}", TRACED, None),
+        (LAYER.format("__init__(self, size): ..."), WITH_KIND, "argument 'kind'"),
+        # what is given back is of another class, or as many as it was
+        (FAST.format("times(self) -> float: ..."), {"float:": "Request:"}, "returns float, but"),
+        (FAST.format("times(self) -> float: ..."), {"float:": "int:"}, None),
+        (
+            FAST.format("pair(self) -> tuple[int, int]: ..."),
+            TRIPLE,
+            "Runner returns tuple[_, _, _]",
+        ),
+        (f"{RUNNER}def f(one: Runner):\n    a, b = one.pair()\n", TRIPLE, "Expected 2"),
+        (f"{RUNNER}def f(one: Runner):\n    return one.pair()\n", TRIPLE, None),
+    ],
+)
+def test_what_vllm_had_and_gave_is_missed(
+    plugin: str, changes: dict[str, str], told: str | None
+) -> None:
+    held = tree_of({"p/__init__.py": plugin}, "").files
+    text = LAYERS
+    for was, now in changes.items():
+        assert was in text
+        text = text.replace(was, now)
+    old, new = (
+        tree_of({"vllm/__init__.py": "", "vllm/layers.py": one}, "") for one in (LAYERS, text)
+    )
+    found = errors(judge(held, new, View(old, held, SummaryCache())))
+    assert len(found) == bool(told), found
+    assert all(told in one.message for one in found if told)

@@ -27,6 +27,7 @@ MADE = (COROUTINE, "_GeneratorContextManager[", "_AsyncGeneratorContextManager["
 IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
 _CLASS = re.compile(r"(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:\[.*\])?(?:'>|\])?")
 _SUPER = re.compile(r"<super: <class '(\w+)'>")
+_OF_OWN = re.compile(r", (?:type\[)?Self@(\w+)\]?>")
 _NAMING = {"unresolved-reference", "missing-attribute", "missing-module-member"}
 SELF = re.compile(r"(?:type\[)?Self@(\w+)\]?")
 _UNKNOWN_ARGUMENTS = re.compile(r"\[(?:Unknown|Any)(?:, (?:Unknown|Any))*\]")
@@ -125,7 +126,9 @@ class Asked:
             return self._own_class(match[1])
         kind = _UNKNOWN_ARGUMENTS.sub("", kind)
         name = _SUPER.match(kind) or _CLASS.fullmatch(kind)
-        return classes_named(self.world, name[1]) if name and not _VAGUE.search(kind) else ()
+        named = classes_named(self.world, name[1]) if name and not _VAGUE.search(kind) else ()
+        of_own = _OF_OWN.search(kind) if len(named) > 1 else None
+        return (of_own and self._own_class(of_own[1])) or named
 
     def _own_class(self, function: str) -> tuple[Symbol, ...]:
         """Return the class around a function; none where a decorator may make no method of it."""

@@ -122,7 +122,7 @@ def _problem(path: str, new: _Added, message: str, level: Level) -> Problem:
 
 
 def _is_named(world: World, word: str, path: str) -> bool:
-    """Tell whether a name stands anywhere but in the one definition."""
+    """Tell whether a name stands anywhere but in the one definition, and what it does first."""
     find = re.compile(rb"(?<!super\(\)\.)\b%b\b" % re.escape(word.encode()))
     if len(find.findall(without_texts(world.read(path) or b""))) > 1:
         return True

@@ -167,10 +167,12 @@ def _operands(asked: Asked) -> bool:
 def _assignment(asked: Asked) -> bool | None:
     text = asked.diagnostic.text
     if "values to unpack" in text:
-        # a name may be one of several, and what a call gives its code says, not what it states: ``results``
+        # a name may be one of several, and what a call gives its code says (``results``), not what it states, unless that is news
         assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
         value = getattr(assigned, "value", None)
-        return None if isinstance(value, ast.Call | ast.Await) else isinstance(value, ast.Tuple)
+        if isinstance(value, ast.Call | ast.Await):
+            return asked.world.origin is not None or None
+        return isinstance(value, ast.Tuple)
     what, _, stated = text.partition(" is not assignable to ")
     waits = COROUTINE in what and stated and not _is_union(what) and not _AWAITS.search(stated)
     if waits or "is read-only" in text or "read-only property" in text:

@@ -5,7 +5,13 @@ import re
 
 from vllm_mods.fit.asked import FUNCTION, MADE, QUOTED, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning, is_composed, is_mentioned, subclasses
+from vllm_mods.fit.search import (
+    classes_named,
+    files_mentioning,
+    is_composed,
+    is_mentioned,
+    subclasses,
+)
 from vllm_mods.fit.shapes import Class, Lineage, Symbol, is_standard, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, bindings, every
 from vllm_mods.fit.world import World
@@ -75,8 +81,11 @@ def _may_have(world: World, symbol: Symbol, name: str, *, above: bool) -> bool:
             line = line._replace(classes=line.classes[line.classes.index(symbol) + 1 :])
         if name in attributes(world, line) or line.unknown:
             return True
-    if name.startswith("__"):
-        return False
+    return not name.startswith("__") and _is_set_outside(world, symbol, name)
+
+
+def _is_set_outside(world: World, symbol: Symbol, name: str) -> bool:
+    """Tell whether somebody may set a member of a class from outside."""
     torch = lineage(world, symbol).torch
     word, mine = re.escape(name.encode()), symbol.cls.name.encode()
     stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
@@ -122,10 +131,18 @@ def is_missing(asked: Asked) -> bool:
     return True
 
 
-def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of owner
-    """Believe what is missing of a plain class; a layer is given more by others, a protocol has what stands behind it."""
+def lacks(asked: Asked) -> bool | None:
+    """Believe what is missing of a plain class, and what any had at the origin."""
+    sure, member = _lacks(asked), asked.member
+    if sure is not False or member is None:
+        return sure
+    return all(_had(asked, kind, member[2]) for kind in member[1].split(" | "))
+
+
+def _lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of owner
+    """Doubt what a layer is given by others, and a protocol by what stands behind it."""
     if asked.member is None:
-        return True
+        return asked.world.origin is None or is_missing(asked)
     owner, name = asked.member.groups()
     if owner in {"object", "type", "Module"}:
         return None
@@ -154,6 +171,23 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
     if not any(line.torch for line in lines):
         return True
     return False if len(kinds) > 1 else is_missing(asked)
+
+
+def _had(asked: Asked, kind: str, name: str) -> bool:
+    """Tell whether a class had a member at the origin, and since then no class below has got it, nor has anybody begun to set it from outside."""
+    world, origin, classes = asked.world, asked.world.origin, asked.classes(kind)
+    if origin is None or not classes:
+        return False
+    for one in classes:
+        named = classes_named(origin, one.cls.name)
+        was = [there for there in named if there.path == one.path] or named
+        below = [other for other in subclasses(world, one) if other.path not in world.files]
+        new = any(name in attributes(world, lineage(world, other)) for other in below)
+        new |= _is_set_outside(world, one, name) and not _is_set_outside(origin, one, name)
+        had = [name in attributes(origin, lineage(origin, there)) for there in was]
+        if new or not had or not all(had):
+            return False
+    return True
 
 
 def _is_mixin(world: World, line: Lineage) -> bool:

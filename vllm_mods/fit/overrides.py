@@ -12,7 +12,7 @@ from vllm_mods.fit.bodies import arities, definition, is_generator, only_raises
 from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Answers, Doubt, Problem, Problems
-from vllm_mods.fit.search import class_at, classes_in, definers, is_mentioned, subclasses
+from vllm_mods.fit.search import class_at, classes_in, definers, is_mentioned, meant_in, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
 from vllm_mods.fit.signatures import (
     DefNode,
@@ -29,7 +29,7 @@ from vllm_mods.fit.walk import receiver
 from vllm_mods.fit.world import World
 
 # Methods that Python calls, each class in its own way.
-_OWN = words("__init__ __new__ __init_subclass__ __post_init__ __class_getitem__")
+_OWN = words("__new__ __init_subclass__ __post_init__ __class_getitem__")
 _WORD = re.compile(r"\w+")
 _ANYTHING = words("Unknown Any object Never")
 _USES = ast.Attribute | ast.Subscript | ast.BinOp | ast.Compare | ast.For | ast.Tuple
@@ -110,6 +110,9 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
     ``path`` and ``line`` are the place in a changed file that the answer is about.
     """
     mine, theirs = override.method, override.overridden
+    if mine.name == "__init__":
+        yield from _made(world, override, (path, line))
+        return
     if is_property(mine) or is_property(theirs):
         yield from _other_kind(world, override, (path, line))
         return
@@ -138,6 +141,24 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
     if vague:
         why = f"{vague} calls of {mine.name} may reach this method, but the type of the receiver is unknown"
         yield Doubt(path, "override", why)
+
+
+def _made(world: World, override: Override, place: tuple[str, int]) -> Problems:
+    """Judge the calls by a base's name that may make one of a class: the name is a variable, or the base chooses in ``__new__``."""
+    base, mine, theirs = override.base, override.method, override.overridden
+    open_ = any(one.kind is one.VAR_KEYWORD for one in mine.parameters)
+    more = {one.name for one in theirs.parameters} - {one.name for one in mine.parameters}
+    chooses = lineage(world, base).owner("__new__") is not None
+    variable = re.compile(rb"\b%b = " % base.cls.name.encode())
+    if open_ or not more or not (chooses or is_mentioned(world, base.cls.name, variable)):
+        return
+    for call in calls_of(world, base.cls.name, rb"\b"):
+        name = dotted(call.node.func) or ""
+        meant = meant_in(world, call.path, call.scope, name)
+        is_other = meant == (base,) if chooses else name == base.cls.name and not meant
+        if is_other and (why := broken(call, Taker(theirs, None), Taker(mine, None))):
+            yield _problem(override, place, why)
+            return
 
 
 def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> str:

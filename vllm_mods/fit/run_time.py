@@ -218,7 +218,9 @@ def _resting(world: World, problem: Problem, write: Write) -> str:
         return ""
     family = _family(world, write)
     if family is None:
-        return "" if is_maker else f"{write.name} is"
+        # what is written on one of a class does not stand in for what vLLM set on all
+        is_gone = world.origin is not None and problem.code is FindingCode.FIT_ATTRIBUTE
+        return "" if is_maker or is_gone else f"{write.name} is"
     if owner := next(iter(sorted(family.intersection(re.findall(r"\w+", text)))), ""):
         return f"attributes of {owner} are" if is_maker else f"{write.name} is"
     of_module = any(one.module for one in write.owners(world))

@@ -25,7 +25,7 @@ _LONG = 72
 class Function(NamedTuple):
     """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none.
 
-    Every default of a parameter is ``...``.
+    Every default of a parameter is ``...``. ``returns`` is what is stated, where that is a name or a tuple.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Function(NamedTuple):
     parameters: tuple[Parameter, ...]
     decorators: tuple[str, ...]
     asynchronous: bool
+    returns: str | None = None
 
     @property
     def marks(self) -> frozenset[str]:

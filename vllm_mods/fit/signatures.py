@@ -180,7 +180,16 @@ def function_of(node: DefNode) -> Function:
         parameters=parameters_of(node.args),
         decorators=tuple(map(decorator_name, node.decorator_list)),
         asynchronous=isinstance(node, ast.AsyncFunctionDef),
+        returns=_stated(node.returns),
     )
+
+
+def _stated(node: ast.expr | None) -> str | None:
+    """Return a stated type that is a name, and of a tuple how many it holds."""
+    if not isinstance(node, ast.Subscript) or dotted(node.value) != "tuple":
+        return dotted(node)
+    held = getattr(node.slice, "elts", [node.slice])
+    return f"tuple[{', '.join('...' if isinstance(one, ast.Constant) else '_' for one in held)}]"
 
 
 def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:

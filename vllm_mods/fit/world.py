@@ -83,6 +83,8 @@ class World:
         self._paths: dict[str, frozenset[str]] = {}
         self._looked: dict[tuple[str, str], Lookup] = {}
         self.answers: dict[object, Any] = {}
+        self.origin: World | None = None
+        """The same files beside the tree that they were made for, where only what is news counts."""
 
     # --- files
 

@@ -9,6 +9,7 @@ from inspect import Parameter
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
+from vllm_mods.fit.bodies import only_raises
 from vllm_mods.fit.calls import calls_of
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.dead import gone_hooks
@@ -16,6 +17,7 @@ from vllm_mods.fit.gates import RULES, judge as judge_diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.judge import uncollected
+from vllm_mods.fit.missing import NUMBERS
 from vllm_mods.fit.other_versions import lessen
 from vllm_mods.fit.overlay import load_python
 from vllm_mods.fit.overrides import Override, learn_receivers, override_problems, overrides_of
@@ -111,6 +113,7 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     Without it all are notes, and what the plugin replaces and overrides is not judged. Raises as ``fit`` does.
     """
     target = View(tree, files, origin.world.cache if origin else SummaryCache())
+    target.world.origin = origin.world if origin else None
     for view in (target, origin or target):
         load_python(view.world.tree)
     problems: list[Problem] = []
@@ -167,17 +170,27 @@ def _overriding(target: View, origin: View) -> Iterator[Problem]:
     for path in target.files:
         was = origin.overrides(path)
         pairs += ((one, was.get(key)) for key, one in target.overrides(path).items())
-    new = [(n, o) for n, o in pairs if not o or o.overridden.parameters != n.overridden.parameters]
-    learn_receivers(target.world, (override for override, _ in new))
+    # what makes one of a class may begin to give what the class never took
+    new = [
+        (n, o) for n, o in pairs if not o or n.overridden[2:] != o.overridden[2:] or _is_maker(n)
+    ]
+    learn_receivers(target.world, (one for one, _ in new if not _is_maker(one)))
     for override, before in new:
         mine, now = override.method, override.overridden
-        problems = target.refused(override)
-        if not problems and before and (moved := _moved(target, mine, now, before.overridden)):
+        problems, why = target.refused(override), ""
+        raises = only_raises(target.world, override.owner.path, mine)
+        if before and not (problems or raises or _is_maker(override)):
+            why = _moved(target, mine, now, before.overridden) or _unlike(target, override, before)
+        if why:
             name = f"{override.owner.cls.name}.{mine.name}"
-            place, text = (override.owner.path, mine.line, name), f"{name}{mine.text()} {moved}"
+            place, text = (override.owner.path, mine.line, name), f"{name}{mine.text()} {why}"
             yield Problem(_C.FIT_OVERRIDE, *place, text, (name,), mine.name)
         elif not (problems and before and origin.refused(before)):
             yield from problems
+
+
+def _is_maker(override: Override) -> bool:
+    return override.method.name == "__init__"  # each class has its own
 
 
 def _moved(target: View, mine: Function, now: Function, before: Function) -> str:
@@ -192,6 +205,16 @@ def _moved(target: View, mine: Function, now: Function, before: Function) -> str
         if any(len(call.node.args) >= min(place, new.index(name)) for call in calls):
             return f"takes {name} as parameter {place + 1}, but this vLLM has it as parameter {new.index(name) + 1} of {now.text()}"
     return ""
+
+
+def _unlike(target: View, now: Override, before: Override) -> str:
+    """Say that a method is stated to give what vLLM's no longer does: as many values, or no class of vLLM; ``""`` for no."""
+    mine, new = now.method.returns or "", now.overridden.returns or ""
+    meant = [one.binding for one in target.world.resolve(now.base.path, new).symbols]
+    is_other = mine[:5] == new[:5] == "tuple" or (mine in NUMBERS and Class in map(type, meant))
+    if mine == new or mine != before.overridden.returns or not is_other:
+        return ""
+    return f"returns {mine}, but {now.base.cls.name} returns {new} in this vLLM"
 
 
 def _replaced(target: View, origin: View) -> Iterator[Problem]:
