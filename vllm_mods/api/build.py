@@ -205,10 +205,8 @@ def build(
                 what = f"the lock {locked.path} no longer matches {where}; nothing was built"
                 if all(one.path.startswith(("base.", "image.")) for one in moved):
                     what = f"{where} was rebuilt since the lock was made; lock it again; nothing was built"
-                raise Refused(
-                    "\n  ".join((what, *map(str, moved))),
-                    hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",
-                )
+                why = "\n  ".join((what, *map(str, moved)))
+                raise Refused(why, hint=f"vllm-mods lock {locked.lock.pairing} --base {where}")
         mods = library.select(library.mods_of(wanted))  # what nobody knows, `lock` has said
         look_at_model(wanted, mods, folder=model_folder, memory=device_memory, here=True)
         on_base.demand_serving(library, wanted, opened, access)

@@ -119,10 +119,9 @@ class _ModImport(NamedTuple):
         planned = planner.plan_alone(mod, tree)
         if not planned.verdict.ok:
             why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
-            raise Refused(
-                f"{mod.name} does not apply to {tree.spec} (`{planned.verdict}`); nothing was written{why}",
-                hint=f"leave out --tree to import it unchanged; then vllm-mods port {mod.name} --to {tree.spec}",
-            )
+            why = f"{mod.name} does not apply to {tree.spec} (`{planned.verdict}`); nothing was written{why}"
+            hint = f"leave out --tree to import it unchanged; then vllm-mods port {mod.name} --to {tree.spec}"
+            raise Refused(why, hint=hint)
         return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 
     def record(self, source: folder.ModSource, tree: Tree) -> ModEffect:
@@ -154,10 +153,11 @@ class _ModImport(NamedTuple):
                 raise UsageError(why, hint="one --image for each release")
             return dict(sorted(by_version.items(), key=lambda row: versions.sort_key(row[0])))
         if spec is None:
-            raise UsageError(
-                f"{self.path} has a {folder.SCRIPT}, which has to run on a vLLM; no vLLM was named",
-                hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
+            why = (
+                f"{self.path} has a {folder.SCRIPT}, which has to run on a vLLM; no vLLM was named"
             )
+            hint = "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release"
+            raise UsageError(why, hint=hint)
         specs = releases_in(self.access, spec, plain=True)
         return {one.removeprefix("pypi:"): self.access.open(one) for one in specs}
 

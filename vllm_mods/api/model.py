@@ -58,8 +58,7 @@ def look_at_model(
     elif gpu is None:
         note(f"the memory that {model} needs was not checked: {NO_DEVICE}")
     elif why := need.shortfall(gpu):
-        raise Refused(
-            f"pairing {wanted.name}: the GPU has no room for {model}: {why}",
-            hint=f"in the pairing's command: {need.remedy(gpu)}; or --device-memory SIZE, if another machine serves it",
-        )
+        why = f"pairing {wanted.name}: the GPU has no room for {model}: {why}"
+        hint = f"in the pairing's command: {need.remedy(gpu)}; or --device-memory SIZE, if another machine serves it"
+        raise Refused(why, hint=hint)
     return checkpoint

@@ -110,10 +110,9 @@ def parts_of(lock: PairingLock, ref: str, platform: str | None) -> tuple[Pairing
             platform = platform_of(base.config)
     parts = tuple(one for name, one in every.items() if platform is None or is_for(name, platform))
     if not parts:
-        raise UsageError(
-            f"the lock of {lock.pairing} is for {', '.join(every)}, not for {platform}",
-            hint=f"vllm-mods lock {lock.pairing} --platform {','.join((*every, platform or ''))}",
-        )
+        why = f"the lock of {lock.pairing} is for {', '.join(every)}, not for {platform}"
+        hint = f"vllm-mods lock {lock.pairing} --platform {','.join((*every, platform or ''))}"
+        raise UsageError(why, hint=hint)
     return parts
 
 
@@ -215,15 +214,13 @@ def build_all(
     parts, first = pairing_lock.by_platform(locked.lock), opened[0].tree.base
     every = " and ".join(parts)
     if len(opened) > 1 and place.kind not in outputs.SEVERAL:
-        raise UsageError(
-            f"--output {place.kind} holds one image only, but the lock has images for {every}",
-            hint=f"--platform {next(iter(parts))}; --output registry:REF or oci:DIR writes an index of all images",
-        )
+        why = f"--output {place.kind} holds one image only, but the lock has images for {every}"
+        hint = f"--platform {next(iter(parts))}; --output registry:REF or oci:DIR writes an index of all images"
+        raise UsageError(why, hint=hint)
     if len(opened) < len(parts) and platform is None and place.kind in outputs.SEVERAL:
-        raise UsageError(
-            f"the lock is for {every}, but {first.where} has {first.reference} for one platform only",
-            hint=f"--base registry:{locked.lock.base.ref}, or --platform {platform_of(first.config)}",
-        )
+        why = f"the lock is for {every}, but {first.where} has {first.reference} for one platform only"
+        hint = f"--base registry:{locked.lock.base.ref}, or --platform {platform_of(first.config)}"
+        raise UsageError(why, hint=hint)
     images = []
     for drafted, tree, _ in opened:
         part = parts[drafted.lock.base.platform]

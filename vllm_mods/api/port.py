@@ -83,10 +83,10 @@ def port(
         if name is not None and any(one.id == name for one in copy.variants):
             raise UsageError(f"{copy.name} has a variant `{name}` already", hint="--as ANOTHER")
         if vllm is None and target.version is None:
-            raise UsageError(
-                f"{target.spec} does not state its version, so the range of the variant is unknown",
-                hint="--vllm SPEC, such as --vllm '==0.23.0'",
+            why = (
+                f"{target.spec} does not state its version, so the range of the variant is unknown"
             )
+            raise UsageError(why, hint="--vllm SPEC, such as --vllm '==0.23.0'")
         source = source or variants.base_tree(copy, ported, target.version, access.releases)
         job = porting.Job(
             mod=copy,

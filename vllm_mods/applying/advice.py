@@ -50,10 +50,9 @@ def left_out(plan: Plan, *, allowed: bool) -> list[str]:
     if not lines or allowed:
         return [f"{line}; not written" for line in lines]
     head = f"nothing was changed in {plan.spec}: the mods have files that only an image can hold"
-    raise Refused(
-        "\n  ".join((head, *lines)),
-        hint="`vllm-mods build PAIRING` puts them into an image; --without-files applies the mods without these files",
-    )
+    why = "\n  ".join((head, *lines))
+    hint = "`vllm-mods build PAIRING` puts them into an image; --without-files applies the mods without these files"
+    raise Refused(why, hint=hint)
 
 
 def refusal(plan: Plan, tree: Tree, notes: Sequence[str]) -> Refused:

@@ -249,10 +249,9 @@ def plan_removal(
     mods = ground.staying(tree, current, gone)
     needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
     if needed:
-        raise Refused(
-            f"nothing was changed in {tree.spec}: {'; '.join(needed)}",
-            hint=f"vllm-mods revert {' '.join([*gone, *(mod.name for mod in mods)])} --target {tree.spec}",
-        )
+        why = f"nothing was changed in {tree.spec}: {'; '.join(needed)}"
+        hint = f"vllm-mods revert {' '.join([*gone, *(mod.name for mod in mods)])} --target {tree.spec}"
+        raise Refused(why, hint=hint)
     plan = planner.plan(
         mods, receipt_tree.pristine(tree, current), workspace=current.workspace or planner.WORKSPACE
     )

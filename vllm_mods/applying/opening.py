@@ -22,10 +22,9 @@ def open_tree(
     spec = os.fspath(target)
     kind = spec.split(":", 1)[0]
     if kind in {"pypi", "wheel", "sdist", "git", "image"} and not os.path.exists(spec):
-        raise UsageError(
-            f"{spec} is not an installed vLLM, which this command needs as --target",
-            hint="--target FOLDER  # one that contains vllm/, such as site-packages",
-        )
+        why = f"{spec} is not an installed vLLM, which this command needs as --target"
+        hint = "--target FOLDER  # one that contains vllm/, such as site-packages"
+        raise UsageError(why, hint=hint)
     root = find_site_root(spec)
     if recovering is not None:
         transaction.recover(root, recovering)
@@ -34,10 +33,9 @@ def open_tree(
     if state.receipt is not None and state.receipt.workspace is not None:
         claims.check_outside(state.receipt, spec)
         if place is not None and place != state.receipt.workspace:
-            raise UsageError(
-                f"this tree's chat templates are in {state.receipt.workspace}, not in {workspace}",
-                hint=f"--workspace {state.receipt.workspace}, or `vllm-mods revert --target {spec}` first",
-            )
+            why = f"this tree's chat templates are in {state.receipt.workspace}, not in {workspace}"
+            hint = f"--workspace {state.receipt.workspace}, or `vllm-mods revert --target {spec}` first"
+            raise UsageError(why, hint=hint)
         place = state.receipt.workspace
     return FolderTree(root, spec=spec, workspace=place), state
 

@@ -192,10 +192,9 @@ def refusing_to_write(place: str) -> Iterator[None]:
         yield
     except OSError as error:
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        raise Refused(
-            f"{place} cannot be written: {error.strerror}; nothing was changed",
-            hint=f"{'df -h' if is_full else 'ls -la'} {os.path.dirname(place) or '.'}",
-        ) from error
+        why = f"{place} cannot be written: {error.strerror}; nothing was changed"
+        hint = f"{'df -h' if is_full else 'ls -la'} {os.path.dirname(place) or '.'}"
+        raise Refused(why, hint=hint) from error
 
 
 @contextmanager

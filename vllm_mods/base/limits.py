@@ -44,10 +44,8 @@ def bounded(file: Sizable, most: Limit, what: str) -> bytes:
     """Read a file to its end. Raises ``TreeError`` if there is more of it than ``most``."""
     data = file.read(most + 1)
     if len(data) > most:
-        raise TreeError(
-            f"{what} has more than {most}, the limit for {most.what}",
-            hint=f"ls -la {what}  # is this the right file?",
-        )
+        why = f"{what} has more than {most}, the limit for {most.what}"
+        raise TreeError(why, hint=f"ls -la {what}  # is this the right file?")
     return data
 
 

@@ -53,10 +53,9 @@ def content(
         hint = error.hint and error.hint.replace(scratch, f"{base.reference}:")
         raise Refused(error.message.replace(scratch, f"{base.reference}:"), hint=hint) from error
     except OSError as error:
-        raise Refused(
-            f"{scratch}: {error.strerror}; nothing was built",
-            hint="TMPDIR=/another/disk vllm-mods build …  # the folder for temporary files",
-        ) from error
+        why = f"{scratch}: {error.strerror}; nothing was built"
+        hint = "TMPDIR=/another/disk vllm-mods build …  # the folder for temporary files"
+        raise Refused(why, hint=hint) from error
     finally:
         _sweep(scratch)
 

@@ -51,10 +51,11 @@ def target(site_root: str, platform: str, folders: Iterable[str]) -> WheelTarget
     match = _PYTHON.search(f"/{site_root}")
     machine = _MACHINES.get(platform.split("/")[1])
     if match is None or machine is None:
-        raise Refused(
-            f"/{site_root} on {platform}: a mod needs wheels, but which wheels fit there is unknown",
-            hint="install the mod's requirements in the base, then lock the pairing again",
+        why = (
+            f"/{site_root} on {platform}: a mod needs wheels, but which wheels fit there is unknown"
         )
+        hint = "install the mod's requirements in the base, then lock the pairing again"
+        raise Refused(why, hint=hint)
     distributions = tree_names.dist_infos(folders).values()
     installed = {str(canonicalize_name(name)): version for name, version in distributions}
     return WheelTarget(python=f"{match[1]}.{match[2]}", machine=machine, installed=installed)
@@ -80,10 +81,9 @@ def resolve(requirements: Iterable[str], wanted: WheelTarget) -> tuple[LockedWhe
     complete = wanted._replace(installed={**wanted.installed, **chosen})
     for filename, others in needs.items():
         if lacking := [str(one) for one in others if _is_missing(one, complete)]:
-            raise Refused(
-                f"{filename} needs {', '.join(lacking)}, which neither the base nor the mod provides; nothing was built",
-                hint="use a base that has them, or add them to `python` in the mod's mod.toml",
-            )
+            why = f"{filename} needs {', '.join(lacking)}, which neither the base nor the mod provides; nothing was built"
+            hint = "use a base that has them, or add them to `python` in the mod's mod.toml"
+            raise Refused(why, hint=hint)
     return tuple(sorted(locked))
 
 
@@ -150,10 +150,9 @@ def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
         return True
     if requirement.specifier.contains(installed, prereleases=True):
         return False
-    raise Refused(
-        f"the mod needs {requirement}, but the base has {requirement.name} {installed}; nothing was built",
-        hint=f"use a base with {requirement}: `RUN pip install '{requirement}'` in its Dockerfile",
-    )
+    why = f"the mod needs {requirement}, but the base has {requirement.name} {installed}; nothing was built"
+    hint = f"use a base with {requirement}: `RUN pip install '{requirement}'` in its Dockerfile"
+    raise Refused(why, hint=hint)
 
 
 def _needs(filename: str, data: bytes, wanted: WheelTarget) -> list[Requirement]:
@@ -194,7 +193,6 @@ def _place(name: str, wheel: LockedWheel) -> str:
     place = inside if top.endswith(".data") else name
     if known and place:
         return place
-    raise Refused(
-        f"{wheel.filename} contains {name}, which is outside the site root; vllm-mods does not install that",
-        hint=f"use a base image that has the package: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile",
-    )
+    why = f"{wheel.filename} contains {name}, which is outside the site root; vllm-mods does not install that"
+    hint = f"use a base image that has the package: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile"
+    raise Refused(why, hint=hint)

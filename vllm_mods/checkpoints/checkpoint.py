@@ -47,10 +47,9 @@ def read(files: ModelFiles) -> Checkpoint:
     """Read the config, the index and the headers. Raises ``TreeError`` for what cannot be read."""
     names = files.names
     if CONFIG not in names:
-        raise TreeError(
-            f"{files.name} has no {CONFIG}, so vLLM cannot serve it",
-            hint="name the folder that contains it, or an id on the Hub: ORGANISATION/NAME",
-        )
+        why = f"{files.name} has no {CONFIG}, so vLLM cannot serve it"
+        hint = "name the folder that contains it, or an id on the Hub: ORGANISATION/NAME"
+        raise TreeError(why, hint=hint)
     config = files.read(CONFIG, limits.CHECKPOINT_CONFIG)
     index = files.read(INDEX, limits.CHECKPOINT_INDEX) if INDEX in names else None
     if index is not None:
@@ -62,10 +61,10 @@ def read(files: ModelFiles) -> Checkpoint:
         shards = tuple(sorted(own | _numbered(own)))
     if missing := [name for name in shards if name not in names]:
         named = ", ".join(missing[:3]) + (", …" if missing[3:] else "")
-        raise TreeError(
-            f"{files.name}: {len(missing)} of its {len(shards)} weight files are missing ({named})",
-            hint="run `hf download` again, which continues where it stopped",
+        why = (
+            f"{files.name}: {len(missing)} of its {len(shards)} weight files are missing ({named})"
         )
+        raise TreeError(why, hint="run `hf download` again, which continues where it stopped")
     tensors: dict[str, safetensors.Tensor] = {}
     for name in shards[: limits.SHARDS]:
         where = f"{files.name}: {name}"

@@ -59,10 +59,9 @@ def command(
     if not is_mod(path):
         of_mods = terms.tree, terms.images, terms.summary, terms.license, terms.vllm, terms.others
         if any(of_mods) and os.path.exists(path):
-            raise UsageError(
-                f"--tree, --image, --with, --summary, --license and --vllm are for mods, and {path} is not a mod",
-                hint="a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT",
-            )
+            why = f"--tree, --image, --with, --summary, --license and --vllm are for mods, and {path} is not a mod"
+            hint = "a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT"
+            raise UsageError(why, hint=hint)
         return _import_recipe(path, folder, terms.name, mods)
     if mods:
         why = f"--mod is for recipes, and {path} is a mod"

@@ -130,10 +130,9 @@ def _refuse_beside_against(form: str, **given: Any) -> None:
     beside = [f"--{name}" for name, value in given.items() if value]
     beside += [] if form in against_forms.FORMS else [f"--format {form}"]
     if beside:
-        raise UsageError(
-            f"{beside[0]} cannot be used with --against, which only says what changes",
-            hint="vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees",
-        )
+        why = f"{beside[0]} cannot be used with --against, which only says what changes"
+        hint = "vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees"
+        raise UsageError(why, hint=hint)
 
 
 def _show_progress(done: int, total: int) -> None:

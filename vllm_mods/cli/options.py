@@ -249,7 +249,6 @@ def active_target() -> str:
         folders = search.installed(os.environ)
         more = f"; vLLM is installed in {' and in '.join(folders)}" if folders else ""
         problem = f"the active environment has no vLLM{more}"
-    raise UsageError(
-        f"no --target was named, and {problem}",
-        hint=f"{path} --target {folders[0] if folders else 'TREE'}  # or set {TARGET}",
-    )
+    why = f"no --target was named, and {problem}"
+    hint = f"{path} --target {folders[0] if folders else 'TREE'}  # or set {TARGET}"
+    raise UsageError(why, hint=hint)

@@ -72,10 +72,9 @@ def check(
     that the template reads; if the template has a template.toml, both must match it. Exit code 1 if anything is wrong.
     """
     if parsers != (target is not None) or ((tool or reasoner) and not parsers):
-        raise UsageError(
-            "--parsers and --target need each other, and --tool-call-parser and --reasoning-parser need both",
-            hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
-        )
+        why = "--parsers and --target need each other, and --tool-call-parser and --reasoning-parser need both"
+        hint = "vllm-mods template check TEMPLATE --parsers --target pypi:VERSION"
+        raise UsageError(why, hint=hint)
     results = template_check.template_check(
         names=templates, parsers_of=target, parsers=(tool, reasoner), **given
     )

@@ -173,11 +173,8 @@ def _files(
         message = "vllm/__init__.py is empty: this is not a complete vLLM"
         yield Trouble(FindingCode.NO_VLLM, message, again)
     if listed is None and not tree.remote:
-        yield Trouble(
-            FindingCode.NO_LIST,
-            "this tree has no list of files (RECORD), so missing or edited files cannot be found",
-            level=Level.NOTE,
-        )
+        why = "this tree has no list of files (RECORD), so missing or edited files cannot be found"
+        yield Trouble(FindingCode.NO_LIST, why, level=Level.NOTE)
     if listed is None:
         return
     held = compare(tree, listed)

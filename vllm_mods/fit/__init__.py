@@ -69,10 +69,9 @@ def fit(
         findings, consulted = judge(python, tree, NewCache() if cache is None else cache, origin)
     except RecursionError as error:
         paths = ", ".join(change.path for change in python)
-        raise TreeError(
-            f"{paths}, or code that it uses, is nested too deeply to be checked",
-            hint="is this file generated? no file of vLLM is nested this deeply",
-        ) from error
+        why = f"{paths}, or code that it uses, is nested too deeply to be checked"
+        hint = "is this file generated? no file of vLLM is nested this deeply"
+        raise TreeError(why, hint=hint) from error
     except OSError as error:
         why = f"the type checker could not be run: {error.strerror or error}: {error.filename or 'temporary files'}"
         raise TreeError(why, hint="set TMPDIR to a writable folder with free space") from error

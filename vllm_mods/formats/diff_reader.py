@@ -111,10 +111,9 @@ class _DiffReader:
                 words = b"rename from" if line.startswith(b"rename from") else b"rename to"
                 names[words] = self.path(line[len(words) + 1 :], None)
             elif line.startswith((b"copy from ", b"copy to ")):
-                raise self.fail(
-                    "the file is a copy: the patch has only its differences from another file",
-                    hint="make the patch with `git diff --no-renames`, or use an overlay",
-                )
+                why = "the file is a copy: the patch has only its differences from another file"
+                hint = "make the patch with `git diff --no-renames`, or use an overlay"
+                raise self.fail(why, hint=hint)
             elif line.startswith(b"index "):
                 old_blob, new_blob = self.blobs(line)
             elif not line.startswith((b"similarity index ", b"dissimilarity index ")):
@@ -248,10 +247,9 @@ class _DiffReader:
 
     def no_carriage_return(self, line: bytes) -> None:
         if line.endswith(b"\r"):
-            raise self.fail(
-                "the patch file has CRLF line endings, so the line endings of the target are unknown",
-                hint=f"dos2unix {self.where}, or make it again with `git diff --output={self.where}`",
-            )
+            why = "the patch file has CRLF line endings, so the line endings of the target are unknown"
+            hint = f"dos2unix {self.where}, or make it again with `git diff --output={self.where}`"
+            raise self.fail(why, hint=hint)
 
     def path(self, raw: bytes, prefix: bytes | None) -> str:
         return self.name(raw, lambda name: diff_names.path(name, prefix=prefix))

@@ -141,10 +141,9 @@ def parse(data: bytes, where: str = RECEIPT) -> Receipt:
     try:
         raw = object_of(data, where)
         if (schema := raw.pop("schema", None)) != SCHEMA:
-            raise Refused(
-                f"{where}: it has schema {schema!r}, but this version of vllm-mods ({__version__}) reads schema {SCHEMA}",
-                hint=f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}",
-            )
+            why = f"{where}: it has schema {schema!r}, but this version of vllm-mods ({__version__}) reads schema {SCHEMA}"
+            hint = f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}"
+            raise Refused(why, hint=hint)
         read = decode(Receipt, raw, where, whole=True)
     except ManifestError as error:
         raise _broken(where, error.problems) from None

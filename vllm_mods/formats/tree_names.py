@@ -31,10 +31,9 @@ def split(path: str, spec: str) -> list[str]:
         where = "is absolute" if path.startswith("/") else "points outside the tree"
         if path and "\0" not in path and ".." not in parts and not path.startswith("/"):
             where = "is not a plain relative path"
-        raise TreeError(
-            f"{spec}: refusing to read {path!r}: the path {where}",
-            hint="paths in patches start at the site root, e.g. vllm/config/model.py",
-        )
+        why = f"{spec}: refusing to read {path!r}: the path {where}"
+        hint = "paths in patches start at the site root, e.g. vllm/config/model.py"
+        raise TreeError(why, hint=hint)
     return parts
 
 

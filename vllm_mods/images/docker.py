@@ -64,10 +64,9 @@ class EngineImage(ContainerFiles):
                 driver = (self._inspected.get("GraphDriver") or {}).get("Name")
                 info = {} if driver == "overlay2" else client.info()
             except docker.errors.NotFound as error:
-                raise UsageError(
-                    f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}",
-                    hint="docker ps -a" if container else f"docker pull {name}",
-                ) from error
+                why = f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}"
+                hint = "docker ps -a" if container else f"docker pull {name}"
+                raise UsageError(why, hint=hint) from error
         # of docker's two image stores: containerd's, or a graph driver
         stores = str(info.get("DriverStatus"))
         self.where = "containerd" if "io.containerd.snapshotter" in stores else "docker"

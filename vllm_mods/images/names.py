@@ -70,10 +70,9 @@ def parse(text: str) -> Name:
         else None
     )  # fmt: skip
     if wrong:
-        raise UsageError(
-            f"{text}: not an image name: {wrong}",
-            hint="HOST/NAME:TAG or HOST/NAME@sha256:…; only tags may have capital letters",
-        )
+        why = f"{text}: not an image name: {wrong}"
+        hint = "HOST/NAME:TAG or HOST/NAME@sha256:…; only tags may have capital letters"
+        raise UsageError(why, hint=hint)
     return Name(host, repository, tag or "latest", digest or None)
 
 

@@ -197,10 +197,9 @@ def read_manifest(
     try:
         config, layers = descriptor(raw["config"]), tuple(map(descriptor, raw["layers"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise TreeError(
-            f"{reference}: its manifest {digest_of(manifest)} does not name a configuration and layers",
-            hint="an image's manifest is of schema 2 or OCI: build the image again",
-        ) from error
+        why = f"{reference}: its manifest {digest_of(manifest)} does not name a configuration and layers"
+        hint = "an image's manifest is of schema 2 or OCI: build the image again"
+        raise TreeError(why, hint=hint) from error
     return config, layers, document_of(open_blob, config, f"{reference}: its configuration")
 
 
@@ -235,10 +234,9 @@ def diff_ids(config: bytes, reference: str) -> tuple[str, ...]:
         why = f"its configuration does not follow the OCI specification: {problems}"
         raise TreeError(f"{reference}: {why}", hint=_HINT) from error
     if read.rootfs is None or read.rootfs.diff_ids is None:
-        raise TreeError(
-            f"{reference}: its configuration names no layers (rootfs.diff_ids)",
-            hint="this is not a container image: it is another OCI artifact, or a tool removed its layers",
-        )
+        why = f"{reference}: its configuration names no layers (rootfs.diff_ids)"
+        hint = "this is not a container image: it is another OCI artifact, or a tool removed its layers"
+        raise TreeError(why, hint=hint)
     return read.rootfs.diff_ids
 
 
@@ -293,10 +291,9 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
             # In a nested index, then; its length is not known here, and its digest says enough.
             return Descriptor("", tag, -1)
     what = f"it has no image named {tag}" if tag else f"it has {len(images)} images"
-    raise UsageError(
-        f"{reference}: {what}" + (f"; there are: {', '.join(known)}" if known else ""),
-        hint=f"name an image: …:{known[0]}" if known else "name an image by its digest: …@sha256:…",
-    )
+    why = f"{reference}: {what}" + (f"; there are: {', '.join(known)}" if known else "")
+    hint = f"name an image: …:{known[0]}" if known else "name an image by its digest: …@sha256:…"
+    raise UsageError(why, hint=hint)
 
 
 def _texts(raw: dict[str, Any], key: str, reference: str) -> dict[str, str]:

@@ -121,7 +121,6 @@ def _open_local(name: str, cache: Cache) -> Base:
             hints.append(error.hint)
     # of the first engine that answered
     pull = next((one for one in hints if one and one.endswith(f" pull {name}")), None)
-    raise UsageError(
-        f"{name}: no engine on this machine has this image{lines}",
-        hint=f"{pull or f'docker pull {name}'}  # or write registry: in front of {name}, which reads it from its registry",
-    )
+    why = f"{name}: no engine on this machine has this image{lines}"
+    hint = f"{pull or f'docker pull {name}'}  # or write registry: in front of {name}, which reads it from its registry"
+    raise UsageError(why, hint=hint)

@@ -68,10 +68,9 @@ def home(library: str, settings: Sequence[tuple[str, str]] = ()) -> LibraryHome:
         for what in ("--absolute-git-dir", "--show-toplevel")
     )
     if place.why or top.why:
-        raise UsageError(
-            f"{library} is not in the working tree of a git repository, and `keep` writes its results as git branches",
-            hint=f"git init {library} && git -C {library} add -A -- ':!patches/*/.port-*' && git -C {library} commit",
-        )
+        why = f"{library} is not in the working tree of a git repository, and `keep` writes its results as git branches"
+        hint = f"git init {library} && git -C {library} add -A -- ':!patches/*/.port-*' && git -C {library} commit"
+        raise UsageError(why, hint=hint)
     path = os.path.relpath(os.path.realpath(library), os.path.realpath(top.text))
     repository = Repository(top.text, library, git_dir=place.text, settings=settings)
     return LibraryHome(repository, path)
@@ -121,10 +120,9 @@ def laid_out(home: LibraryHome, commit: str) -> Iterator[str]:
         raise Refused(why, hint=f"git log --stat -- {home.path}")
     for path, (mode, _) in entries.items():
         if path.split("/")[0] in catalog.PARTS and not mode.startswith(b"100"):
-            raise Refused(
-                f"{home.prefix}{path} is a link or a submodule, which `keep` does not read",
-                hint=f"replace it by the files themselves, then git add {home.prefix}{path}",
-            )
+            why = f"{home.prefix}{path} is a link or a submodule, which `keep` does not read"
+            hint = f"replace it by the files themselves, then git add {home.prefix}{path}"
+            raise Refused(why, hint=hint)
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
         for path, (mode, blob) in entries.items():
             if mode.startswith(b"100"):

@@ -88,10 +88,9 @@ class ForgeClient:
             with self._session.request(method, url, **how) as response:
                 data = response.raw.read(limits.ANSWER)
         except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
-            raise Unreachable(
-                f"{place(url)} does not answer about pull requests: {reason(error)}",
-                hint=f"curl -sS https://{place(url)}  # does it answer? {_AGAIN}",
-            ) from error
+            why = f"{place(url)} does not answer about pull requests: {reason(error)}"
+            hint = f"curl -sS https://{place(url)}  # does it answer? {_AGAIN}"
+            raise Unreachable(why, hint=hint) from error
         status = response.status_code
         if response.headers.get("X-RateLimit-Remaining") == "0" and not response.ok:
             status = _LIMITED

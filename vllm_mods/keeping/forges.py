@@ -85,10 +85,8 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
     variable = next((name for name in forge.tokens if environ.get(name)), None)
     if variable is None:
         job = " (CI_JOB_TOKEN may not open merge requests)" if forge is GITLAB else ""
-        raise UsageError(
-            f"{shown}: no token for it in {' or '.join(forge.tokens)}{job}",
-            hint=f"export {forge.tokens[0]}=TOKEN  # {forge.grant}",
-        )
+        why = f"{shown}: no token for it in {' or '.join(forge.tokens)}{job}"
+        raise UsageError(why, hint=f"export {forge.tokens[0]}=TOKEN  # {forge.grant}")
     if not re.fullmatch("[!-~]+", environ[variable].strip()):
         why = f"{variable} is not a token: it contains blanks or other invalid characters"
         raise UsageError(why, hint=f"export {variable}=TOKEN")
@@ -114,7 +112,6 @@ def _server(url: str, environ: Mapping[str, str]) -> tuple[Forge, str]:
             has_port = scheme in {"http", "https"} and place(url).lower() == place(root).lower()
             if is_same and (has_port or scheme == "ssh"):
                 return forge, root
-    raise UsageError(
-        f"{redact(url)}: unknown forge: no environment variable names {host or 'the server'} and its token",
-        hint=f"export GITHUB_SERVER_URL=https://{host or 'HOST'}  # of GitLab CI_SERVER_URL, of Gitea and Forgejo GITEA_SERVER_URL",
-    )
+    why = f"{redact(url)}: unknown forge: no environment variable names {host or 'the server'} and its token"
+    hint = f"export GITHUB_SERVER_URL=https://{host or 'HOST'}  # of GitLab CI_SERVER_URL, of Gitea and Forgejo GITEA_SERVER_URL"
+    raise UsageError(why, hint=hint)

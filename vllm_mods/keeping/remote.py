@@ -62,10 +62,8 @@ def open_remote(library: str, url: str, token: str) -> Remote:
     home = branches.home(library, settings)
     what = "the remote cannot be read"
     if home.run(what, "rev-parse", "--is-shallow-repository").strip() == b"true":
-        raise Refused(
-            f"{library} is a shallow clone, so the commits of its branches are unknown",
-            hint="git fetch --unshallow  # in CI: fetch-depth: 0, GIT_DEPTH: 0",
-        )
+        why = f"{library} is a shallow clone, so the commits of its branches are unknown"
+        raise Refused(why, hint="git fetch --unshallow  # in CI: fetch-depth: 0, GIT_DEPTH: 0")
     listed = home.run(what, "ls-remote", "--symref", "--", url, "HEAD", _BRANCHES).decode()
     refs: dict[str, str] = {}
     for value, _, name in (line.partition("\t") for line in listed.splitlines()):
@@ -77,8 +75,6 @@ def open_remote(library: str, url: str, token: str) -> Remote:
     tips = {name.removeprefix("refs/heads/"): tip for name, tip in refs.items()}
     remote = Remote(home, url, base, refs["HEAD"], tips)
     if not remote.has("HEAD"):
-        raise Refused(
-            f"HEAD of {library} has commits that {base} of the remote lacks, and each request would contain them",
-            hint=f"git checkout {base}  # first push the commits that belong there",
-        )
+        why = f"HEAD of {library} has commits that {base} of the remote lacks, and each request would contain them"
+        raise Refused(why, hint=f"git checkout {base}  # first push the commits that belong there")
     return remote

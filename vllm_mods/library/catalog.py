@@ -74,10 +74,9 @@ class Library:
                 by_name[name] = next(iter(places.values()))
             elif not places.keys() <= self._owners.keys():
                 first, second, *_ = places.values()
-                raise UsageError(
-                    f"two libraries have a {kind} named `{name}`: {first} and {second}",
-                    hint=f"rename one of them, and change `name` in its {kind}.toml",
-                )
+                why = f"two libraries have a {kind} named `{name}`: {first} and {second}"
+                hint = f"rename one of them, and change `name` in its {kind}.toml"
+                raise UsageError(why, hint=hint)
             by_name |= {
                 f"{owner}/{name}": place
                 for root, place in places.items()
@@ -227,10 +226,8 @@ class Library:
         near = begun or difflib.get_close_matches(name, names, 1)
         listing = "template list" if kind == "template" else "list"
         hint = f"`vllm-mods {listing}` shows them all"
-        return UsageError(
-            f"there is no {kind} named `{name}` in {', '.join(self.roots)}",
-            hint=f"did you mean `{near[0]}`? {hint}" if near else hint,
-        )
+        why = f"there is no {kind} named `{name}` in {', '.join(self.roots)}"
+        return UsageError(why, hint=f"did you mean `{near[0]}`? {hint}" if near else hint)
 
     def select(self, names: Iterable[str]) -> tuple[Mod, ...]:
         """Read the named mods and whatever they require, each once, requirements first.
@@ -248,10 +245,9 @@ class Library:
                 return
             if mine in chosen:
                 two = " and ".join(map(self.name_of, (chosen[mine], self.load(name))))
-                raise UsageError(
-                    f"{two} have the same name, and a tree can hold only one of them",
-                    hint="name only one of them, and no mod that requires the other",
-                )
+                why = f"{two} have the same name, and a tree can hold only one of them"
+                hint = "name only one of them, and no mod that requires the other"
+                raise UsageError(why, hint=hint)
             if folder in pending:
                 circle = " → ".join(
                     map(os.path.basename, (*pending[pending.index(folder) :], folder))

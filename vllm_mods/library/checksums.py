@@ -44,10 +44,9 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
         _bytes(signature, library)
         _bytes(signers)
         if why := ssh_signatures.why_not(data, signature, signers, NAMESPACE):
-            raise Refused(
-                f"{signature} is not a valid signature of {own} by a signer in {signers}: {why}",
-                hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {own}  # shows who signed it",
-            )
+            why = f"{signature} is not a valid signature of {own} by a signer in {signers}: {why}"
+            hint = f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {own}  # shows who signed it"
+            raise Refused(why, hint=hint)
     own_sums = parse(data, own)
     # With a list from elsewhere too, what both say is what counts.
     return {path: own_sums[path] for path in own_sums.keys() & listed.keys()} if files else own_sums
@@ -59,10 +58,9 @@ def parse(data: bytes, where: str) -> dict[str, str]:
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         match = _LINE.fullmatch(line)
         if match is None:
-            raise UsageError(
-                f"{where}:{number}: {line[:80]!r} is not a line of a hash list",
-                hint=f"cd LIBRARY && find patches templates pairings -type f | sort | xargs sha256sum > {SUMS}",
-            )
+            why = f"{where}:{number}: {line[:80]!r} is not a line of a hash list"
+            hint = f"cd LIBRARY && find patches templates pairings -type f | sort | xargs sha256sum > {SUMS}"
+            raise UsageError(why, hint=hint)
         digest, path = match.groups()
         if listed.setdefault(path, digest) != digest:
             raise UsageError(f"{where}:{number}: {path} is listed with two hashes")

@@ -29,10 +29,11 @@ def load(path: str, library: Library) -> tuple[Mod, ...]:
 def _of_patch(path: str, place: str) -> Mod:
     data = reading.read(place, None)
     if data is None:
-        raise UsageError(
-            f"{path}: no such file or folder",
-            hint=f"ls -la {os.path.dirname(place)}  # `vllm-mods list` shows the mods that have a name",
+        why = f"{path}: no such file or folder"
+        hint = (
+            f"ls -la {os.path.dirname(place)}  # `vllm-mods list` shows the mods that have a name"
         )
+        raise UsageError(why, hint=hint)
     return Mod(
         _name(path),
         version="0",

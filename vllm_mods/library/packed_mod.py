@@ -44,10 +44,9 @@ def unpack(data: bytes, where: str, name: str) -> Mod:
         texts = {SCHEMA: raw["files"]}[raw["schema"]]
         files = {source: text.encode("utf-8", "surrogateescape") for source, text in texts.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Refused(
-            f"{where}: not a stored mod: {error!r}; nothing was changed",
-            hint="`vllm-mods revert` without a mod name does not need this file",
-        ) from error
+        why = f"{where}: not a stored mod: {error!r}; nothing was changed"
+        hint = "`vllm-mods revert` without a mod name does not need this file"
+        raise Refused(why, hint=hint) from error
     return mod_folder.load_files(name, files)
 
 

@@ -35,10 +35,9 @@ def find() -> project.ProjectFile | None:
             raise UsageError(why, hint="keep one of them")
         for project_here in projects:
             if folder != here and os.stat(project_here.where).st_uid not in {os.geteuid(), 0}:
-                raise UsageError(
-                    f"{project_here.where}, in a parent folder, belongs to another user",
-                    hint=f"{CONFIG}={project_here.where} vllm-mods …  # if you trust it",
-                )
+                why = f"{project_here.where}, in a parent folder, belongs to another user"
+                hint = f"{CONFIG}={project_here.where} vllm-mods …  # if you trust it"
+                raise UsageError(why, hint=hint)
             return project_here
     return None
 

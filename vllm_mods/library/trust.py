@@ -24,10 +24,9 @@ def demand(mods: Iterable[Mod]) -> None:
         libraries: dict[str, dict[str, bytes]] = {}
         for mod in mods:
             if not mod.directory:
-                raise Refused(
-                    f"{rules[0].where} does not allow this: {mod.name} comes from no library, so nothing proves its origin",
-                    hint=f"vllm-mods apply {mod.name} --library DIR  # the library that has it",
-                )
+                why = f"{rules[0].where} does not allow this: {mod.name} comes from no library, so nothing proves its origin"
+                hint = f"vllm-mods apply {mod.name} --library DIR  # the library that has it"
+                raise Refused(why, hint=hint)
             for root, path, data in _files(mod):
                 libraries.setdefault(root, {})[path] = data
         _check(rules, libraries)

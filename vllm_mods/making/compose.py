@@ -168,10 +168,9 @@ def compose(
     if not re.fullmatch(NAME, wanted.name):
         raise UsageError(f"{wanted.name!r} is not a valid name for a mod", hint=NAME_IN_WORDS)
     if not (effect.changes or effect.templates):
-        raise Refused(
-            f"nothing differs from {tree.spec}, so there are no changes to make a mod of",
-            hint=f"vllm-mods new {wanted.name} --from-trees {tree.spec} EDITED  # EDITED is a copy of that tree, with your changes",
-        )
+        why = f"nothing differs from {tree.spec}, so there are no changes to make a mod of"
+        hint = f"vllm-mods new {wanted.name} --from-trees {tree.spec} EDITED  # EDITED is a copy of that tree, with your changes"
+        raise Refused(why, hint=hint)
     try:
         versions.in_range("0", wanted.vllm or "")
     except ValueError as error:

@@ -79,10 +79,9 @@ def _files_in(path: str, hint: str, *, needs_all: bool) -> dict[str, bytes]:
                 continue
             if not is_plain:
                 what = "a symbolic link" if stat.S_ISLNK(info.st_mode) else "not a regular file"
-                raise UsageError(
-                    f"{place} is {what}, which a mod cannot contain",
-                    hint=f"replace it by the file itself: cp --remove-destination $(readlink -f {place}) {place}",
-                )
+                why = f"{place} is {what}, which a mod cannot contain"
+                hint = f"replace it by the file itself: cp --remove-destination $(readlink -f {place}) {place}"
+                raise UsageError(why, hint=hint)
             size += info.st_size
             _check_size(path, len(files) + 1, size, hint)
             files[name] = reading.read(place, path) or b""

@@ -191,10 +191,9 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
         why = f"the text that the diff changes is in {named} of {tree.spec}, but not at the stated lines"
     twins = any(text.count(b"".join(one.old)) > 1 for one in hunks for text in texts.values())
     on_which = "--tree pypi:VERSION names the release that the diff was made on"
-    raise Refused(
-        f"{at}: {why}, so the right place is uncertain",
-        hint=f"{on_which if twins else _ON_WHICH}; or make the diff again with three lines of context: git diff -U3, or diff -u",
-    )
+    why = f"{at}: {why}, so the right place is uncertain"
+    hint = f"{on_which if twins else _ON_WHICH}; or make the diff again with three lines of context: git diff -U3, or diff -u"
+    raise Refused(why, hint=hint)
 
 
 def _candidates(name: str, paths: Sequence[str]) -> list[str]:

@@ -209,10 +209,9 @@ class _RecordedRun(NamedTuple):
         other |= {name for name, _ in {*failed.env} ^ {*effect.env}}
         other |= {*failed.python} ^ {*effect.python}
         if other:
-            raise Refused(
-                f"{check} failed and cannot be ignored: without this step the script makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}",
-                hint="--ignore-checks is for a check after all changes: move the check to the end, as a separate step",
-            )
+            why = f"{check} failed and cannot be ignored: without this step the script makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}"
+            hint = "--ignore-checks is for a check after all changes: move the check to the end, as a separate step"
+            raise Refused(why, hint=hint)
         note = f"{check} failed with exit code {ran.code} and was ignored: without this step the script makes the same changes{last_lines(ran.output)}"
         return effect._replace(notes=(note, *effect.notes)), free, output
 
@@ -317,10 +316,9 @@ class _RecordedRun(NamedTuple):
         )
         other = [one.path for one in changes if self._found(one.path) != one.before]
         if other:
-            raise Refused(
-                f"{', '.join(other)}: the sdist that the command ran on differs from {self.tree.spec}",
-                hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
-            )
+            why = f"{', '.join(other)}: the sdist that the command ran on differs from {self.tree.spec}"
+            hint = f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE"
+            raise Refused(why, hint=hint)
         own = (f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")
         elsewhere = sorted(path for path in every if not path.startswith(own))
         kept = [path for path in elsewhere if path in ran.written and _TEMPLATE.match(path)]
@@ -378,7 +376,6 @@ def _whole_of(tree: Tree) -> Tree:
         return tree
     if tree.releases is not None:
         return tree.releases.whole(tree.spec.removeprefix("pypi:"))
-    raise UsageError(
-        f"{tree.spec} is read in parts, but the command needs the whole wheel",
-        hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
-    )
+    why = f"{tree.spec} is read in parts, but the command needs the whole wheel"
+    hint = f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE"
+    raise UsageError(why, hint=hint)

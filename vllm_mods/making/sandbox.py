@@ -103,14 +103,12 @@ def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
     if not newline:
         why = lines[-1] if lines else "it ended before the command did"
         if container is None:
-            raise Refused(
-                f"the command needs a sandbox, and bubblewrap does not start here: {why}",
-                hint="--image REF runs the command in a container; or run it on a copy of the tree, then vllm-mods new NAME --from-trees OLD NEW",
-            )
-        raise Refused(
-            f"{container.engine} cannot run a command in {container.image}: {why}",
-            hint=f"{container.engine} run --rm --entrypoint python3 {container.image} --version",
-        )
+            why = f"the command needs a sandbox, and bubblewrap does not start here: {why}"
+            hint = "--image REF runs the command in a container; or run it on a copy of the tree, then vllm-mods new NAME --from-trees OLD NEW"
+            raise Refused(why, hint=hint)
+        why = f"{container.engine} cannot run a command in {container.image}: {why}"
+        hint = f"{container.engine} run --rm --entrypoint python3 {container.image} --version"
+        raise Refused(why, hint=hint)
     return _read(json.loads(head), contents, job)
 
 

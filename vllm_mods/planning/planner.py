@@ -229,10 +229,9 @@ def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
     try:
         graphlib.TopologicalSorter(waits).prepare()
     except graphlib.CycleError as error:
-        raise UsageError(
-            f"`requires` and `after` of these mods form a cycle: {' → '.join(reversed(error.args[1]))}",
-            hint="remove one `requires` or `after` from their manifests",
-        ) from None
+        why = f"`requires` and `after` of these mods form a cycle: {' → '.join(reversed(error.args[1]))}"
+        hint = "remove one `requires` or `after` from their manifests"
+        raise UsageError(why, hint=hint) from None
     done: dict[str, Mod] = {}
 
     def take(name: str) -> None:

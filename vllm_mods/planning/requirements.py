@@ -68,10 +68,8 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
         needed = f"the mod needs `{text}`"
         wrong = need and version and not need.specifier.contains(version, prereleases=True)
         if wrong and installed:
-            yield Finding(
-                FindingCode.PYTHON_CONFLICT,
-                f"{needed}, but {name} {installed} is installed beside this vLLM",
-            )
+            why = f"{needed}, but {name} {installed} is installed beside this vLLM"
+            yield Finding(FindingCode.PYTHON_CONFLICT, why)
         elif wrong:
             released = f"this vLLM is released with {name}=={pinned}"
             where = "the mod is refused where that version is installed"

@@ -90,10 +90,8 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
         return None
     job, mod = outcome.job, outcome.job.mod
     if earlier := _begun(mod):
-        raise Refused(
-            f"{earlier[0]} exists: an earlier port is not finished; nothing was written",
-            hint=f"vllm-mods port {mod.name} --continue  # or --abort",
-        )
+        why = f"{earlier[0]} exists: an earlier port is not finished; nothing was written"
+        raise Refused(why, hint=f"vllm-mods port {mod.name} --continue  # or --abort")
     target = job.target.spec  # in another folder too
     target = os.path.abspath(target) if os.path.exists(target) else target
     files: dict[str, bytes] = {}
@@ -162,10 +160,9 @@ def unfinished(mod: Mod) -> Unfinished:
     ports = _begun(mod)
     if len(ports) != 1:
         what = "no port" if not ports else f"{len(ports)} ports"
-        raise UsageError(
-            f"{what} of {mod.name} {'is' if not ports else 'are'} unfinished in {mod.directory}",
-            hint=f"vllm-mods port {mod.name} --to TREE" if not ports else f"rm -r {ports[0]}",
-        )
+        why = f"{what} of {mod.name} {'is' if not ports else 'are'} unfinished in {mod.directory}"
+        hint = f"vllm-mods port {mod.name} --to TREE" if not ports else f"rm -r {ports[0]}"
+        raise UsageError(why, hint=hint)
     (folder,) = ports
     try:
         data = reading.read(os.path.join(folder, _STATE), mod.directory)
@@ -210,10 +207,9 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
         files[path] = (before, data)
     if left:
         lines = "".join(f"\n  {one}" for one in left)
-        raise Refused(
-            f"{work.mod}: the port to {work.target} is not finished; nothing was written{lines}",
-            hint=f"edit the marked lines first, beginning with {left[0].partition(': ')[0]}; then vllm-mods port {work.mod} --continue  # or --abort",
-        )
+        why = f"{work.mod}: the port to {work.target} is not finished; nothing was written{lines}"
+        hint = f"edit the marked lines first, beginning with {left[0].partition(': ')[0]}; then vllm-mods port {work.mod} --continue  # or --abort"
+        raise Refused(why, hint=hint)
     return files
 
 

@@ -90,10 +90,9 @@ def _first_matches(mod: Mod, searches: list[tuple[str, list[str]]]) -> list[str 
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TreeError(
-            f"{mod.name}: the search for its [evidence] took more than {limits.EVIDENCE_SECONDS}",
-            hint=f"use a pattern without nested repeats in {mod.directory}/mod.toml, or a shorter log",
-        ) from error
+        why = f"{mod.name}: the search for its [evidence] took more than {limits.EVIDENCE_SECONDS}"
+        hint = f"use a pattern without nested repeats in {mod.directory}/mod.toml, or a shorter log"
+        raise TreeError(why, hint=hint) from error
     if done.returncode:
         raise TreeError(f"{mod.name}: the search for its [evidence] failed in this log")
     return [None if match is None else str(match) for match in json.loads(done.stdout)]

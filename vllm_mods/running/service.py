@@ -201,10 +201,9 @@ def _check_hosts(pairing: str, host: str, inside: str) -> None:
     if not _ADDRESS.match(host):
         raise UsageError(f"--host {host}: not an IP address", hint="--host 0.0.0.0")
     if re.match(r"localhost$|127\.|::1$", inside):
-        raise UsageError(
-            f"vLLM's --host {inside} is reachable inside the container only",
-            hint=f"vllm-mods run {pairing} -- --host 0.0.0.0  # before --, --host sets the host's address",
-        )
+        why = f"vLLM's --host {inside} is reachable inside the container only"
+        hint = f"vllm-mods run {pairing} -- --host 0.0.0.0  # before --, --host sets the host's address"
+        raise UsageError(why, hint=hint)
 
 
 def line(program: str, planned: Service, *, env_files: Sequence[str] = ()) -> tuple[str, ...]:

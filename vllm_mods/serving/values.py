@@ -78,12 +78,8 @@ def choice_problems(
         )
         return
     near = nearest(str(value), offered)
-    yield ServeFault(
-        FindingCode.VALUE_CHOICE,
-        "",
-        f"{value!r} is not accepted: {list_names(offered, near)}",
-        near,
-    )
+    why = f"{value!r} is not accepted: {list_names(offered, near)}"
+    yield ServeFault(FindingCode.VALUE_CHOICE, "", why, near)
 
 
 def nearest(word: str, names: Iterable[str]) -> str:

@@ -62,10 +62,8 @@ def read_project() -> ProjectFile:
     """Read the project that holds here. Raises ``UsageError`` where there is none."""
     project = project_file.find()
     if project is None:
-        raise UsageError(
-            f"there is no project here: {project_file.NAME} is neither in this folder nor in a parent folder of this repository",
-            hint="vllm-mods add SOURCE --mod MOD  # begins a project",
-        )
+        why = f"there is no project here: {project_file.NAME} is neither in this folder nor in a parent folder of this repository"
+        raise UsageError(why, hint="vllm-mods add SOURCE --mod MOD  # begins a project")
     return project
 
 
@@ -86,10 +84,9 @@ def parse_source(text: str, where: str, signers: str | None = None) -> tuple[Lib
     elif os.path.isdir(text):
         keys, name = {"path": _beside(text, where)}, os.path.basename(os.path.abspath(text))
     else:
-        raise UsageError(
-            "SOURCE is neither a folder, nor git+URL[@REV][#subdirectory=DIR], nor package:NAME",
-            hint="vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG; to apply a mod: vllm-mods apply MOD",
-        )
+        why = "SOURCE is neither a folder, nor git+URL[@REV][#subdirectory=DIR], nor package:NAME"
+        hint = "vllm-mods add git+https://HOST/OWNER/REPOSITORY@TAG; to apply a mod: vllm-mods apply MOD"
+        raise UsageError(why, hint=hint)
     keys["allowed_signers"] = signers and _beside(signers, where)
     table = Table({key: value for key, value in keys.items() if value}, "", [])
     source = source_of(table)
@@ -112,10 +109,9 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
     all_mods = _mods(name, locked) or ()
     for mod in mods:
         if mod not in {one.name for one in all_mods}:
-            raise UsageError(
-                f"{source} has no mod named `{mod}`",
-                hint=f"it has {', '.join(one.name for one in all_mods) or 'none'}",
-            )
+            why = f"{source} has no mod named `{mod}`"
+            hint = f"it has {', '.join(one.name for one in all_mods) or 'none'}"
+            raise UsageError(why, hint=hint)
     named = tuple(f"{name}/{mod}" for mod in mods)
     with _locked_project(where) as project:
         _check_new(project, name)

@@ -104,10 +104,11 @@ def _blobs(locked: LockedLibrary, place: str) -> Iterator[tuple[str, str]]:
 def _listing(files: Mapping[str, bytes], what: str) -> bytes:
     """Return the list of a library's files, as ``sha256sum`` prints it. Raises ``TreeError`` for paths that no list has."""
     if files.keys() <= set(contents.BESIDE):
-        raise TreeError(
-            f"{what} is not a library: it has none of {', '.join(catalog.PARTS)}",
-            hint="a library has patches/<mod>/mod.toml; #subdirectory=… names its folder in a repository",
+        why = f"{what} is not a library: it has none of {', '.join(catalog.PARTS)}"
+        hint = (
+            "a library has patches/<mod>/mod.toml; #subdirectory=… names its folder in a repository"
         )
+        raise TreeError(why, hint=hint)
     for path in files:
         if why := contents.why_not(path):
             raise git_objects.refusal(what, f"{path!r} {why}")

@@ -35,10 +35,8 @@ def _entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> L
     is_commit = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", source.rev)
     if locked and locked.source == source and (not is_commit or locked.resolved == source.rev):
         return locked
-    raise UsageError(
-        f"library {name} is {source} in {project.where}, but {lock_path(project)} does not have that source, revision and signers",
-        hint=f"vllm-mods update {name}  # resolves it and writes the lock",
-    )
+    why = f"library {name} is {source} in {project.where}, but {lock_path(project)} does not have that source, revision and signers"
+    raise UsageError(why, hint=f"vllm-mods update {name}  # resolves it and writes the lock")
 
 
 def resolve(
@@ -55,10 +53,9 @@ def resolve(
         has, was = (
             f"{x.resolved} and sha256:{x.files}".removeprefix(" and ") for x in (now, locked)
         )
-        raise Refused(
-            f"{name} ({source}) differs from {lock_path(project)}: it is now {has}, not {was}; nothing was changed",
-            hint=f"vllm-mods update {name}  # accepts the change, if you know why it was made",
-        )
+        why = f"{name} ({source}) differs from {lock_path(project)}: it is now {has}, not {was}; nothing was changed"
+        hint = f"vllm-mods update {name}  # accepts the change, if you know why it was made"
+        raise Refused(why, hint=hint)
     _check_signature(project, source, kept.keep(now, fetched))
     return now
 
@@ -86,10 +83,9 @@ def _opened(
         resolve(project, name, source, locked)
     library = kept.open_kept(locked)
     if library is None:
-        raise UsageError(
-            f"{name} ({source}) has not been fetched on this machine, or its files there were changed",
-            hint="vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions",
-        )
+        why = f"{name} ({source}) has not been fetched on this machine, or its files there were changed"
+        hint = "vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions"
+        raise UsageError(why, hint=hint)
     _check_signature(project, source, library)
     return Shared(name, *library)
 
@@ -134,10 +130,9 @@ def _installed(name: str) -> tuple[str, str]:
     folders = (os.path.join(place, *below) for place in places if all(map(str.isidentifier, parts)))
     folder = next(filter(os.path.isdir, folders), None)
     if folder is None:
-        raise UsageError(
-            f"package:{name}: {version} has no library: {_GROUP} of its entry points does not name one package that exists",
-            hint=f"pip install --force-reinstall {name}, or name another distribution",
-        )
+        why = f"package:{name}: {version} has no library: {_GROUP} of its entry points does not name one package that exists"
+        hint = f"pip install --force-reinstall {name}, or name another distribution"
+        raise UsageError(why, hint=hint)
     return version, folder
 
 

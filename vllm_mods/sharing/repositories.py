@@ -63,10 +63,11 @@ def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: st
         return run(*resolve, f"{'FETCH_HEAD' if is_newest else rev}^{{commit}}")
     except TreeError as error:
         what = "has no commit" if commit else "has no tag, branch or commit"
-        raise UsageError(
-            f"{source}: the repository {what} {rev}",
-            hint=f"git ls-remote {url}  # lists its revisions; then edit `rev` and run vllm-mods update",
-        ) from error
+        why = f"{source}: the repository {what} {rev}"
+        hint = (
+            f"git ls-remote {url}  # lists its revisions; then edit `rev` and run vllm-mods update"
+        )
+        raise UsageError(why, hint=hint) from error
 
 
 def _library(repository: Repository, commit: str, source: LibrarySource) -> FetchedLibrary:

@@ -83,10 +83,9 @@ def open_work(opened: OpenFolders) -> str:
     work = f"{opened.root}/{PREFIX}{os.lstat(opened.folder(opened.root)).st_mtime_ns}"
     os.mkdir(opened.at(work), 0o700)
     if not _is_private(os.lstat(opened.folder(work))):
-        raise Refused(
-            f"{opened.root}: this file system has no permissions, so the journal of the interrupted transaction cannot be trusted; nothing was changed",
-            hint=f"findmnt -T {opened.root}  # keep vLLM on a local file system of Linux",
-        )
+        why = f"{opened.root}: this file system has no permissions, so the journal of the interrupted transaction cannot be trusted; nothing was changed"
+        hint = f"findmnt -T {opened.root}  # keep vLLM on a local file system of Linux"
+        raise Refused(why, hint=hint)
     os.close(os.open(opened.at(f"{work}/{STAMP}"), site.NEW_FILE, 0o600))
     return work
 

@@ -41,10 +41,9 @@ def undoing(opened: OpenFolders, what: str) -> Iterator[None]:
         with opened.naming():
             yield
     except OSError as error:
-        raise NotRestored(
-            f"{opened.root}: {what} could not be undone: {error}; the originals are still in the tree",
-            hint=obstacles.hint(error, str(error.filename), opened.root) + _AGAIN,
-        ) from error
+        why = f"{opened.root}: {what} could not be undone: {error}; the originals are still in the tree"
+        hint = obstacles.hint(error, str(error.filename), opened.root) + _AGAIN
+        raise NotRestored(why, hint=hint) from error
 
 
 def put_back(

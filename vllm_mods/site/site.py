@@ -159,10 +159,9 @@ def check_writable(
     if info is not None:
         _check_mode(path, look.site.absolute(path), info)
     if info is not None and info.st_nlink > 1 and keep_links:
-        raise Refused(
-            f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package cache (uv, conda), and --keep-links forbids separating them; nothing was changed",
-            hint="without --keep-links this tree gets its own copy; the other names do not change",
-        )
+        why = f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package cache (uv, conda), and --keep-links forbids separating them; nothing was changed"
+        hint = "without --keep-links this tree gets its own copy; the other names do not change"
+        raise Refused(why, hint=hint)
     place, parent = look.above(path)  # others will be made in it
     _check_mode(f"{path} is in {place}, which", place, parent)
 

@@ -102,10 +102,9 @@ def revert_transition(
     written += wanted.values()
     if edited and not discard_edits:
         way = "only" if stay.mods else "discard"
-        raise Refused(
-            f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. Nothing was done, since these edits would be lost",
-            hint=f"vllm-mods revert --{way}-edits --target {root}  # discards these edits",
-        )
+        why = f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. Nothing was done, since these edits would be lost"
+        hint = f"vllm-mods revert --{way}-edits --target {root}  # discards these edits"
+        raise Refused(why, hint=hint)
     return stay._replace(
         changes=tuple(written),
         restored=frozenset(restored),

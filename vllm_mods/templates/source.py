@@ -143,10 +143,9 @@ def _open(
         several = stated if isinstance(stated, list) else [{"name": "default", "template": stated}]
         texts = {one.get("name"): one.get("template") for one in several if isinstance(one, dict)}
         if not isinstance(text := texts.get("default"), str):
-            raise UsageError(
-                f"{folder or '.'}: neither {MODELS_TEMPLATE} nor {TOKENIZER} has a chat template",
-                hint="name the file of a template, or the folder of a model that has one",
-            )
+            why = f"{folder or '.'}: neither {MODELS_TEMPLATE} nor {TOKENIZER} has a chat template"
+            hint = "name the file of a template, or the folder of a model that has one"
+            raise UsageError(why, hint=hint)
         data = text.encode()
     return Template(named, path, data, tokens=_tokens(config))
 
@@ -167,10 +166,9 @@ def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
         folder = os.path.join(library.template_folder(named), CONVERSATIONS)
     cases = _read_conversations(library, folder)
     if not cases:
-        raise UsageError(
-            f"{folder}: there are no conversations",
-            hint="a conversation is a file NAME.json; docs/templates.md describes it",
-        )
+        why = f"{folder}: there are no conversations"
+        hint = "a conversation is a file NAME.json; docs/templates.md describes it"
+        raise UsageError(why, hint=hint)
     return cases
 
 

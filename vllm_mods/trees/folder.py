@@ -157,10 +157,9 @@ def find_site_root(path: str) -> str:
     if not roots:
         raise _no_vllm(path)
     if len(roots) > 1:
-        raise UsageError(
-            f"{path} {why}",
-            hint=f"name the vLLM that you mean: {' or '.join(f'{root}/vllm' for root in roots)}",
-        )
+        why = f"{path} {why}"
+        hint = f"name the vLLM that you mean: {' or '.join(f'{root}/vllm' for root in roots)}"
+        raise UsageError(why, hint=hint)
     return roots[0]
 
 
@@ -241,10 +240,8 @@ def _is_link(root: str, parts: list[str], place: str, spec: str) -> TreeError:
     if os.path.isfile(target):
         # Behind it may be an installer's cache, which other environments share.
         hint = "uv pip install --link-mode copy --reinstall vllm  # real files instead of links"
-    return TreeError(
-        f"{spec}: refusing to read {'/'.join(parts)}: {place[len(root) + 1 :]} is a symbolic link to {os.readlink(place)}, and vllm-mods does not follow links",
-        hint=hint,
-    )
+    why = f"{spec}: refusing to read {'/'.join(parts)}: {place[len(root) + 1 :]} is a symbolic link to {os.readlink(place)}, and vllm-mods does not follow links"
+    return TreeError(why, hint=hint)
 
 
 def _no_vllm(path: str) -> UsageError:

@@ -176,10 +176,9 @@ class Http:
         parts = urlsplit(url)
         trusted = self._settings.trusts(url)
         if parts.scheme != "https" and not trusted and not is_local(parts.hostname):
-            raise TreeError(
-                f"{redact(url)}: refusing plain http, as pip does: anybody on the network can change the data",
-                hint=f"pip config set global.trusted-host {parts.hostname}  # if you trust that host",
-            )
+            why = f"{redact(url)}: refusing plain http, as pip does: anybody on the network can change the data"
+            hint = f"pip config set global.trusted-host {parts.hostname}  # if you trust that host"
+            raise TreeError(why, hint=hint)
         if trusted:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         proxy = self._settings.proxy
@@ -197,10 +196,9 @@ class Http:
                 stream=True,
             )
         except requests.exceptions.SSLError as error:
-            raise TreeError(
-                f"{redact(url)}: the server's certificate is not trusted: {reason(error)}",
-                hint="pip config set global.cert FILE  # the certificates of your network",
-            ) from error
+            why = f"{redact(url)}: the server's certificate is not trusted: {reason(error)}"
+            hint = "pip config set global.cert FILE  # the certificates of your network"
+            raise TreeError(why, hint=hint) from error
         except BROKEN as error:
             why = f"cannot read {redact(url)}: {reason(error)}"
             why = no_network(parts.hostname, reason(error)) if is_unconnected(error) else why

@@ -165,10 +165,9 @@ def find_site_root(base: Base, named: str | None = None) -> str:
     looked = list(dict.fromkeys(_candidates(base))) if place is None else [place]
     vllms = _vllms(base, looked)
     if place is not None and not vllms:
-        raise UsageError(
-            f"{base.reference}: /{place} has no vllm/__init__.py, so it contains no vLLM",
-            hint="run without --target-in-image: the folders that were found are listed",
-        )
+        why = f"{base.reference}: /{place} has no vllm/__init__.py, so it contains no vLLM"
+        hint = "run without --target-in-image: the folders that were found are listed"
+        raise UsageError(why, hint=hint)
     vllms = vllms or _vllms(base, _behind_pth(base, looked))
     locked = [one for one in vllms if base.look(f"{one}/{pairing_lock.PLACE}") is not None]
     if len(vllms) > 1 and len(locked) == 1:
@@ -177,16 +176,14 @@ def find_site_root(base: Base, named: str | None = None) -> str:
         folder, fault = vllms.popitem()
         if not fault:
             return folder
-        raise UsageError(
-            f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or shared files; the mods would change files elsewhere too",
-            hint="in the Dockerfile: pip install vllm, without -e and with real files",
-        )
+        why = f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or shared files; the mods would change files elsewhere too"
+        hint = "in the Dockerfile: pip install vllm, without -e and with real files"
+        raise UsageError(why, hint=hint)
     if vllms:
         lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in vllms.items())
-        raise UsageError(
-            f"{base.reference}: the image has {len(vllms)} vLLMs, and which one runs is unclear{lines}",
-            hint=f"name the one that runs: --target-in-image /{next(iter(vllms))}; or build the image with only one",
-        )
+        why = f"{base.reference}: the image has {len(vllms)} vLLMs, and which one runs is unclear{lines}"
+        hint = f"name the one that runs: --target-in-image /{next(iter(vllms))}; or build the image with only one"
+        raise UsageError(why, hint=hint)
     raise _nothing(base, looked)
 
 

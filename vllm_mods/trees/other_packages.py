@@ -157,10 +157,9 @@ def check_versions(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, s
             of = {one.package for mod in mods for one in mod.variants if one.package}
             of = of or {path.partition("/")[0] for mod in mods for path in mod.outside}
             theirs = f"the mods change {', '.join(sorted(of))} beside vLLM"
-            raise UsageError(
-                f"--with {name}=={version}: none of {', '.join(mod.name for mod in mods)} changes that package",
-                hint=theirs if of else "the mods change nothing beside vLLM: run without --with",
-            )
+            why = f"--with {name}=={version}: none of {', '.join(mod.name for mod in mods)} changes that package"
+            hint = theirs if of else "the mods change nothing beside vLLM: run without --with"
+            raise UsageError(why, hint=hint)
     return {canonical(name): version for name, version in named.items()}
 
 

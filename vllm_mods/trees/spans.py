@@ -94,10 +94,9 @@ class Spans(io.RawIOBase):
         if span is None:
             raise NoRangesError
         if span.total != self.total:
-            raise TreeError(
-                f"{self._file.filename}: it should have {self.total} bytes, but the server has {span.total}",
-                hint="the file on the server differs from the index's description: try again",
-            )
+            why = f"{self._file.filename}: it should have {self.total} bytes, but the server has {span.total}"
+            hint = "the file on the server differs from the index's description: try again"
+            raise TreeError(why, hint=hint)
         if span.etag and self.etag and span.etag != self.etag:
             why = f"{self._file.filename}: it was changed on the server during the download"
             raise TreeError(why, hint="run the command again")

@@ -31,10 +31,9 @@ def write(image: oci.BuiltImage, where: str, tag: str) -> None:
     """
     program = engine_command.STORES[where]
     if image.manifest is None and where != engine_command.DOCKER:
-        raise Refused(
-            f"{where} needs the registry digests of the base's layers, but does not have them; nothing was built",
-            hint=f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`",
-        )
+        why = f"{where} needs the registry digests of the base's layers, but does not have them; nothing was built"
+        hint = f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`"
+        raise Refused(why, hint=hint)
     ours = {image.config_digest, image.manifest_digest}
     # as the engine names what was built here
     name = tag if program == engine_command.DOCKER or names.has_host(tag) else f"localhost/{tag}"
@@ -44,10 +43,9 @@ def write(image: oci.BuiltImage, where: str, tag: str) -> None:
     if current is None:
         current = _load(program, thin(image, name), name) or _tagged(program, name)
         if current is None or current not in ours:
-            raise TreeError(
-                f"{program} loaded the image as {current or 'nothing'}, but its ID should be {image.config_digest}",
-                hint=f"{program} rmi {name}  # then run the command again, or with `--output oci:DIR`",
-            )
+            why = f"{program} loaded the image as {current or 'nothing'}, but its ID should be {image.config_digest}"
+            hint = f"{program} rmi {name}  # then run the command again, or with `--output oci:DIR`"
+            raise TreeError(why, hint=hint)
 
 
 def thin(image: oci.BuiltImage, ref: str) -> bytes:

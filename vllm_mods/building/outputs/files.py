@@ -69,10 +69,9 @@ def _check_given_out(base: Base) -> None:
     if base.layers is None or not base.blobs:
         store = "containers-storage" if base.where == engine_command.PODMAN else "docker-daemon"
         name = names.plain(base.reference)
-        raise Refused(
-            f"{base.where} cannot export the layers of {base.reference}; nothing was written",
-            hint=f"skopeo copy {store}:{name} oci:DIR, then --base oci:DIR; or build in {base.where} and save that image",
-        )
+        why = f"{base.where} cannot export the layers of {base.reference}; nothing was written"
+        hint = f"skopeo copy {store}:{name} oci:DIR, then --base oci:DIR; or build in {base.where} and save that image"
+        raise Refused(why, hint=hint)
 
 
 def _stage(staged: str, folder: str, image: oci.BuiltImage, base: Base) -> None:
