@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from vllm_mods.api import build as building, on_base
 from vllm_mods.api.access import Access
 from vllm_mods.api.run import (
-    ServedPairing,
     StartedContainer,
     check_single,
     find_program,
@@ -17,6 +16,7 @@ from vllm_mods.api.run import (
     start,
     wait_for,
 )
+from vllm_mods.api.serving_image import ServedPairing
 from vllm_mods.base.errors import Refused
 from vllm_mods.library.catalog import Library
 from vllm_mods.running import engine

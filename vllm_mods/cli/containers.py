@@ -54,6 +54,8 @@ _engine_options = options.all_of(
 @option("--print", "Only print the command; check neither the image nor ARGUMENTs.", "only_print")
 @option("--replace", "First remove the container of this name, if `run` started it.")
 @option("--wait", "Wait until it serves, then report whether the mods' code ran.")
+@option("--mount", "Start the lock's base; what the mods change is mounted into it.")
+@option("--record FILE", "Record which code of the mods runs, for `evidence --record`.")
 @options.library
 @options.network
 def run_command(
@@ -69,10 +71,13 @@ def run_command(
 ) -> int:
     """Start a pairing's image as a container that serves.
 
-    The image is the one that `build` made from the pairing's lock, in docker or podman. ARGUMENTs are appended
-    to its command; arguments that its vLLM would reject are refused, as by serve-check. `vllm-mods ps`
+    The image is the one that `build` made from the pairing's lock, in docker or podman; with --mount, the base of
+    that lock, and nothing is built. ARGUMENTs are appended to its command; arguments that its vLLM would reject are refused, as by serve-check. `vllm-mods ps`
     lists the containers; use the engine for the rest: `docker logs NAME`, `docker stop NAME`.
     """
+    if only_print and (given["mount"] or given["record"]):
+        why = "--print shows the start of an image that is built, without a record"
+        raise UsageError(why, hint="leave out --print")
     if only_print:
         planned = run.plan_service(library, pairing, start, arguments, note=answers.note).service
         run.check_single(pairing, planned)

@@ -10,7 +10,7 @@ from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
 from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
 from vllm_mods.running.recording import Recorded
-from vllm_mods.running.service import PAIRING_LABEL
+from vllm_mods.running.service import MODS_LABEL, MOUNTED_LABEL, PAIRING_LABEL
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
 
@@ -122,15 +122,18 @@ def containers(found: ListedContainers) -> Reply:
         at, seen = each.container, each.evidence
         state = at.state if at.running else f"{at.state} ({at.exit_code})"
         state += f", {text.counted(at.restarts, 'restart')}" if at.restarts else ""
-        pairing, mods = at.labels[PAIRING_LABEL], at.labels.get("vllm-mods.mods", "")
+        pairing, mods = at.labels[PAIRING_LABEL], at.labels.get(MODS_LABEL, "")
+        mounted = MOUNTED_LABEL in at.labels
         ran = ", ".join(_SHORT[mod.state] for mod in seen.mods) if seen else ""
         ran = "not serving yet" if seen and not seen.ready else ran or "-"
-        rows.append((at.name, at.program, state, ", ".join(at.ports), pairing, mods, ran))
+        shown = f"{mods} (mounted)" if mounted else mods
+        rows.append((at.name, at.program, state, ", ".join(at.ports), pairing, shown, ran))
         objects.append(
             {
                 **data.fields(at, "name", "program", "state", "exit_code", "restarts", "ports"),
                 "pairing": pairing,
                 "mods": mods.split(),
+                "mounted": mounted,
                 "evidence": seen and {"ok": seen.ok, **seen._asdict()},
                 "failure": each.failure,
             }

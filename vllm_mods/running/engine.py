@@ -5,11 +5,11 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import UsageError, reading
 from vllm_mods.images import engine_command
 from vllm_mods.images.engine_command import PROGRAMS
 from vllm_mods.running.service import PAIRING_LABEL
@@ -66,6 +66,16 @@ def labels(program: str, image: str) -> Mapping[str, str] | None:
     (raw, *_) = json.loads(done.out)
     stated: Mapping[str, str] = (raw.get("Config") or {}).get("Labels") or {}
     return stated
+
+
+def variables(env_files: Sequence[str]) -> dict[str, str]:
+    """Return what files of variables, as engines take them, give to a container."""
+    given: dict[str, str] = {}
+    for path in env_files:
+        with reading(path), open(path, encoding="utf-8", errors="replace") as file:
+            lines = (line.strip().partition("=") for line in file if not line.startswith("#"))
+            given |= {name: value for name, _, value in lines}
+    return given
 
 
 def container(name: str, wanted: str | None = None) -> EngineContainer:
