@@ -243,6 +243,21 @@ def test_a_command_keeps_its_copy_in_use(with_mods: Run, cache: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_ps_names_the_copies_in_use_and_who_uses_them(
+    site: Path, library: Path, cache: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(cache.parent.parent))
+    lone = call("ps")
+    assert (lone.code, "not installed here" in lone.err) == (2, True)
+    with vm.shadow(vm.Library(str(library)).mods("fast"), site) as used:
+        listed = call("ps")
+        (told,) = call("ps", "--json").json["copies"]
+    assert listed.code == 0
+    assert f"a copy with fast@1.0.0 is used by process {os.getpid()}: " in listed.out
+    assert (told["root"], told["mods"], told["pid"]) == (used.root, ["fast@1.0.0"], os.getpid())
+    assert call("ps").code == 2
+
+
 def test_a_command_of_another_environment_is_noted(
     with_mods: Run, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from vllm_mods.api import on_base
 from vllm_mods.api.access import Access
 from vllm_mods.api.model import look_at_model
 from vllm_mods.api.serving_image import OpenedImage, ServedPairing, of_base, of_image, open_image
+from vllm_mods.applying.shadow import UsedCopy, used_copies
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError, VllmModsError
 from vllm_mods.checkpoints import sources
@@ -253,29 +254,31 @@ def _demand_program(
 
 
 class ListedContainers(NamedTuple):
-    """The containers that ``run`` started, and the engines here that did not answer."""
+    """The containers that ``run`` started, the engines here that did not answer, and the copies of ``with`` in use."""
 
     containers: tuple[ListedContainer, ...]
     silent: tuple[str, ...] = ()
+    copies: tuple[UsedCopy, ...] = ()
 
 
 def list_containers(library: Library, access: Access) -> ListedContainers:
-    """Return the containers that ``run`` started, of each engine here.
+    """Return the containers that ``run`` started, of each engine here, and the copies that are in use.
 
-    Raises ``UsageError`` where there is no engine, ``TreeError`` where none answers.
+    Raises ``UsageError`` where there is neither engine nor copy, ``TreeError`` where no engine answers.
     """
     listed: list[ListedContainer] = []
-    programs = engine.installed()
+    copies = tuple(used_copies())
+    programs = engine.engines_here() if copies else engine.installed()
     silent: list[str] = []
     for program in programs:
         try:
             listed += [_look_at(library, each, access) for each in engine.containers(program)]
         except TreeError as error:
             silent.append(program)
-            if len(silent) == len(programs):
+            if len(silent) == len(programs) and not copies:
                 raise
             access.note(f"{error.message} (so its containers are not listed)")
-    return ListedContainers(tuple(listed), tuple(silent))
+    return ListedContainers(tuple(listed), tuple(silent), copies)
 
 
 def _look_at(library: Library, each: engine.EngineContainer, access: Access) -> ListedContainer:

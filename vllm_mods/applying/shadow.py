@@ -8,8 +8,10 @@ cache has in its keys.
 import contextlib
 import fcntl
 import functools
+import glob
 import hashlib
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -31,6 +33,7 @@ from vllm_mods.site import transaction
 from vllm_mods.site.transitions import Transition
 from vllm_mods.trees import pip
 from vllm_mods.trees.folder import MARKER, FolderTree
+from vllm_mods.trees.receipt_tree import receipt_of
 
 _BIG = 1 << 20
 _KEPT_SECONDS = 7 * 86400  # a copy that nobody uses
@@ -194,8 +197,54 @@ def _remove_unused(folder: str) -> None:
     for name in os.listdir(folder):
         path = f"{folder}/{name}"
         if name.endswith(".lock") and time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
-            with open(path, "rb") as lock, contextlib.suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for ending in ("", ".new"):
+            with _unused(path) as unused:
+                for ending in ("", ".new") if unused else ():
                     shutil.rmtree(path.removesuffix(".lock") + ending, ignore_errors=True)
-                os.unlink(path)
+                if unused:
+                    os.unlink(path)
+
+
+@contextlib.contextmanager
+def _unused(path: str) -> Iterator[bool]:
+    """Tell whether nobody holds a lock; then nobody can as long as this is open."""
+    with open(path, "rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+class UsedCopy(NamedTuple):
+    """A copy at ``root`` that is in use, its ``mods``, and who asked for it where that is seen: process and command."""
+
+    root: str
+    mods: tuple[str, ...]
+    pid: int | None
+    command: str
+
+
+def used_copies() -> Iterator[UsedCopy]:
+    """Yield the copies that are in use, once for each who asked for one."""
+    for root in sorted(glob.glob(f"{glob.escape(cache_folder(os.environ))}/shadow/*")):
+        applied = receipt_of(FolderTree(root)) if os.path.isfile(f"{root}.lock") else None
+        if applied is not None:
+            with _unused(f"{root}.lock") as unused:
+                pids = () if unused else (*_holders(f"{root}.lock"),) or (None,)
+            mods = tuple(f"{mod.name}@{mod.version}" for mod in applied.mods)
+            yield from (UsedCopy(root, mods, pid, _command(pid)) for pid in pids)
+
+
+def _holders(path: str) -> Iterator[int]:
+    """Yield who locked a file (proc_locks(5))."""
+    with contextlib.suppress(OSError), open("/proc/locks") as locks:
+        for _, kind, *_, pid, place, _, _ in map(str.split, locks):
+            if (kind, place.rpartition(":")[2]) == ("FLOCK", str(os.stat(path).st_ino)):
+                yield int(pid)
+
+
+def _command(pid: int | None) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as file:
+        return shlex.join(file.read().split("\0")[:-1])
+    return ""

@@ -163,9 +163,10 @@ def _announce(steps: Sequence[UpStep]) -> None:
 @options.network
 @options.json_output
 def ps_command(**given: Any) -> Reply:
-    """List the containers that run started, in docker and podman.
+    """List the containers that run started, in docker and podman, and the copies that `with` uses.
 
-    The table shows the state, restarts, port and mods of each container, and whether the mods' code ran; below it, the cause of each failure.
+    The table shows the state, restarts, port and mods of each container, and whether the mods' code ran; below it, the cause
+    of each failure, then the process that uses each copy.
     """
     return report.containers(run.list_containers(**given))
 

@@ -1,6 +1,7 @@
 """Answers of ``serve-check``, ``ps`` and ``evidence``."""
 
 from collections.abc import Sequence
+from textwrap import shorten
 from typing import Any
 
 from vllm_mods.api.run import ListedContainers
@@ -139,11 +140,16 @@ def containers(found: ListedContainers) -> Reply:
             }
         )
     failed = [(one.container.name, one.failure) for one in found.containers if one.failure]
-    words = "\n".join((*text.columns(rows), *(f"{name}: {why.cause}" for name, why in failed)))
+    lines = [*text.columns(rows), *(f"{name}: {why.cause}" for name, why in failed)]
     unasked = f"; {' and '.join(found.silent)} did not answer" * bool(found.silent)
+    if not objects:
+        lines = [f"no container of `vllm-mods run` was found{unasked}"]
+    for copy in found.copies:
+        who = f"process {copy.pid}: {shorten(copy.command, 80)}" if copy.pid else "a process"
+        lines.append(f"a copy with {' '.join(copy.mods)} is used by {who}")
     return Reply(
-        {"containers": objects, "silent": found.silent},
-        words if objects else f"no container of `vllm-mods run` was found{unasked}",
-        ok=bool(objects) or not found.silent,
+        {"containers": objects, "silent": found.silent, "copies": found.copies},
+        "\n".join(lines),
+        ok=bool(objects or found.copies) or not found.silent,
         next_step=failed[0][1].hint if failed else None,
     )
