@@ -17,6 +17,7 @@ from installing import wheel
 
 import vllm_mods as vm
 from vllm_mods.base import limits
+from vllm_mods.cli import with_command
 
 Call = Callable[..., Answer]
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -241,6 +242,31 @@ def test_a_command_keeps_its_copy_in_use(with_mods: Run, cache: Path) -> None:
     (lock,) = cache.glob("*.lock")
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("where", ["address", "here", ""])
+def test_workers_of_a_ray_that_runs_are_given_what_they_need(
+    call: Call,
+    site: Path,
+    library: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    where: str,
+) -> None:
+    cluster = cache.parent.parent / "ray_current_cluster"
+    monkeypatch.setattr(with_command, "_RAY", str(cluster))
+    monkeypatch.setattr(os, "execvpe", lambda *_: sys.exit(0))
+    if where == "address":
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
+    elif where:
+        cluster.touch()
+    said = call("with", "fast", "--library", library, "--target", site, "--", sys.executable)
+    _, _, told = said.err.partition("need the copy, and as runtime_env ")
+    assert bool(told) == bool(where)
+    if told:
+        wanted = json.loads(told.splitlines()[0])["env_vars"]
+        assert wanted["PYTHONPATH"].startswith(f"{cache}/")
 
 
 def test_ps_names_the_copies_in_use_and_who_uses_them(
