@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from vllm_mods.api import on_base
 from vllm_mods.api.access import Access
 from vllm_mods.api.model import look_at_model
-from vllm_mods.api.serving_image import OpenedImage, ServedPairing, of_base, of_image, open_image
+from vllm_mods.api.serving_image import ServedPairing, of_base, of_image, open_image
 from vllm_mods.applying.shadow import UsedCopy, used_copies
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError, VllmModsError
@@ -149,32 +149,30 @@ def run(
     served = plan_service(library, pairing, options, arguments, note=access.note, mount=mount)
     check_single(pairing, served.service)
     found = _demand_program(served, program, options, mount=mount)
-    here = None
     if mount:
-        here = of_base(library, served, found, access)
+        served = of_base(library, served, found, access)
     elif record is not None:
-        here = of_image(served, found, access)
+        served = of_image(served, found, access)
     how: dict[str, Any] = {"env_files": env_files, "replace": replace, "typed": typed}
-    started = start(served, found, here, record, access=access, **how)
+    started = start(served, found, record=record, access=access, **how)
     return wait_for(library, pairing, started, progress, access) if wait else started
 
 
 def start(
     served: ServedPairing,
     program: str,
-    here: OpenedImage | None = None,
-    record: str | None = None,
     *,
     env_files: Sequence[str],
     replace: bool,
     typed: Typed | None,
+    record: str | None = None,
     access: Access,
 ) -> StartedContainer:
-    """Start what is planned with the engine that has the image, or what has been found there. Arguments are those of ``run``."""
+    """Start what is planned with the engine that has the image. Arguments are those of ``run``."""
     planned = served.service
     behind = ("--", *planned.arguments) if planned.arguments else ()
     typed = typed or Typed(("run", planned.pairing, *behind))
-    if here is None:
+    if served.plan is None:
         try:
             open_image(served, program, access)
         except (TreeError, UsageError) as error:
@@ -182,12 +180,11 @@ def start(
             access.note(f"{why}: {error.message}")
     else:
         given = engine.variables(env_files)  # --env would go before them
-        added = {name: text for name, text in here.service.added.items() if name not in given}
-        planned = here.service._replace(added=added)
+        added = {name: text for name, text in planned.added.items() if name not in given}
+        planned = planned._replace(added=added)
         if record is not None:
-            added = {"PYTHONPATH": {**here.variables, **given}.get("PYTHONPATH", ""), **added}
-            planned = planned._replace(added=added)
-            planned = record_service(record, program, planned, here.root, here.plan)
+            path = {**served.variables, **given}.get("PYTHONPATH")
+            planned = record_service(record, program, planned, served.root, served.plan, path=path)
     words = line(program, planned, env_files=env_files)
     try:
         identity = starting.start(words, planned, typed, replace=replace)

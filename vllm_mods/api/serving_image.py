@@ -1,7 +1,7 @@
 """The image that a container of a pairing starts from: the lock's, or the plain one, into which all that `build` would add is bound."""
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from vllm_mods.api import on_base, serve_check
@@ -9,6 +9,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.applying import ground
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Plan
+from vllm_mods.base.tree import Tree
 from vllm_mods.building.building import Drafted, labels
 from vllm_mods.building.layer import WHITEOUT
 from vllm_mods.formats import pairing_lock, receipt
@@ -25,46 +26,41 @@ _FOR_ITSELF = (receipt.RECEIPT, receipt.ORIGINALS, receipt.MODS, pairing_lock.PL
 
 
 class ServedPairing(NamedTuple):
-    """A pairing's container, and its lock, with the path if that lies ``beside`` the pairing."""
+    """A pairing's container, and its lock, with the path if that lies ``beside`` the pairing.
+
+    Once its image is opened, ``plan`` is what mods changed of the vLLM at ``root`` in it, and ``variables`` are the image's.
+    """
 
     service: Service
     locked: on_base.ReadLock
-    beside: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+    plan: Plan | None = None
+    root: str = ""
+    variables: Mapping[str, str] = {}
 
     @property
     def lock(self) -> str:
         """What the label of the image says of its lock."""
         return f"sha256:{self.locked.sha256}"
 
-    @property
-    def asked(self) -> serve_check.ServeArguments:
-        """The command in the image, with what comes behind it."""
-        planned = self.service
-        what = f"the command of {planned.image}"
-        of_lock = serve_check.of_script(planned.command, what, "docker ps --all")
-        argv = (*of_lock.serving.argv, *planned.arguments)
-        serving = of_lock.serving._replace(argv=argv)
-        return of_lock._replace(serving=serving, name=planned.pairing)
-
-
-class OpenedImage(NamedTuple):
-    """A container as its image was found: what mods changed of the vLLM at ``root`` in it, and the image's own variables."""
-
-    service: Service
-    root: str
-    plan: Plan
-    variables: Mapping[str, str]
+    def demand(self, tree: Tree, planned: Plan | None, note: Callable[[str], None]) -> None:
+        """Raise ``Refused`` if a vLLM would not take the command with what comes behind it."""
+        what = f"the command of {self.service.image}"
+        asked = serve_check.of_script(self.service.command, what, "docker ps --all")
+        argv = (*asked.serving.argv, *self.service.arguments)
+        asked = asked._replace(serving=asked.serving._replace(argv=argv), name=self.service.pairing)
+        serve_check.demand(asked, tree, planned, note=note)
 
 
 def open_image(served: ServedPairing, program: str, access: Access) -> ImageTree:
     """Open the image of the lock, once its vLLM would take the command. Raises ``Refused`` if it would not, and as ``open_tree``."""
     spec = f"image:{program}:{served.service.image}"
     tree = access.open(spec, in_image=f"/{served.locked.lock.vllm.site_root}")
-    serve_check.demand(served.asked, tree, note=access.note)
+    served.demand(tree, None, access.note)
     return cast("ImageTree", tree)
 
 
-def of_image(served: ServedPairing, program: str, access: Access) -> OpenedImage:
+def of_image(served: ServedPairing, program: str, access: Access) -> ServedPairing:
     """Plan the mods of the lock's image as they went in. Raises as ``open_image``."""
     tree = open_image(served, program, access)
     applied = receipt_of(tree)
@@ -72,10 +68,10 @@ def of_image(served: ServedPairing, program: str, access: Access) -> OpenedImage
     space = (applied and applied.workspace) or planner.WORKSPACE
     plan = planner.plan(mods, pristine(tree, applied), workspace=space)
     variables = environment(settings(tree.base))
-    return OpenedImage(served.service, f"/{tree.site_root}", plan, variables)
+    return served._replace(plan=plan, root=f"/{tree.site_root}", variables=variables)
 
 
-def of_base(library: Library, served: ServedPairing, program: str, access: Access) -> OpenedImage:
+def of_base(library: Library, served: ServedPairing, program: str, access: Access) -> ServedPairing:
     """Bind what a lock makes of its base into a container of that.
 
     Raises ``Refused`` for another base than the lock's, a command that its vLLM would not take, and a file that mods remove.
@@ -87,18 +83,18 @@ def of_base(library: Library, served: ServedPairing, program: str, access: Acces
     with on_base.on_bases(library, wanted, ref, parts, **how, access=access) as opened:
         on_base.demand_locked(locked, parts, opened)
         ((drafted, tree, plan),) = opened
-        serve_check.demand(served.asked, tree, plan, note=access.note)
-        variables = environment(settings(tree.base))
-        mounts = tuple(_mounts(drafted))
+        served.demand(tree, plan, access.note)
+        own, mounts = environment(settings(tree.base)), tuple(_mounts(drafted))
     stated, wished = labels(drafted.lock, b"", {}), drafted.lock.image.config["config"]
     named = {key: stated[key] for key in (MODS_LABEL, "vllm-mods.model")}
+    variables = environment(wished)
     service = planned._replace(
         mounts=(*planned.mounts, *mounts),
         labels={**named, MOUNTED_LABEL: served.lock},
-        added=dict(environment(wished).items() - variables.items()),
+        added=dict(variables.items() - own.items()),
         entrypoint=tuple(wished["Entrypoint"]),
     )
-    return OpenedImage(service, f"/{tree.site_root}", plan, variables)
+    return ServedPairing(service, locked, (), plan, f"/{tree.site_root}", variables)
 
 
 def _mounts(drafted: Drafted) -> Iterator[Mount]:

@@ -197,54 +197,36 @@ def _remove_unused(folder: str) -> None:
     for name in os.listdir(folder):
         path = f"{folder}/{name}"
         if name.endswith(".lock") and time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
-            with _unused(path) as unused:
-                for ending in ("", ".new") if unused else ():
+            with open(path, "rb") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for ending in ("", ".new"):
                     shutil.rmtree(path.removesuffix(".lock") + ending, ignore_errors=True)
-                if unused:
-                    os.unlink(path)
-
-
-@contextlib.contextmanager
-def _unused(path: str) -> Iterator[bool]:
-    """Tell whether nobody holds a lock; then nobody can as long as this is open."""
-    with open(path, "rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+                os.unlink(path)
 
 
 class UsedCopy(NamedTuple):
-    """A copy at ``root`` that is in use, its ``mods``, and who asked for it where that is seen: process and command."""
+    """A copy at ``root`` that is in use, its ``mods``, and the process and command that asked for it, if it still runs."""
 
     root: str
     mods: tuple[str, ...]
-    pid: int | None
+    pid: int
     command: str
 
 
 def used_copies() -> Iterator[UsedCopy]:
-    """Yield the copies that are in use, once for each who asked for one."""
-    for root in sorted(glob.glob(f"{glob.escape(cache_folder(os.environ))}/shadow/*")):
-        applied = receipt_of(FolderTree(root)) if os.path.isfile(f"{root}.lock") else None
-        if applied is not None:
-            with _unused(f"{root}.lock") as unused:
-                pids = () if unused else (*_holders(f"{root}.lock"),) or (None,)
+    """Yield the copies that are in use, once for each that asked for one."""
+    held: list[list[str]] = []
+    with contextlib.suppress(OSError), open("/proc/locks") as locks:
+        held = [line.split()[-4:-2] for line in locks]  # proc_locks(5): a process, and a file
+    for lock in sorted(glob.glob(f"{glob.escape(cache_folder(os.environ))}/shadow/*.lock")):
+        root, inode = lock.removesuffix(".lock"), f":{os.stat(lock).st_ino}"
+        pids = [int(pid) for pid, file in held if file.endswith(inode)]
+        if pids and (applied := receipt_of(FolderTree(root))):
             mods = tuple(f"{mod.name}@{mod.version}" for mod in applied.mods)
             yield from (UsedCopy(root, mods, pid, _command(pid)) for pid in pids)
 
 
-def _holders(path: str) -> Iterator[int]:
-    """Yield who locked a file (proc_locks(5))."""
-    with contextlib.suppress(OSError), open("/proc/locks") as locks:
-        for _, kind, *_, pid, place, _, _ in map(str.split, locks):
-            if (kind, place.rpartition(":")[2]) == ("FLOCK", str(os.stat(path).st_ino)):
-                yield int(pid)
-
-
-def _command(pid: int | None) -> str:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as file:
-        return shlex.join(file.read().split("\0")[:-1])
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as words:
+        return shlex.join(words.read().split("\0")[:-1])
     return ""

@@ -145,8 +145,8 @@ def containers(found: ListedContainers) -> Reply:
     if not objects:
         lines = [f"no container of `vllm-mods run` was found{unasked}"]
     for copy in found.copies:
-        who = f"process {copy.pid}: {shorten(copy.command, 80)}" if copy.pid else "a process"
-        lines.append(f"a copy with {' '.join(copy.mods)} is used by {who}")
+        by = f"process {copy.pid} {shorten(copy.command, 80)}"
+        lines.append(f"a copy with {' '.join(copy.mods)} is used by {by}".rstrip())
     return Reply(
         {"containers": objects, "silent": found.silent, "copies": found.copies},
         "\n".join(lines),

@@ -69,13 +69,12 @@ def labels(program: str, image: str) -> Mapping[str, str] | None:
 
 
 def variables(env_files: Sequence[str]) -> dict[str, str]:
-    """Return what files of variables, as engines take them, give to a container."""
-    given: dict[str, str] = {}
+    """Return what files of variables give to a container."""
+    lines: list[str] = []
     for path in env_files:
         with reading(path), open(path, encoding="utf-8", errors="replace") as file:
-            lines = (line.strip().partition("=") for line in file if not line.startswith("#"))
-            given |= {name: value for name, _, value in lines}
-    return given
+            lines += file.read().splitlines()
+    return dict(line.partition("=")[::2] for line in lines)
 
 
 def container(name: str, wanted: str | None = None) -> EngineContainer:

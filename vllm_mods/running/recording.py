@@ -95,20 +95,22 @@ def _begin(record: Folder, root: str, plan: Plan) -> None:
         raise UsageError(why, hint="name a file that does not exist yet") from error
 
 
-def record_service(record: str, program: str, planned: Service, root: str, plan: Plan) -> Service:
+def record_service(
+    record: str, program: str, planned: Service, root: str, plan: Plan, *, path: str | None
+) -> Service:
     """Begin a record of the mods that a container has by a ``plan`` at ``root``; return what it is started with to write it.
 
-    The Python of its image is started once. Raises as ``begin_record`` and ``check_record``.
+    ``path`` is its own PYTHONPATH. The Python of its image is started once. Raises as ``begin_record`` and ``check_record``.
     """
     record = os.path.abspath(record)
     with open(f"{_RECORDER}/sitecustomize.py", "rb") as file:
         recorder = bind(file.read(), f"{_INSIDE}/recorder/sitecustomize.py")
     written = Mount(record, f"{_INSIDE}/record")
     check_mounts((written,), "--record FILE  # another file")
-    path = (os.path.dirname(recorder.target), planned.added.get("PYTHONPATH"))
-    added = {"PYTHONPATH": ":".join(filter(None, path)), _VARIABLE: written.target}
+    path = ":".join(filter(None, (os.path.dirname(recorder.target), path)))
     recorded = planned._replace(
-        mounts=(*planned.mounts, recorder, written), added={**planned.added, **added}
+        mounts=(*planned.mounts, recorder, written),
+        added={**planned.added, "PYTHONPATH": path, _VARIABLE: written.target},
     )
     _begin(record, root, plan)
     try:
