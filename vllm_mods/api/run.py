@@ -79,16 +79,9 @@ def plan_service(
         trust.demand_model(folder)
     if is_here:
         look_at_model(
-            named,
-            mods,
-            folder=folder,
-            memory=options.device_memory,
-            arguments=arguments,
-            here=True,
-            on_gpu=options.gpus != "none",
-            environ={"HF_HOME": cache},
-            note=note,
-        )
+            named, mods, folder=folder, memory=options.device_memory, arguments=arguments, here=True,
+            on_gpu=options.gpus != "none", environ={"HF_HOME": cache}, note=note,
+        )  # fmt: skip
     blobs = sources.blobs_of(folder) if folder and is_here and at_path else None
     if blobs is not None:
         trust.demand_model(blobs)
@@ -219,15 +212,10 @@ def check_single(pairing: str, planned: Service) -> None:
 
 def find_program(served: ServedPairing, program: str | None) -> tuple[str | None, dict[str, str]]:
     """Return the engine that has the image of the lock, None if none has it; and the locks of others by its name, by engine."""
-    others = {}
-    for name in engine.installed(program):
-        labels = engine.labels(name, served.service.image)
-        lock = "" if labels is None else labels.get(LOCK_LABEL) or "no lock"
-        if lock == served.lock:
-            return name, {}
-        if lock:
-            others[name] = lock
-    return None, others
+    image = served.service.image
+    told = ((name, engine.labels(name, image)) for name in engine.installed(program))
+    locks = {name: has.get(LOCK_LABEL) or "no lock" for name, has in told if has is not None}
+    return next((name for name, lock in locks.items() if lock == served.lock), None), locks
 
 
 def _demand_program(

@@ -227,6 +227,6 @@ def used_copies() -> Iterator[UsedCopy]:
 
 
 def _command(pid: int) -> str:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as words:
-        return shlex.join(words.read().split("\0")[:-1])
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as words:
+        return shlex.join(words.read().decode("utf-8", "replace").split("\0")[:-1])
     return ""

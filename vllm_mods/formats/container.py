@@ -14,8 +14,6 @@ from vllm_mods.formats import pairing as pairings
 from vllm_mods.scripts import command_line
 from vllm_mods.scripts.command_line import flag_value
 
-STOP_SIGNAL = "SIGINT"
-"""Python as PID 1 heeds it from its first moment on, and SIGTERM only once vLLM is loaded."""
 _PORT = 8000
 _SECOND = 1_000_000_000
 _SECRETS = {"--api-key": "VLLM_API_KEY", "--hf-token": "HF_TOKEN"}
@@ -48,7 +46,8 @@ class Served(NamedTuple):
             **left,
             "Env": [f"{name}={value}" for name, value in env.items()],
             "Entrypoint": list(self.entrypoint),
-            "StopSignal": STOP_SIGNAL,
+            # Python as PID 1 heeds it from its first moment on, and SIGTERM only once vLLM is loaded.
+            "StopSignal": "SIGINT",
         }
         if self.port is not None:
             changed["ExposedPorts"] = {**ports, f"{self.port}/tcp": {}}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vllm_mods.base import secrets
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.container import STOP_SIGNAL, health
+from vllm_mods.formats.container import health
 from vllm_mods.images.engine_command import PODMAN
 from vllm_mods.scripts.command_line import flag_number, flag_value
 
@@ -89,6 +89,9 @@ class Typed(NamedTuple):
         """Return the line to type next: the same with these options, and with these arguments of vLLM's."""
         end = self.words.index("--") if "--" in self.words else len(self.words)
         front, behind = list(self.words[:end]), list(self.words[end + 1 :])
+        if "--record" in front:  # it is there by now
+            at = front.index("--record")
+            del front[at : at + 2]
         for option in options:
             _put(front, option)
         _put(behind, arguments)
@@ -159,12 +162,9 @@ def service(
     if asked.model_folder is not None and not at_path:
         why = f"--model-folder is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub"
         raise UsageError(why, hint="--model-cache DIR")
-    mount = (
-        Mount(asked.model_folder or wanted.model, wanted.model, read_only=True)
-        if at_path
-        else Mount(cache, CACHE)
-    )
-    mounts: tuple[Mount, ...] = (mount,)
+    mounts: tuple[Mount, ...] = (Mount(cache, CACHE),)
+    if at_path:
+        mounts = (Mount(asked.model_folder or wanted.model, wanted.model, read_only=True),)
     if beside is not None:
         place = os.path.normpath(os.path.join(wanted.model, beside[1]))
         mounts += (Mount(beside[0], place, read_only=True),)
@@ -176,23 +176,14 @@ def service(
         why = f"--gpus {asked.gpus}: the command starts {per_node} ranks on a node, and each needs its own GPU"
         raise UsageError(why, hint="--gpus all, or name that many GPUs")
     started = Service(
-        name=asked.name or wanted.name,
-        pairing=wanted.name,
-        image=asked.image or image,
-        command=command,
-        env=wanted.env,
-        mounts=mounts,
-        port=port,
+        name=asked.name or wanted.name, pairing=wanted.name, image=asked.image or image,
+        command=command, env=wanted.env, mounts=mounts, port=port,
         published=f"{host}:{port}:{inside}",
         url=f"http{'s' * tls}://{_REACHED.get(host, host)}:{port}",
-        gpus=asked.gpus,
-        shm=asked.shm_size,
-        restart=asked.restart or _KEPT,
+        gpus=asked.gpus, shm=asked.shm_size, restart=asked.restart or _KEPT,
         restart_at_first=asked.restart or _ON_TRIAL,
-        health=health(words, inside) if moved else None,
-        arguments=arguments,
-        cluster=cluster,
-    )
+        health=health(words, inside) if moved else None, arguments=arguments, cluster=cluster,
+    )  # fmt: skip
     # an engine, or a file that is kept, would show it
     if leaks := secrets.problems(started._asdict()):
         raise UsageError(f"{wanted.name}: {leaks[0]}", hint="--env-file FILE")
@@ -232,7 +223,7 @@ def line(program: str, planned: Service, *, env_files: Sequence[str] = ()) -> tu
     for path in env_files:
         words += ["--env-file", os.path.abspath(path)]
     command, *behind = planned.entrypoint or ("",)
-    words += ["--stop-signal", STOP_SIGNAL, "--entrypoint", command] if command else []
+    words += ["--stop-signal", "SIGINT", "--entrypoint", command] if command else []
     return (*words, planned.image, *behind, *planned.arguments)
 
 
