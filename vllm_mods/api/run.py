@@ -16,19 +16,10 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.running import engine, evidence as looking, starting
+from vllm_mods.running import engine, evidence as looking, service, starting
 from vllm_mods.running.failure import FailedStart, failure_of
 from vllm_mods.running.recording import record_service
-from vllm_mods.running.service import (
-    LOCK_LABEL,
-    MODS_LABEL,
-    PAIRING_LABEL,
-    Service,
-    StartOptions,
-    Typed,
-    line,
-    service,
-)
+from vllm_mods.running.service import LOCK_LABEL, MODS_LABEL, PAIRING_LABEL, Service, Typed, line
 
 _STOPPED = {0, 130, 137, 143}
 """The exit codes of what was stopped."""
@@ -54,7 +45,7 @@ class ListedContainer(NamedTuple):
 def plan_service(
     library: Library,
     pairing: str,
-    options: StartOptions,
+    options: service.StartOptions,
     arguments: Sequence[str] = (),
     *,
     note: Callable[[str], None],
@@ -85,7 +76,7 @@ def plan_service(
     blobs = sources.blobs_of(folder) if folder and is_here and at_path else None
     if blobs is not None:
         trust.demand_model(blobs)
-    planned = service(
+    planned = service.service(
         wanted,
         options._replace(model_folder=folder),
         image=locked.lock.base.ref if mount else locked.tag,
@@ -117,7 +108,7 @@ def run(
     library: Library,
     pairing: str,
     arguments: Sequence[str],
-    options: StartOptions,
+    options: service.StartOptions,
     *,
     program: str | None = None,
     env_files: Sequence[str] = (),
@@ -219,7 +210,7 @@ def find_program(served: ServedPairing, program: str | None) -> tuple[str | None
 
 
 def _demand_program(
-    served: ServedPairing, program: str | None, options: StartOptions, *, mount: bool
+    served: ServedPairing, program: str | None, options: service.StartOptions, *, mount: bool
 ) -> str:
     """Return the engine that has the image of the lock, or any of its name to ``mount`` on.
 

@@ -85,13 +85,16 @@ class Typed(NamedTuple):
 
     words: tuple[str, ...]
 
+    @property
+    def label(self) -> str:
+        """The words but for a record, which is there when they are typed again."""
+        at = self.words.index("--record") if "--record" in self.words else len(self.words)
+        return shlex.join(self.words[:at] + self.words[at + 2 :])
+
     def again(self, *options: tuple[str, ...], arguments: tuple[str, ...] = ()) -> str:
         """Return the line to type next: the same with these options, and with these arguments of vLLM's."""
         end = self.words.index("--") if "--" in self.words else len(self.words)
         front, behind = list(self.words[:end]), list(self.words[end + 1 :])
-        if "--record" in front:  # it is there by now
-            at = front.index("--record")
-            del front[at : at + 2]
         for option in options:
             _put(front, option)
         _put(behind, arguments)
