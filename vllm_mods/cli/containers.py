@@ -71,8 +71,8 @@ def run_command(
 ) -> int:
     """Start a pairing's image as a container that serves.
 
-    The image is the one that `build` made from the pairing's lock, in docker or podman; with --mount, the base of
-    that lock, and nothing is built. ARGUMENTs are appended to its command; arguments that its vLLM would reject are refused, as by serve-check. `vllm-mods ps`
+    The image is the one that `build` made from the pairing's lock, in docker or podman; with --mount, the base of that lock. ARGUMENTs
+    are appended to its command; arguments that its vLLM would reject are refused, as by serve-check. `vllm-mods ps`
     lists the containers; use the engine for the rest: `docker logs NAME`, `docker stop NAME`.
     """
     if only_print and (given["mount"] or given["record"]):
@@ -177,7 +177,7 @@ def ps_command(**given: Any) -> Reply:
 )
 @option("--container NAME", "Read the log of this docker or podman container.")
 @option("--log FILE", "Read this log file; - is standard input.")
-@option("--record FILE", "Read what `with --record` recorded of its mods.")
+@option("--record FILE", "Read what `--record` of with or run recorded.")
 @options.library
 @options.network
 @options.json_output
@@ -186,10 +186,10 @@ def evidence_command(
 ) -> Reply:
     """Check in a server's log whether the code of the mods ran.
 
-    Without a name, check the mods of the container's image. It looks for the log text that `[evidence]` in
+    Without a name, check the mods of the container. It looks for the log text that `[evidence]` in
     each mod.toml names, in the lines that the mod's own files logged since the server's last start. Exit code 0 if
     the server became ready and each mod's code ran, as far as a log can show it. A record, the file of
-    `with --record`, says which functions each process entered.
+    `with --record` and `run --record`, says which functions each process entered.
     """
     if container is not None and log is record is None:
         return report.evidence(run.of_container(running=engine.container(container), **given))
