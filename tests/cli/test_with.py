@@ -279,7 +279,7 @@ def test_ps_names_the_copies_in_use_and_who_uses_them(
         listed = call("ps")
         (told,) = call("ps", "--json").json["copies"]
     assert listed.code == 0
-    assert f"a copy with fast@1.0.0 is used by process {os.getpid()} " in listed.out
+    assert f"a copy with fast@1.0.0 is used by process {os.getpid()}: " in listed.out
     assert (told["root"], told["mods"], told["pid"]) == (used.root, ["fast@1.0.0"], os.getpid())
     assert call("ps").code == 2
 

@@ -145,8 +145,9 @@ def containers(found: ListedContainers) -> Reply:
     if not objects:
         lines = [f"no container of `vllm-mods run` was found{unasked}"]
     for copy in found.copies:
-        by = f"process {copy.pid} {shorten(copy.command, 80)}"
-        lines.append(f"a copy with {' '.join(copy.mods)} is used by {by}".rstrip())
+        by = f"process {copy.pid}: {shorten(copy.command, 80)}"
+        by = by if copy.command else f"what process {copy.pid} has started"
+        lines.append(f"a copy with {' '.join(copy.mods)} is used by {by}")
     return Reply(
         {"containers": objects, "silent": found.silent, "copies": found.copies},
         "\n".join(lines),
