@@ -98,7 +98,7 @@ OPTIONS = StartOptions()
 TYPED = Typed(("run", "pair", "--", "--x"))
 STARTED = [
     ("plan_service", LIBRARY, "pair", OPTIONS, ("--x",), {"note": ACCESS.note, "mount": False}),
-    ("_demand_program", "docker", OPTIONS, {"mount": False}),
+    ("_demand_program", "docker", OPTIONS, {}),
     ("open_image", "podman", ACCESS, {}),
     ("line", "podman", {"env_files": ("e",)}),
     ("start", ("podman", "run"), TYPED, {"replace": False}),

@@ -77,15 +77,11 @@ def plan_service(
     if blobs is not None:
         trust.demand_model(blobs)
     planned = service.service(
-        wanted,
-        options._replace(model_folder=folder),
-        image=locked.lock.base.ref if mount else locked.tag,
-        command=locked.lock.command,
-        cache=cache,
+        wanted, options._replace(model_folder=folder), command=locked.lock.command, cache=cache,
+        image=locked.lock.base.ref if mount else locked.tag, arguments=tuple(arguments),
         beside=None if blobs is None else (blobs, sources.BLOBS),
-        arguments=tuple(arguments),
-    )
-    return ServedPairing(planned, locked, of_library)
+    )  # fmt: skip
+    return ServedPairing(planned, locked, of_library, mount)
 
 
 def _model_folder(
@@ -132,7 +128,7 @@ def run(
     """
     served = plan_service(library, pairing, options, arguments, note=access.note, mount=mount)
     check_single(pairing, served.service)
-    found = _demand_program(served, program, options, mount=mount)
+    found = _demand_program(served, program, options)
     if mount:
         served = of_base(library, served, found, access)
     elif record is not None:
@@ -206,26 +202,23 @@ def find_program(served: ServedPairing, program: str | None) -> tuple[str | None
     image = served.service.image
     told = ((name, engine.labels(name, image)) for name in engine.installed(program))
     locks = {name: has.get(LOCK_LABEL) or "no lock" for name, has in told if has is not None}
-    return next((name for name, lock in locks.items() if lock == served.lock), None), locks
+    fits = (name for name, lock in locks.items() if served.mount or lock == served.lock)
+    return next(fits, None), locks
 
 
 def _demand_program(
-    served: ServedPairing, program: str | None, options: service.StartOptions, *, mount: bool
+    served: ServedPairing, program: str | None, options: service.StartOptions
 ) -> str:
-    """Return the engine that has the image of the lock, or any of its name to ``mount`` on.
-
-    Raises ``Refused`` for one of another, ``UsageError`` for none.
-    """
+    """Return the engine that has the image of the lock. Raises ``Refused`` for one of another, ``UsageError`` for none."""
     image, build = served.service.image, f"vllm-mods build {served.service.pairing}"
     found, others = find_program(served, program)
-    found = found or (next(iter(others), None) if mount else None)
     if found is not None:
         return found
     for name, lock in others.items():
         why = f"{name} has {image}, which was built from another lock ({lock}); nothing was started"
         raise Refused(why, hint=build)
     names = engine.installed(program)
-    hint = f"{names[0]} pull {image}" if mount or options.image is not None else build
+    hint = f"{names[0]} pull {image}" if served.mount or options.image else build
     raise UsageError(f"{' and '.join(names)}: image {image} not found", hint=hint)
 
 

@@ -26,7 +26,7 @@ _FOR_ITSELF = (receipt.RECEIPT, receipt.ORIGINALS, receipt.MODS, pairing_lock.PL
 
 
 class ServedPairing(NamedTuple):
-    """A pairing's container, and its lock, with the path if that lies ``beside`` the pairing.
+    """A pairing's container, and its lock, with the path if that lies ``beside`` the pairing; ``mount`` wants its base's image.
 
     Once its image is opened, ``plan`` is what mods changed of the vLLM at ``root`` in it, and ``variables`` are the image's.
     """
@@ -34,6 +34,7 @@ class ServedPairing(NamedTuple):
     service: Service
     locked: on_base.ReadLock
     beside: tuple[str, ...] = ()
+    mount: bool = False
     plan: Plan | None = None
     root: str = ""
     variables: Mapping[str, str] = {}
@@ -94,7 +95,8 @@ def of_base(library: Library, served: ServedPairing, program: str, access: Acces
         added=dict(variables.items() - own.items()),
         entrypoint=tuple(wished["Entrypoint"]),
     )
-    return ServedPairing(service, locked, (), plan, f"/{tree.site_root}", variables)
+    root = f"/{tree.site_root}"
+    return served._replace(service=service, plan=plan, root=root, variables=variables)
 
 
 def _mounts(drafted: Drafted) -> Iterator[Mount]:

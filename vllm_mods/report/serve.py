@@ -127,8 +127,8 @@ def containers(found: ListedContainers) -> Reply:
         mounted = MOUNTED_LABEL in at.labels
         ran = ", ".join(_SHORT[mod.state] for mod in seen.mods) if seen else ""
         ran = "not serving yet" if seen and not seen.ready else ran or "-"
-        shown = f"{mods} (mounted)" if mounted else mods
-        rows.append((at.name, at.program, state, ", ".join(at.ports), pairing, shown, ran))
+        what = (pairing, mods + " (mounted)" * mounted, ran)
+        rows.append((at.name, at.program, state, ", ".join(at.ports), *what))
         objects.append(
             {
                 **data.fields(at, "name", "program", "state", "exit_code", "restarts", "ports"),

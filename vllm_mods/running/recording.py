@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import NamedTuple
 
 from vllm_mods.applying.shadow import Shadow
@@ -103,8 +104,8 @@ def record_service(
     ``path`` is its own PYTHONPATH. The Python of its image is started once. Raises as ``begin_record`` and ``check_record``.
     """
     record = os.path.abspath(record)
-    with open(f"{_RECORDER}/sitecustomize.py", "rb") as file:
-        recorder = bind(file.read(), f"{_INSIDE}/recorder/sitecustomize.py")
+    code = (files(__package__) / "recorder" / "sitecustomize.py").read_bytes()
+    recorder = bind(code, f"{_INSIDE}/recorder/sitecustomize.py")
     written = Mount(record, f"{_INSIDE}/record")
     check_mounts((written,), "--record FILE  # another file")
     path = ":".join(filter(None, (os.path.dirname(recorder.target), path)))
