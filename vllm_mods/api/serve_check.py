@@ -157,14 +157,9 @@ def of_pairing(library: Library, named: pairings.Pairing) -> ServeArguments:
     mods = library.select(library.mods_of(whole._replace(templates=tuple(templates))))
     served, brought = taken_over(named, mods)
     first, script = pairings.serve_command(served)
-    serving = Serving(
-        argv=words(first.argv),
-        env=environment(served),
-        unknown=tuple(one.text for one in script.unknown),
-        missing=tuple(missing),
-        brought=brought,
-        library=library,
-    )
+    unknown = tuple(one.text for one in script.unknown)
+    serving = Serving(words(first.argv), environment(served), unknown, library=library)
+    serving = serving._replace(missing=tuple(missing), brought=brought)
     return ServeArguments(serving, mods, named.name, named.vllm)
 
 
