@@ -73,10 +73,7 @@ def of_image(served: ServedPairing, program: str, access: Access) -> ServedPairi
 
 
 def of_base(library: Library, served: ServedPairing, program: str, access: Access) -> ServedPairing:
-    """Bind what a lock makes of its base into a container of that.
-
-    Raises ``Refused`` for another base than the lock's, a command that its vLLM would not take, and a file that mods remove.
-    """
+    """Bind what a lock makes of its base into a container of that. Raises ``Refused`` for another base, and for what cannot be bound."""
     planned, locked = served.service, served.locked
     wanted, ref = library.pairing(planned.pairing), f"{program}:{planned.image}"
     parts = on_base.parts_of(locked.lock, ref, None)
@@ -88,14 +85,13 @@ def of_base(library: Library, served: ServedPairing, program: str, access: Acces
         own, mounts = environment(settings(tree.base)), tuple(_mounts(drafted))
     stated, wished = labels(drafted.lock, b"", {}), drafted.lock.image.config["config"]
     named = {key: stated[key] for key in (MODS_LABEL, "vllm-mods.model")}
-    variables = environment(wished)
+    root, variables = f"/{tree.site_root}", environment(wished)
     service = planned._replace(
         mounts=(*planned.mounts, *mounts),
         labels={**named, MOUNTED_LABEL: served.lock},
         added=dict(variables.items() - own.items()),
         entrypoint=tuple(wished["Entrypoint"]),
     )
-    root = f"/{tree.site_root}"
     return served._replace(service=service, plan=plan, root=root, variables=variables)
 
 

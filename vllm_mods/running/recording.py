@@ -99,9 +99,9 @@ def _begin(record: Folder, root: str, plan: Plan) -> None:
 def record_service(
     record: str, program: str, planned: Service, root: str, plan: Plan, *, path: str | None
 ) -> Service:
-    """Begin a record of the mods that a container has by a ``plan`` at ``root``; return what it is started with to write it.
+    """Begin a record of what a ``plan`` made at ``root`` in a container, whose image has the PYTHONPATH ``path``; return what then writes it.
 
-    ``path`` is its own PYTHONPATH. The Python of its image is started once. Raises as ``begin_record`` and ``check_record``.
+    The Python of the image is started once. Raises as ``begin_record`` and ``check_record``.
     """
     record = os.path.abspath(record)
     code = (files(__package__) / "recorder" / "sitecustomize.py").read_bytes()
