@@ -25,12 +25,9 @@ from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
 _STARTS = {
-    FindingCode.MOD_FLAG_ABSENT,
-    FindingCode.TEMPLATE_TERMS,
-    FindingCode.TEMPLATE_UNREADABLE,
-    FindingCode.PARSER_TERMS,
-    FindingCode.FLAG_UNUSED,
-}
+    FindingCode.MOD_FLAG_ABSENT, FindingCode.TEMPLATE_TERMS, FindingCode.TEMPLATE_UNREADABLE,
+    FindingCode.PARSER_TERMS, FindingCode.FLAG_UNUSED,
+}  # fmt: skip
 """What vLLM takes all the same: a mod then may do nothing, calls may stay text."""
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
