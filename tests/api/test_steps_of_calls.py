@@ -12,6 +12,7 @@ from mod_making import diff_of, write_mod
 
 import vllm_mods as vm
 from vllm_mods.api import plan, run, sync
+from vllm_mods.api.serving_image import ServedPairing
 from vllm_mods.applying.ground import Terms
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
@@ -55,7 +56,7 @@ def test_what_one_engine_does_not_tell_is_a_note_and_what_none_tells_an_error(
         return ()
 
     monkeypatch.setattr(engine, "containers", containers)
-    assert run.list_containers(Library(), access) == ((), ("podman",))
+    assert run.list_containers(Library(), access)[:2] == ((), ("podman",))
     assert notes == ["podman: silent (so its containers are not listed)"]
     silent.add("docker")
     with pytest.raises(TreeError, match="silent"):
@@ -69,7 +70,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     planned = SimpleNamespace(
         cluster=False, name="one", pairing="pair", image="i", arguments=("--x",)
     )
-    served = run.ServedPairing(planned, "sha256:1", "site")  # type: ignore[arg-type]
+    served = ServedPairing(planned, None, ())  # type: ignore[arg-type]
 
     def step(name: str, answer: object) -> Any:
         def take(*given: object, **named: object) -> object:
@@ -81,7 +82,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     for name, answer in (
         ("plan_service", served),
         ("_demand_program", "podman"),
-        ("_check_command", None),
+        ("open_image", None),
         ("line", ("podman", "run")),
         ("of_container", SEEN),
     ):
@@ -96,9 +97,9 @@ LIBRARY, ACCESS = Library(), vm.Access()
 OPTIONS = StartOptions()
 TYPED = Typed(("run", "pair", "--", "--x"))
 STARTED = [
-    ("plan_service", LIBRARY, "pair", OPTIONS, ("--x",), {"note": ACCESS.note}),
+    ("plan_service", LIBRARY, "pair", OPTIONS, ("--x",), {"note": ACCESS.note, "mount": False}),
     ("_demand_program", "docker", OPTIONS, {}),
-    ("_check_command", "podman", ACCESS, {}),
+    ("open_image", "podman", ACCESS, {}),
     ("line", "podman", {"env_files": ("e",)}),
     ("start", ("podman", "run"), TYPED, {"replace": False}),
 ]

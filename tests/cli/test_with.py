@@ -17,6 +17,7 @@ from installing import wheel
 
 import vllm_mods as vm
 from vllm_mods.base import limits
+from vllm_mods.cli import with_command
 
 Call = Callable[..., Answer]
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -241,6 +242,47 @@ def test_a_command_keeps_its_copy_in_use(with_mods: Run, cache: Path) -> None:
     (lock,) = cache.glob("*.lock")
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("where", ["address", "here", ""])
+def test_workers_of_a_ray_that_runs_are_given_what_they_need(
+    call: Call,
+    site: Path,
+    library: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    where: str,
+) -> None:
+    cluster = cache.parent.parent / "ray_current_cluster"
+    monkeypatch.setattr(with_command, "_RAY", str(cluster))
+    monkeypatch.setattr(os, "execvpe", lambda *_: sys.exit(0))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process stays as it is
+    if where == "address":
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
+    elif where:
+        cluster.touch()
+    said = call("with", "fast", "--library", library, "--target", site, "--", sys.executable)
+    _, _, told = said.err.partition("need the copy, and as runtime_env ")
+    assert bool(told) == bool(where)
+    if told:
+        wanted = json.loads(told.splitlines()[0])["env_vars"]
+        assert wanted["PYTHONPATH"].startswith(f"{cache}/")
+
+
+def test_ps_names_the_copies_in_use_and_who_uses_them(
+    site: Path, library: Path, cache: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(cache.parent.parent))
+    lone = call("ps")
+    assert (lone.code, "not installed here" in lone.err) == (2, True)
+    with vm.shadow(vm.Library(str(library)).mods("fast"), site) as used:
+        listed = call("ps")
+        (told,) = call("ps", "--json").json["copies"]
+    assert listed.code == 0
+    assert f"a copy with fast@1.0.0 is used by process {os.getpid()}: " in listed.out
+    assert (told["root"], told["mods"], told["pid"]) == (used.root, ["fast@1.0.0"], os.getpid())
+    assert call("ps").code == 2
 
 
 def test_a_command_of_another_environment_is_noted(

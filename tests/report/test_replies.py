@@ -10,11 +10,13 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, variant
 from small_replies import FAST, NOTE, PATCH, TEXT, entry, lines, paint, plan, planned
 
+from vllm_mods.api.run import ListedContainers
 from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.api.suggest import Suggested
 from vllm_mods.api.sync import Synced
 from vllm_mods.applying.carry_out import Exactly
 from vllm_mods.applying.outcomes import Reverted, Status, Verified
+from vllm_mods.applying.shadow import UsedCopy
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ImageFile, Level
 from vllm_mods.checkpoints.checkpoint import Checkpoint
@@ -307,6 +309,16 @@ def test_over_releases_each_finding_is_told_once_with_its_releases() -> None:
                 UNKNOWN_DATA | {"subject": "--w", "suggestion": None},
             ],
         },
+    ]
+
+
+def test_a_copy_is_told_with_the_process_that_asked_for_it() -> None:
+    copies = (UsedCopy("/c", ("a@1",), 7, "vllm  serve"), UsedCopy("/d", ("a@1", "b@2"), 8, ""))
+    reply = serve.containers(ListedContainers((), (), copies))
+    assert reply.ok
+    assert (reply.words or "").splitlines()[1:] == [
+        "a copy with a@1 is used by process 7: vllm serve",
+        "a copy with a@1 b@2 is used by what process 8 has started",
     ]
 
 

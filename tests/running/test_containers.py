@@ -9,7 +9,7 @@ import pytest
 from lowering import lower
 from scripted_engine import RAW, STATE, Program
 
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.running import engine
 from vllm_mods.running.engine import EngineContainer
 
@@ -48,6 +48,15 @@ def test_the_labels_of_an_image(docker: Program, raw: object, labels: dict[str, 
     docker.has(image=raw)
     assert engine.labels("docker", "x:1") == labels
     assert docker.calls == ["image inspect -- x:1"] * 2
+
+
+def test_what_files_of_variables_give(tmp_path: Path) -> None:
+    for name, text in (("a", "# X\nA=1\nB=b=c\n"), ("b", "A=2")):
+        (tmp_path / name).write_text(text)
+    given = engine.variables([str(tmp_path / name) for name in "ab"])
+    assert {name: text for name, text in given.items() if name in "AB"} == {"A": "2", "B": "b=c"}
+    with pytest.raises(TreeError):
+        engine.variables([str(tmp_path / "c")])
 
 
 @pytest.mark.parametrize(

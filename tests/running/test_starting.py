@@ -201,3 +201,5 @@ def test_the_line_to_type_next_is_the_one_before_with_changes(
     typed = Typed(("run", "p", "--port", "1", "--", "--a", "1"))
     assert typed.again(*options, arguments=arguments) == f"vllm-mods {line}"
     assert Typed(("run",)).again(arguments=("--a",)) == "vllm-mods run -- --a"
+    recorded = Typed(("run", "p", "--record", "r", "--mount"))
+    assert (recorded.label, Typed(("run", "p")).label) == ("run p --mount", "run p")

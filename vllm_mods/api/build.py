@@ -8,7 +8,7 @@ from vllm_mods.api import on_base
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_pairing
 from vllm_mods.api.model import look_at_model
-from vllm_mods.base.errors import Refused, refusing, refusing_to_write
+from vllm_mods.base.errors import refusing, refusing_to_write
 from vllm_mods.base.output import write_whole
 from vllm_mods.building import outputs, upgrading
 from vllm_mods.checkpoints import fitting
@@ -199,14 +199,7 @@ def build(
     with on_base.on_bases(
         library, wanted, ref, parts, epoch=locked.lock.epoch, beside=beside, access=access
     ) as opened:
-        for part, on_platform in zip(parts, opened, strict=True):
-            if moved := pairing_lock.moved(part, on_platform.drafted.lock):
-                where = on_platform.tree.base.reference
-                what = f"the lock {locked.path} no longer matches {where}; nothing was built"
-                if all(one.path.startswith(("base.", "image.")) for one in moved):
-                    what = f"{where} was rebuilt since the lock was made; lock it again; nothing was built"
-                why = "\n  ".join((what, *map(str, moved)))
-                raise Refused(why, hint=f"vllm-mods lock {locked.lock.pairing} --base {where}")
+        on_base.demand_locked(locked, parts, opened)
         mods = library.select(library.mods_of(wanted))  # what nobody knows, `lock` has said
         look_at_model(wanted, mods, folder=model_folder, memory=device_memory, here=True)
         on_base.demand_serving(library, wanted, opened, access)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vllm_mods.api import serve_check
 from vllm_mods.api.access import Access
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.building import building, outputs, resolving
 from vllm_mods.building.oci import BuiltImage
@@ -169,6 +169,22 @@ def _draft(
         data = wheels.fetch(wheel, wheels.target(tree.site_root, resolved.lock.base.platform, ()))
         nodes += wheels.unpack(data, wheel, tree.site_root, epoch=epoch)
     return OnBase(building.draft(tree.base, resolved, nodes), tree, resolved.planned)
+
+
+def demand_locked(locked: ReadLock, parts: Sequence[PairingLock], opened: Sequence[OnBase]) -> None:
+    """Raise ``Refused`` where what was drafted on a base is not what the ``parts`` of a lock say."""
+    for part, on_platform in zip(parts, opened, strict=True):
+        if moved := pairing_lock.moved(part, on_platform.drafted.lock):
+            where = on_platform.tree.base.reference
+            what = f"the lock {locked.path} no longer matches {where}; nothing was built"
+            if all(one.path.startswith(("base.", "image.")) for one in moved):
+                what = (
+                    f"{where} was rebuilt since the lock was made; lock it again; nothing was built"
+                )
+            raise Refused(
+                "\n  ".join((what, *map(str, moved))),
+                hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",
+            )
 
 
 def demand_serving(

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from vllm_mods.api import on_base, serve_check
+from vllm_mods.api import on_base
 from vllm_mods.api.access import Access
 from vllm_mods.api.model import look_at_model
+from vllm_mods.api.serving_image import ServedPairing, of_base, of_image, open_image
+from vllm_mods.applying.shadow import UsedCopy, used_copies
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError, VllmModsError
 from vllm_mods.checkpoints import sources
@@ -14,28 +16,13 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.running import engine, evidence as looking, starting
+from vllm_mods.running import engine, evidence as looking, service, starting
 from vllm_mods.running.failure import FailedStart, failure_of
-from vllm_mods.running.service import (
-    LOCK_LABEL,
-    PAIRING_LABEL,
-    Service,
-    StartOptions,
-    Typed,
-    line,
-    service,
-)
+from vllm_mods.running.recording import record_service
+from vllm_mods.running.service import LOCK_LABEL, MODS_LABEL, PAIRING_LABEL, Service, Typed, line
 
 _STOPPED = {0, 130, 137, 143}
 """The exit codes of what was stopped."""
-
-
-class ServedPairing(NamedTuple):
-    """A pairing's container; the sha256 of its image's ``lock``, and where that has its vLLM."""
-
-    service: Service
-    lock: str
-    site_root: str
 
 
 class StartedContainer(NamedTuple):
@@ -58,16 +45,17 @@ class ListedContainer(NamedTuple):
 def plan_service(
     library: Library,
     pairing: str,
-    options: StartOptions,
+    options: service.StartOptions,
     arguments: Sequence[str] = (),
     *,
     note: Callable[[str], None],
     elsewhere: bool = False,
+    mount: bool = False,
 ) -> ServedPairing:
     """Read a pairing and its lock, and return what is to be started. Raises as ``run``.
 
     ``note`` is told which folder of this machine a pairing has its container read. It may start ``elsewhere``: then
-    the model need not be here.
+    the model need not be here. With ``mount`` its image is the base.
     """
     named = library.pairing(pairing)
     mods = library.select(library.mods_of(named))
@@ -82,29 +70,18 @@ def plan_service(
         trust.demand_model(folder)
     if is_here:
         look_at_model(
-            named,
-            mods,
-            folder=folder,
-            memory=options.device_memory,
-            arguments=arguments,
-            here=True,
-            on_gpu=options.gpus != "none",
-            environ={"HF_HOME": cache},
-            note=note,
-        )
+            named, mods, folder=folder, memory=options.device_memory, arguments=arguments, here=True,
+            on_gpu=options.gpus != "none", environ={"HF_HOME": cache}, note=note,
+        )  # fmt: skip
     blobs = sources.blobs_of(folder) if folder and is_here and at_path else None
     if blobs is not None:
         trust.demand_model(blobs)
-    planned = service(
-        wanted,
-        options._replace(model_folder=folder),
-        image=locked.tag,
-        command=locked.lock.command,
-        cache=cache,
+    planned = service.service(
+        wanted, options._replace(model_folder=folder), command=locked.lock.command, cache=cache,
+        image=locked.lock.base.ref if mount else locked.tag, arguments=tuple(arguments),
         beside=None if blobs is None else (blobs, sources.BLOBS),
-        arguments=tuple(arguments),
-    )
-    return ServedPairing(planned, f"sha256:{locked.sha256}", locked.lock.vllm.site_root)
+    )  # fmt: skip
+    return ServedPairing(planned, locked, of_library, mount)
 
 
 def _model_folder(
@@ -127,12 +104,14 @@ def run(
     library: Library,
     pairing: str,
     arguments: Sequence[str],
-    options: StartOptions,
+    options: service.StartOptions,
     *,
     program: str | None = None,
     env_files: Sequence[str] = (),
     wait: bool = False,
     replace: bool = False,
+    mount: bool = False,
+    record: str | None = None,
     typed: Typed | None = None,
     progress: Callable[[int, str], None] = lambda _seconds, _phase: None,
     access: Access,
@@ -142,14 +121,20 @@ def run(
     ``arguments`` come behind the command in the image, ``program`` is the engine (without it, the one that has the
     image), ``env_files`` have secrets. With ``wait``, return when it serves, with the evidence of its mods;
     ``progress`` is called meanwhile, as by ``starting.wait``. With ``replace``, a container of ``run`` that has the
-    name is removed first. ``typed`` are the words of this call, of which hints make the next.
+    name is removed first. ``mount`` starts the plain image, and binds into it what the mods change; ``record`` is the
+    file in which the code of the mods notes that it runs. ``typed`` are the words of this call, of which hints make the next.
     Raises ``Refused``, with nothing started, for an image of another lock and for what the vLLM in it would not
     take; ``UsageError`` where there is no image, and for a pairing of a cluster.
     """
-    served = plan_service(library, pairing, options, arguments, note=access.note)
+    served = plan_service(library, pairing, options, arguments, note=access.note, mount=mount)
     check_single(pairing, served.service)
     found = _demand_program(served, program, options)
-    started = start(served, found, env_files=env_files, replace=replace, typed=typed, access=access)
+    if mount:
+        served = of_base(library, served, found, access)
+    elif record is not None:
+        served = of_image(served, found, access)
+    how: dict[str, Any] = {"env_files": env_files, "replace": replace, "typed": typed}
+    started = start(served, found, record=record, access=access, **how)
     return wait_for(library, pairing, started, progress, access) if wait else started
 
 
@@ -160,15 +145,33 @@ def start(
     env_files: Sequence[str],
     replace: bool,
     typed: Typed | None,
+    record: str | None = None,
     access: Access,
 ) -> StartedContainer:
     """Start what is planned with the engine that has the image. Arguments are those of ``run``."""
     planned = served.service
     behind = ("--", *planned.arguments) if planned.arguments else ()
     typed = typed or Typed(("run", planned.pairing, *behind))
-    _check_command(served, program, access)
+    if served.plan is None:
+        try:
+            open_image(served, program, access)
+        except (TreeError, UsageError) as error:
+            why = "the container is started although its serve command was not checked"
+            access.note(f"{why}: {error.message}")
+    else:
+        given = engine.variables(env_files)  # --env would go before them
+        added = {name: text for name, text in planned.added.items() if name not in given}
+        planned = planned._replace(added=added)
+        if record is not None:
+            path = {**served.variables, **given}.get("PYTHONPATH")
+            planned = record_service(record, program, planned, served.root, served.plan, path=path)
     words = line(program, planned, env_files=env_files)
-    identity = starting.start(words, planned, typed, replace=replace)
+    try:
+        identity = starting.start(words, planned, typed, replace=replace)
+    except VllmModsError:
+        if record is not None:
+            os.unlink(record)
+        raise
     return StartedContainer(planned, program, identity)
 
 
@@ -194,39 +197,18 @@ def check_single(pairing: str, planned: Service) -> None:
         raise UsageError(why, hint=f"vllm-mods export {pairing} --format compose")
 
 
-def _check_command(served: ServedPairing, program: str, access: Access) -> None:
-    """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
-    planned = served.service
-    of_lock = serve_check.of_script(
-        planned.command, f"the command of {planned.image}", "docker ps --all"
-    )
-    serving = of_lock.serving._replace(argv=(*of_lock.serving.argv, *planned.arguments))
-    asked = of_lock._replace(serving=serving, name=planned.pairing)
-    try:
-        spec = f"image:{program}:{planned.image}"
-        tree = access.open(spec, in_image=f"/{served.site_root}")
-    except (TreeError, UsageError) as error:
-        access.note(
-            f"the container is started although its serve command was not checked: {error.message}"
-        )
-        return
-    serve_check.demand(asked, tree, note=access.note)
-
-
 def find_program(served: ServedPairing, program: str | None) -> tuple[str | None, dict[str, str]]:
     """Return the engine that has the image of the lock, None if none has it; and the locks of others by its name, by engine."""
-    others = {}
-    for name in engine.installed(program):
-        labels = engine.labels(name, served.service.image)
-        lock = "" if labels is None else labels.get(LOCK_LABEL) or "no lock"
-        if lock == served.lock:
-            return name, {}
-        if lock:
-            others[name] = lock
-    return None, others
+    image = served.service.image
+    told = ((name, engine.labels(name, image)) for name in engine.installed(program))
+    locks = {name: has.get(LOCK_LABEL) or "no lock" for name, has in told if has is not None}
+    fits = (name for name, lock in locks.items() if served.mount or lock == served.lock)
+    return next(fits, None), locks
 
 
-def _demand_program(served: ServedPairing, program: str | None, options: StartOptions) -> str:
+def _demand_program(
+    served: ServedPairing, program: str | None, options: service.StartOptions
+) -> str:
     """Return the engine that has the image of the lock. Raises ``Refused`` for one of another, ``UsageError`` for none."""
     image, build = served.service.image, f"vllm-mods build {served.service.pairing}"
     found, others = find_program(served, program)
@@ -236,40 +218,42 @@ def _demand_program(served: ServedPairing, program: str | None, options: StartOp
         why = f"{name} has {image}, but built from another lock ({lock}); nothing was started"
         raise Refused(why, hint=build)
     names = engine.installed(program)
-    hint = build if options.image is None else f"{names[0]} pull {image}"
+    hint = f"{names[0]} pull {image}" if served.mount or options.image else build
     raise UsageError(f"{' and '.join(names)}: image {image} not found", hint=hint)
 
 
 class ListedContainers(NamedTuple):
-    """The containers that ``run`` started, and the engines here that did not answer."""
+    """The containers that ``run`` started, the engines here that did not answer, and the copies of ``with`` in use."""
 
     containers: tuple[ListedContainer, ...]
     silent: tuple[str, ...] = ()
+    copies: tuple[UsedCopy, ...] = ()
 
 
 def list_containers(library: Library, access: Access) -> ListedContainers:
-    """Return the containers that ``run`` started, of each engine here.
+    """Return the containers that ``run`` started, of each engine here, and the copies that are in use.
 
-    Raises ``UsageError`` where there is no engine, ``TreeError`` where none answers.
+    Raises ``UsageError`` where there is neither engine nor copy, ``TreeError`` where no engine answers.
     """
     listed: list[ListedContainer] = []
-    programs = engine.installed()
+    copies = tuple(used_copies())
+    programs = engine.engines_here() if copies else engine.installed()
     silent: list[str] = []
     for program in programs:
         try:
             listed += [_look_at(library, each, access) for each in engine.containers(program)]
         except TreeError as error:
             silent.append(program)
-            if len(silent) == len(programs):
+            if len(silent) == len(programs) and not copies:
                 raise
             access.note(f"{error.message} (so its containers are not listed)")
-    return ListedContainers(tuple(listed), tuple(silent))
+    return ListedContainers(tuple(listed), tuple(silent), copies)
 
 
 def _look_at(library: Library, each: engine.EngineContainer, access: Access) -> ListedContainer:
     """Return what a container's log tells: of one that runs whether its mods do, of one that failed why."""
     listed = ListedContainer(each)
-    names = () if each.labels.get("vllm-mods.mods") else (each.labels[PAIRING_LABEL],)
+    names = () if each.labels.get(MODS_LABEL) else (each.labels[PAIRING_LABEL],)
     if each.running and each.state != "restarting":
         try:
             listed = listed._replace(evidence=of_container(library, names, each, access))
@@ -287,7 +271,7 @@ def of_container(
 
     ``names`` are mods and pairings; without them the mods that its image has. Raises ``UsageError`` where there are none.
     """
-    label = running.labels.get("vllm-mods.mods", "")
+    label = running.labels.get(MODS_LABEL, "")
     names = names or tuple(word.partition("@")[0] for word in label.split())
     log = engine.log(running, since=running.started)
     seen = of_log(library, names, log, f"{running.program} logs {running.name}", access)

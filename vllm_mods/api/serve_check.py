@@ -25,12 +25,9 @@ from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
 _STARTS = {
-    FindingCode.MOD_FLAG_ABSENT,
-    FindingCode.TEMPLATE_TERMS,
-    FindingCode.TEMPLATE_UNREADABLE,
-    FindingCode.PARSER_TERMS,
-    FindingCode.FLAG_UNUSED,
-}
+    FindingCode.MOD_FLAG_ABSENT, FindingCode.TEMPLATE_TERMS, FindingCode.TEMPLATE_UNREADABLE,
+    FindingCode.PARSER_TERMS, FindingCode.FLAG_UNUSED,
+}  # fmt: skip
 """What vLLM takes all the same: a mod then may do nothing, calls may stay text."""
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
@@ -157,14 +154,9 @@ def of_pairing(library: Library, named: pairings.Pairing) -> ServeArguments:
     mods = library.select(library.mods_of(whole._replace(templates=tuple(templates))))
     served, brought = taken_over(named, mods)
     first, script = pairings.serve_command(served)
-    serving = Serving(
-        argv=words(first.argv),
-        env=environment(served),
-        unknown=tuple(one.text for one in script.unknown),
-        missing=tuple(missing),
-        brought=brought,
-        library=library,
-    )
+    unknown = tuple(one.text for one in script.unknown)
+    serving = Serving(words(first.argv), environment(served), unknown, library=library)
+    serving = serving._replace(missing=tuple(missing), brought=brought)
     return ServeArguments(serving, mods, named.name, named.vllm)
 
 

@@ -5,18 +5,9 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from vllm_mods.api import build as building, on_base
+from vllm_mods.api import build as building, on_base, run as containers
 from vllm_mods.api.access import Access
-from vllm_mods.api.run import (
-    ServedPairing,
-    StartedContainer,
-    check_single,
-    find_program,
-    plan_service,
-    run,
-    start,
-    wait_for,
-)
+from vllm_mods.api.serving_image import ServedPairing
 from vllm_mods.base.errors import Refused
 from vllm_mods.library.catalog import Library
 from vllm_mods.running import engine
@@ -40,7 +31,7 @@ class UpPlan(NamedTuple):
     """
 
     steps: tuple[UpStep, UpStep, UpStep]
-    running: StartedContainer | None = None
+    running: containers.StartedContainer | None = None
     served: ServedPairing | None = None
     program: str = ""
 
@@ -73,17 +64,17 @@ def plan_up(
         lock = UpStep("lock", True, "; ".join(map(str, moved)))
         return UpPlan((lock, UpStep("build", True, "the lock is new"), new))
     lock = UpStep("lock", False, f"{at} is up to date, for {base}")
-    served = plan_service(library, pairing, options, arguments, note=access.note)
-    check_single(pairing, served.service)
+    served = containers.plan_service(library, pairing, options, arguments, note=access.note)
+    containers.check_single(pairing, served.service)
     image = served.service.image
-    holder, _ = find_program(served, program)
+    holder, _ = containers.find_program(served, program)
     if holder is None:
         return UpPlan((lock, UpStep("build", True, f"no engine here has {image}"), new))
     build = UpStep("build", False, f"{holder} has {image}")
     name = served.service.name
     old = next((one for one in engine.containers(holder) if one.name == name), None)
     if old is not None and _is_as_planned(old, served):
-        running = StartedContainer(served.service, old.program, name)
+        running = containers.StartedContainer(served.service, old.program, name)
         return UpPlan((lock, build, UpStep("run", False, f"{name} already runs")), running)
     if old is None:
         why = f"there is no container {name}"
@@ -118,7 +109,7 @@ def up(
     announce: Callable[[Sequence[UpStep]], None] = lambda _steps: None,
     progress: Callable[[int, str], None] = lambda _seconds, _phase: None,
     access: Access,
-) -> StartedContainer:
+) -> containers.StartedContainer:
     """Lock and build a pairing where that is not done or something has moved, start it, and wait until it serves.
 
     Arguments are those of ``run``; ``announce`` is told the steps first. A container that runs as planned is waited
@@ -129,12 +120,12 @@ def up(
     started = planned.running
     how: dict[str, Any] = {"env_files": env_files, "replace": True, "typed": typed}
     if planned.served is not None:
-        started = start(planned.served, planned.program, access=access, **how)
+        started = containers.start(planned.served, planned.program, access=access, **how)
     if started is not None:
-        return wait_for(library, pairing, started, progress, access)
+        return containers.wait_for(library, pairing, started, progress, access)
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
     if planned.steps[0].needed:
         building.lock(library, pairing, output=options.lock, access=access, **where)
     building.build(library, pairing, lock=options.lock, access=access, **where)
     how |= {"program": program, "wait": True, "progress": progress}
-    return run(library, pairing, arguments, options, access=access, **how)
+    return containers.run(library, pairing, arguments, options, access=access, **how)

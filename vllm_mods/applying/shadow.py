@@ -8,8 +8,10 @@ cache has in its keys.
 import contextlib
 import fcntl
 import functools
+import glob
 import hashlib
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -31,6 +33,7 @@ from vllm_mods.site import transaction
 from vllm_mods.site.transitions import Transition
 from vllm_mods.trees import pip
 from vllm_mods.trees.folder import MARKER, FolderTree
+from vllm_mods.trees.receipt_tree import receipt_of
 
 _BIG = 1 << 20
 _KEPT_SECONDS = 7 * 86400  # a copy that nobody uses
@@ -199,3 +202,31 @@ def _remove_unused(folder: str) -> None:
                 for ending in ("", ".new"):
                     shutil.rmtree(path.removesuffix(".lock") + ending, ignore_errors=True)
                 os.unlink(path)
+
+
+class UsedCopy(NamedTuple):
+    """A copy at ``root`` that is in use, its ``mods``, and the process and command that asked for it, if it still runs."""
+
+    root: str
+    mods: tuple[str, ...]
+    pid: int
+    command: str
+
+
+def used_copies() -> Iterator[UsedCopy]:
+    """Yield the copies that are in use, once for each that asked for one."""
+    held: list[list[str]] = []
+    with contextlib.suppress(OSError), open("/proc/locks") as locks:
+        held = [line.split()[-4:-2] for line in locks]  # proc_locks(5): a process, and a file
+    for lock in sorted(glob.glob(f"{glob.escape(cache_folder(os.environ))}/shadow/*.lock")):
+        root, inode = lock.removesuffix(".lock"), f":{os.stat(lock).st_ino}"
+        pids = [int(pid) for pid, file in held if file.endswith(inode)]
+        if pids and (applied := receipt_of(FolderTree(root))):
+            mods = tuple(f"{mod.name}@{mod.version}" for mod in applied.mods)
+            yield from (UsedCopy(root, mods, pid, _command(pid)) for pid in pids)
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as words:
+        return shlex.join(words.read().decode("utf-8", "replace").split("\0")[:-1])
+    return ""

@@ -54,6 +54,8 @@ _engine_options = options.all_of(
 @option("--print", "Only print the command; check neither the image nor ARGUMENTs.", "only_print")
 @option("--replace", "First remove the container of this name, if `run` started it.")
 @option("--wait", "Wait until the server is ready, then report whether the mods' code ran.")
+@option("--mount", "Start the lock's base image, with the files of the mods mounted into it.")
+@option("--record FILE", "Record which code of the mods runs, for `evidence --record`.")
 @options.library
 @options.network
 def run_command(
@@ -69,10 +71,13 @@ def run_command(
 ) -> int:
     """Start a pairing's image as a container that serves.
 
-    The image is the one that `build` made from the pairing's lock, in docker or podman. ARGUMENTs are appended
-    to the pairing's serve command; arguments that its vLLM would reject are refused, as by serve-check. `vllm-mods ps`
-    lists the containers; to stop one or read its log, use the engine: `docker stop NAME`, `docker logs NAME`.
+    The image is the one that `build` made from the pairing's lock, in docker or podman; with --mount, the base of that lock.
+    ARGUMENTs are appended to the pairing's serve command; arguments that its vLLM would reject are refused, as by
+    serve-check. `vllm-mods ps` lists the containers; to stop one or read its log, use the engine: `docker stop NAME`, `docker logs NAME`.
     """
+    if only_print and (given["mount"] or given["record"]):
+        why = "--print cannot be used with --mount or --record"
+        raise UsageError(why, hint="leave out --print")
     if only_print:
         planned = run.plan_service(library, pairing, start, arguments, note=answers.note).service
         run.check_single(pairing, planned)
@@ -158,9 +163,10 @@ def _announce(steps: Sequence[UpStep]) -> None:
 @options.network
 @options.json_output
 def ps_command(**given: Any) -> Reply:
-    """List the containers that `vllm-mods run` started, in docker and podman.
+    """List the containers that `vllm-mods run` started, in docker and podman, and the copies that `with` uses.
 
-    The table shows the state, restarts, port and mods of each container, and whether the mods' code ran; below it, the cause of each failure.
+    The table shows the state, restarts, port and mods of each container, and whether the mods' code ran; below it, the cause
+    of each failure, then the process that uses each copy.
     """
     return report.containers(run.list_containers(**given))
 
@@ -171,7 +177,7 @@ def ps_command(**given: Any) -> Reply:
 )
 @option("--container NAME", "Read the log of this docker or podman container.")
 @option("--log FILE", "Read this log file; - is standard input.")
-@option("--record FILE", "Read the file that `with --record` wrote.")
+@option("--record FILE", "Read the file that `with --record` or `run --record` wrote.")
 @options.library
 @options.network
 @options.json_output
@@ -180,7 +186,7 @@ def evidence_command(
 ) -> Reply:
     """Check in a server's log whether the code of the mods ran.
 
-    Without a name, check the mods of the container's image. `[evidence]` in each mod.toml names a log text; the command
+    Without a name, check the mods of the container. `[evidence]` in each mod.toml names a log text; the command
     looks for it in the lines that the mod's files logged since the server's last start. Exit code 0 if
     the server became ready and each mod's code ran, as far as a log can show it. --record shows instead which
     functions of the mods each process entered.

@@ -1,6 +1,7 @@
 """``vllm-mods with MOD... -- COMMAND...``, and ``bench A B -- COMMAND...``."""
 
 import functools
+import json
 import os
 import signal
 from typing import Any
@@ -21,6 +22,9 @@ from vllm_mods.report.reply import Reply
 from vllm_mods.running.benched_start import BenchLoad
 from vllm_mods.running.interpreter import check_import
 from vllm_mods.running.recording import begin_record, check_record
+
+_RAY = "/tmp/ray/ray_current_cluster"  # noqa: S108
+"""Where Ray finds a cluster without RAY_ADDRESS; one that the command starts has its environment."""
 
 
 class _Split(click.Command):
@@ -66,9 +70,10 @@ def command(
                 check_record(record, words[0])
         for note in (*copy.notes, *unsure):
             answers.note(note)
-        if "RAY_ADDRESS" in environ:
-            where = f"PYTHONPATH={environ['PYTHONPATH']}"
-            answers.note(f"the workers of a running Ray cluster need {where} in runtime_env")
+        if "RAY_ADDRESS" in environ or os.path.exists(_RAY):
+            added = {name: text for name, text in environ.items() if os.environ.get(name) != text}
+            what = f"the copy, and runtime_env={json.dumps({'env_vars': added})}"
+            answers.note(f"the workers of a running Ray cluster need {what}")
         answers.note(f"{', '.join(one.mod.title for one in copy.plan.mods)} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command

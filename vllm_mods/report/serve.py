@@ -1,6 +1,7 @@
 """Answers of ``serve-check``, ``ps`` and ``evidence``."""
 
 from collections.abc import Sequence
+from textwrap import shorten
 from typing import Any
 
 from vllm_mods.api.run import ListedContainers
@@ -10,7 +11,7 @@ from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
 from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
 from vllm_mods.running.recording import Recorded
-from vllm_mods.running.service import PAIRING_LABEL
+from vllm_mods.running.service import MODS_LABEL, MOUNTED_LABEL, PAIRING_LABEL
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
 
@@ -122,25 +123,34 @@ def containers(found: ListedContainers) -> Reply:
         at, seen = each.container, each.evidence
         state = at.state if at.running else f"{at.state} ({at.exit_code})"
         state += f", {text.counted(at.restarts, 'restart')}" if at.restarts else ""
-        pairing, mods = at.labels[PAIRING_LABEL], at.labels.get("vllm-mods.mods", "")
+        pairing, mods = at.labels[PAIRING_LABEL], at.labels.get(MODS_LABEL, "")
+        mounted = MOUNTED_LABEL in at.labels
         ran = ", ".join(_SHORT[mod.state] for mod in seen.mods) if seen else ""
         ran = "not serving yet" if seen and not seen.ready else ran or "-"
-        rows.append((at.name, at.program, state, ", ".join(at.ports), pairing, mods, ran))
+        what = (pairing, mods + " (mounted)" * mounted, ran)
+        rows.append((at.name, at.program, state, ", ".join(at.ports), *what))
         objects.append(
             {
                 **data.fields(at, "name", "program", "state", "exit_code", "restarts", "ports"),
                 "pairing": pairing,
                 "mods": mods.split(),
+                "mounted": mounted,
                 "evidence": seen and {"ok": seen.ok, **seen._asdict()},
                 "failure": each.failure,
             }
         )
     failed = [(one.container.name, one.failure) for one in found.containers if one.failure]
-    words = "\n".join((*text.columns(rows), *(f"{name}: {why.cause}" for name, why in failed)))
+    lines = [*text.columns(rows), *(f"{name}: {why.cause}" for name, why in failed)]
     unasked = f"; {' and '.join(found.silent)} did not answer" * bool(found.silent)
+    if not objects:
+        lines = [f"no container of `vllm-mods run` was found{unasked}"]
+    for copy in found.copies:
+        by = f"process {copy.pid}: {shorten(copy.command, 80)}"
+        by = by if copy.command else f"what process {copy.pid} has started"
+        lines.append(f"a copy with {' '.join(copy.mods)} is used by {by}")
     return Reply(
-        {"containers": objects, "silent": found.silent},
-        words if objects else f"no container of `vllm-mods run` was found{unasked}",
-        ok=bool(objects) or not found.silent,
+        {"containers": objects, "silent": found.silent, "copies": found.copies},
+        "\n".join(lines),
+        ok=bool(objects or found.copies) or not found.silent,
         next_step=failed[0][1].hint if failed else None,
     )

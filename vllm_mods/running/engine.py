@@ -5,11 +5,11 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import UsageError, reading
 from vllm_mods.images import engine_command
 from vllm_mods.images.engine_command import PROGRAMS
 from vllm_mods.running.service import PAIRING_LABEL
@@ -68,6 +68,15 @@ def labels(program: str, image: str) -> Mapping[str, str] | None:
     return stated
 
 
+def variables(env_files: Sequence[str]) -> dict[str, str]:
+    """Return what files of variables give to a container."""
+    lines: list[str] = []
+    for path in env_files:
+        with reading(path), open(path, encoding="utf-8", errors="replace") as file:
+            lines += file.read().splitlines()
+    return dict(line.partition("=")[::2] for line in lines)
+
+
 def container(name: str, wanted: str | None = None) -> EngineContainer:
     """Find a container by its name. Raises ``UsageError`` if no engine here has it."""
     if not _NAME.match(name):
@@ -96,20 +105,15 @@ def _container(program: str, raw: Mapping[str, Any]) -> EngineContainer:
     state, config, host = raw["State"], raw["Config"], raw.get("HostConfig") or {}
     bound = (host.get("PortBindings") or {}).values()
     return EngineContainer(
-        program,
-        raw["Name"].removeprefix("/"),
-        config.get("Labels") or {},
-        bool(state["Running"]),
-        int(raw.get("RestartCount") or 0),
-        state["StartedAt"],
-        state=state["Status"],
+        program, raw["Name"].removeprefix("/"), config.get("Labels") or {}, bool(state["Running"]),
+        int(raw.get("RestartCount") or 0), state["StartedAt"], state=state["Status"],
         exit_code=int(state.get("ExitCode") or 0),
         out_of_memory=bool(state.get("OOMKilled")),
         memory=int(host.get("Memory") or 0),
         ports=tuple(f"{at['HostIp']}:{at['HostPort']}" for each in bound for at in each or ()),
         command=(raw.get("Path") or "", *(raw.get("Args") or ())),
         folders={at["Destination"]: at.get("Source", "") for at in raw.get("Mounts") or ()},
-    )
+    )  # fmt: skip
 
 
 def log(container: EngineContainer, *, since: str | None = None) -> bytes:

@@ -54,9 +54,8 @@ class ServerEvidence(NamedTuple):
 def of_mods(mods: Sequence[Mod], data: bytes) -> ServerEvidence:
     """Look for each mod's evidence in a log. Raises ``TreeError`` for a pattern that takes too long."""
     log = server_log.read(data)
-    return ServerEvidence(
-        tuple(_of_mod(mod, log) for mod in mods), log.ready, max(0, log.starts - 1)
-    )
+    each = tuple(_of_mod(mod, log) for mod in mods)
+    return ServerEvidence(each, log.ready, max(0, log.starts - 1))
 
 
 def _of_mod(mod: Mod, log: server_log.ServerLog) -> Evidence:
@@ -83,12 +82,9 @@ def _of_mod(mod: Mod, log: server_log.ServerLog) -> Evidence:
 def _first_matches(mod: Mod, searches: list[tuple[str, list[str]]]) -> list[str | None]:
     try:
         done = subprocess.run(
-            own_process.command(log_search.__name__),
-            input=json.dumps(searches).encode(),
-            capture_output=True,
-            timeout=limits.EVIDENCE_SECONDS,
-            check=False,
-        )
+            own_process.command(log_search.__name__), input=json.dumps(searches).encode(),
+            capture_output=True, timeout=limits.EVIDENCE_SECONDS, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         why = f"{mod.name}: the search for its [evidence] took more than {limits.EVIDENCE_SECONDS}"
         hint = f"use a pattern without nested repeats in {mod.directory}/mod.toml, or a shorter log"

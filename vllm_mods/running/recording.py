@@ -3,10 +3,11 @@
 import json
 import os
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import NamedTuple
 
 from vllm_mods.applying.shadow import Shadow
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import ModPlan, Plan
 from vllm_mods.base.tree import Folder
 from vllm_mods.base.untrusted import json_in
@@ -14,7 +15,10 @@ from vllm_mods.fit.lines import touched_lines
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.schema import decode, encode
 from vllm_mods.formats.syntax_tree import Scope
+from vllm_mods.images import engine_command
 from vllm_mods.placing.scopes import read_scopes
+from vllm_mods.running.bound import bind
+from vllm_mods.running.service import Mount, Service, check_mounts, inside
 
 
 class RecordedFunction(NamedTuple):
@@ -55,6 +59,12 @@ class Recorded(NamedTuple):
     mods: tuple[RecordedMod, ...]
 
 
+_RECORDER = os.path.join(os.path.dirname(__file__), "recorder")
+_VARIABLE = "RECORD_OF_VLLM_MODS"  # vLLM warns of variables that begin with its own name
+_INSIDE = "/vllm-mods"
+"""Where containers have the recorder and the record."""
+
+
 class _Noted(NamedTuple):
     process: str
     pid: int
@@ -71,17 +81,48 @@ def begin_record(record: Folder, copy: Shadow) -> dict[str, str]:
     ...     "PYTHONPATH" in vm.begin_record("run.jsonl", copy)
     True
     """
-    mods = [RecordedMod(mod.mod.title, (*_files(mod, copy.plan),)) for mod in copy.plan.mods]
+    _begin(record, copy.root, copy.plan)
+    path = os.pathsep.join((_RECORDER, copy.environ["PYTHONPATH"]))
+    return {**copy.environ, "PYTHONPATH": path, _VARIABLE: os.path.abspath(record)}
+
+
+def _begin(record: Folder, root: str, plan: Plan) -> None:
+    mods = [RecordedMod(mod.mod.title, (*_files(mod, plan),)) for mod in plan.mods]
     try:
         with open(record, "xb") as file:
-            file.write(json.dumps(encode(Recorded(copy.root, tuple(mods)))).encode() + b"\n")
+            file.write(json.dumps(encode(Recorded(root, tuple(mods)))).encode() + b"\n")
     except OSError as error:
         why = f"the record {record} cannot be created: {error.strerror}"
         raise UsageError(why, hint="name a file that does not exist yet") from error
-    folder = os.path.join(os.path.dirname(__file__), "recorder")
-    path = os.pathsep.join((folder, copy.environ["PYTHONPATH"]))
-    # vLLM warns of variables that begin with its own name
-    return {**copy.environ, "PYTHONPATH": path, "RECORD_OF_VLLM_MODS": os.path.abspath(record)}
+
+
+def record_service(
+    record: str, program: str, planned: Service, root: str, plan: Plan, *, path: str | None
+) -> Service:
+    """Begin a record of what a ``plan`` made at ``root`` in a container, whose image has the PYTHONPATH ``path``; return what then writes it.
+
+    The Python of the image is started once. Raises as ``begin_record`` and ``check_record``.
+    """
+    record = os.path.abspath(record)
+    code = (files(__package__) / "recorder" / "sitecustomize.py").read_bytes()
+    recorder = bind(code, f"{_INSIDE}/recorder/sitecustomize.py")
+    written = Mount(record, f"{_INSIDE}/record")
+    check_mounts((written,), "--record FILE  # another file")
+    path = ":".join(filter(None, (os.path.dirname(recorder.target), path)))
+    recorded = planned._replace(
+        mounts=(*planned.mounts, recorder, written),
+        added={**planned.added, "PYTHONPATH": path, _VARIABLE: written.target},
+    )
+    _begin(record, root, plan)
+    try:
+        os.chmod(record, 0o666)  # noqa: S103  (an image may have a user of its own)
+        once = ("run", "--rm", "--network=none", *inside(recorded), "--entrypoint=python3")
+        engine_command.call(program, *once, planned.image, "-c", "")
+        check_record(record, planned.image)
+    except TreeError:
+        os.unlink(record)
+        raise
+    return recorded
 
 
 def check_record(record: Folder, program: str) -> None:

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import secrets
@@ -17,7 +17,9 @@ PAIRING_LABEL = "vllm-mods.run"
 """On every container that ``run`` starts: the pairing's name."""
 TYPED_LABEL = "vllm-mods.typed"
 """On each of these: the words that started it, of which a hint makes the next line to type."""
-LOCK_LABEL = "vllm-mods.lock"
+LOCK_LABEL, MODS_LABEL = "vllm-mods.lock", "vllm-mods.mods"
+MOUNTED_LABEL = "vllm-mods.mounted"
+"""On each whose image has no mods: they are bound into it."""
 _KEPT, _ON_TRIAL = "unless-stopped", "on-failure:3"
 """The restart policy of what has served, and of what has not yet: that would load its weights for ever."""
 CACHE = "/root/.cache/huggingface"
@@ -39,7 +41,7 @@ _RESTART = re.compile(r"(no|always|unless-stopped|on-failure(:\d+)?)\Z", re.ASCI
 
 
 class Mount(NamedTuple):
-    """A folder of the host in the container."""
+    """A folder or file of the host in the container."""
 
     source: str
     target: str
@@ -53,7 +55,8 @@ class Service(NamedTuple):
     where this machine asks. ``gpus`` is ``all``, ``none`` or numbers with commas. ``arguments`` are put behind the
     image's command. ``command`` is the text of that command, which a node of a ``cluster`` runs when Ray is up.
     ``restart`` is the policy of a server that has served, ``restart_at_first`` the one until then. ``health`` is asked
-    in place of the image's own check, where the arguments move what that asks.
+    in place of the image's own check, where the arguments move what that asks. ``labels``, variables (``added``) and
+    ``entrypoint`` are what its image does not have.
     """
 
     name: str
@@ -72,12 +75,21 @@ class Service(NamedTuple):
     health: tuple[str, ...] | None
     arguments: tuple[str, ...]
     cluster: bool
+    labels: Mapping[str, str] = {}
+    added: Mapping[str, str] = {}
+    entrypoint: tuple[str, ...] = ()
 
 
 class Typed(NamedTuple):
     """The ``words`` of a ``run``, behind ``vllm-mods``."""
 
     words: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The words but for a record, which is there when they are typed again."""
+        at = self.words.index("--record") if "--record" in self.words else len(self.words)
+        return shlex.join(self.words[:at] + self.words[at + 2 :])
 
     def again(self, *options: tuple[str, ...], arguments: tuple[str, ...] = ()) -> str:
         """Return the line to type next: the same with these options, and with these arguments of vLLM's."""
@@ -153,19 +165,13 @@ def service(
     if asked.model_folder is not None and not at_path:
         why = f"--model-folder is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub"
         raise UsageError(why, hint="--model-cache DIR")
-    mount = (
-        Mount(asked.model_folder or wanted.model, wanted.model, read_only=True)
-        if at_path
-        else Mount(cache, CACHE)
-    )
-    mounts: tuple[Mount, ...] = (mount,)
+    mounts: tuple[Mount, ...] = (Mount(cache, CACHE),)
+    if at_path:
+        mounts = (Mount(asked.model_folder or wanted.model, wanted.model, read_only=True),)
     if beside is not None:
         place = os.path.normpath(os.path.join(wanted.model, beside[1]))
         mounts += (Mount(beside[0], place, read_only=True),)
-    for path in (path for each in mounts for path in each[:2]):
-        if _NO_PATH.search(path) or os.path.normpath(path) != path:
-            why = f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed'
-            raise UsageError(why, hint="--model-folder DIR")
+    check_mounts(mounts, "--model-folder DIR")
     ranks = pairings.ranks(words)
     per_node = -(-ranks // 2) if cluster else ranks
     named = asked.gpus.split(",") if asked.gpus[0].isdigit() else ()
@@ -173,27 +179,26 @@ def service(
         why = f"--gpus {asked.gpus}: the command starts {per_node} ranks on a node, and each needs its own GPU"
         raise UsageError(why, hint="--gpus all, or name that many GPUs")
     started = Service(
-        name=asked.name or wanted.name,
-        pairing=wanted.name,
-        image=asked.image or image,
-        command=command,
-        env=wanted.env,
-        mounts=mounts,
-        port=port,
+        name=asked.name or wanted.name, pairing=wanted.name, image=asked.image or image,
+        command=command, env=wanted.env, mounts=mounts, port=port,
         published=f"{host}:{port}:{inside}",
         url=f"http{'s' * tls}://{_REACHED.get(host, host)}:{port}",
-        gpus=asked.gpus,
-        shm=asked.shm_size,
-        restart=asked.restart or _KEPT,
+        gpus=asked.gpus, shm=asked.shm_size, restart=asked.restart or _KEPT,
         restart_at_first=asked.restart or _ON_TRIAL,
-        health=health(words, inside) if moved else None,
-        arguments=arguments,
-        cluster=cluster,
-    )
+        health=health(words, inside) if moved else None, arguments=arguments, cluster=cluster,
+    )  # fmt: skip
     # an engine, or a file that is kept, would show it
     if leaks := secrets.problems(started._asdict()):
         raise UsageError(f"{wanted.name}: {leaks[0]}", hint="--env-file FILE")
     return started
+
+
+def check_mounts(mounts: Iterable[Mount], hint: str) -> None:
+    """Raise ``UsageError`` for a path that no engine takes."""
+    for path in (path for each in mounts for path in each[:2]):
+        if _NO_PATH.search(path) or os.path.normpath(path) != path:
+            why = f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed'
+            raise UsageError(why, hint=hint)
 
 
 def _check_hosts(pairing: str, host: str, inside: str) -> None:
@@ -209,19 +214,29 @@ def _check_hosts(pairing: str, host: str, inside: str) -> None:
 def line(program: str, planned: Service, *, env_files: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the words of ``docker run`` or ``podman run``."""
     words = [program, "run", "--detach", "--name", planned.name]
-    words += ["--label", f"{PAIRING_LABEL}={planned.pairing}"]
+    labels = {PAIRING_LABEL: planned.pairing, **planned.labels}
+    words += [word for pair in labels.items() for word in ("--label", "=".join(pair))]
     words += ["--restart", planned.restart_at_first]
     words += [*_gpus(program, planned.gpus), "--shm-size", planned.shm]
     words += ["--publish", planned.published]
     if planned.health is not None:
         words += ["--health-cmd", shlex.join(planned.health)]
+    words += inside(planned)
+    for path in env_files:
+        words += ["--env-file", os.path.abspath(path)]
+    command, *behind = planned.entrypoint or ("",)
+    words += ["--stop-signal", "SIGINT", "--entrypoint", command] if command else []
+    return (*words, planned.image, *behind, *planned.arguments)
+
+
+def inside(planned: Service) -> list[str]:
+    """Return the words of what a container has that its image has not: mounts and variables."""
+    words = []
     for source, target, read_only in planned.mounts:
         # a model has to be there; docker would make an empty folder of a --volume that is not
         bind = f"type=bind,source={source},target={target},readonly"
         words += ["--mount", bind] if read_only else ["--volume", f"{source}:{target}"]
-    for path in env_files:
-        words += ["--env-file", os.path.abspath(path)]
-    return (*words, planned.image, *planned.arguments)
+    return words + [word for pair in planned.added.items() for word in ("--env", "=".join(pair))]
 
 
 def _gpus(program: str, gpus: str) -> list[str]:

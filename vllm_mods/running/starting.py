@@ -1,7 +1,6 @@
 """A container that is started and waited for: one that serves is kept, one that fails is stopped, with its cause."""
 
 import http.client
-import shlex
 import ssl
 import tempfile
 import time
@@ -32,8 +31,7 @@ def start(line: Sequence[str], planned: Service, typed: Typed, *, replace: bool 
         engine_command.call(program, "rm", "--force", "--volumes", name)
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
         id_file = Path(folder, "id")
-        label = f"{TYPED_LABEL}={shlex.join(typed.words)}"
-        extra = ("--cidfile", str(id_file), "--label", label)
+        extra = ("--cidfile", str(id_file), "--label", f"{TYPED_LABEL}={typed.label}")
         done = engine_command.run(*line[:3], *extra, *line[3:])
         identity = id_file.read_text().strip() if id_file.exists() else ""
     if not done.code:

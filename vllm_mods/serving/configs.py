@@ -113,16 +113,13 @@ def _own_fields(cls: source.ClassPlace) -> tuple[ConfigField, ...]:
         call = node.value if isinstance(node.value, ast.Call) else None
         init = _keyword(call, "init")
         doc = source.text_of(after.value) if isinstance(after, ast.Expr) else None
-        fields.append(
-            ConfigField(
-                name=node.target.id,
-                annotation=source.SourcePlace(cls.path, node.annotation),
-                doc=" ".join((doc or "").split()),
-                is_required=node.value is None,
-                init=not (isinstance(init, ast.Constant) and init.value is False),
-                bounds=tuple(_bounds(call)),
-            )
-        )
+        field = ConfigField(
+            name=node.target.id, annotation=source.SourcePlace(cls.path, node.annotation),
+            doc=" ".join((doc or "").split()), is_required=node.value is None,
+            init=not (isinstance(init, ast.Constant) and init.value is False),
+            bounds=tuple(_bounds(call)),
+        )  # fmt: skip
+        fields.append(field)
     return tuple(fields)
 
 

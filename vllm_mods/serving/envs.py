@@ -10,6 +10,7 @@ from vllm_mods.base.model import ModPlan
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import values
 from vllm_mods.serving.faults import ServeFault, note, of
+from vllm_mods.serving.shape import FlagShape
 from vllm_mods.serving.source import ModuleSources, text_of
 from vllm_mods.serving.template import Serving
 
@@ -68,12 +69,9 @@ def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault
             yield fault._replace(code=FindingCode.ENV_VALUE)
     elif variable.number:
         try:
-            (int if variable.number == "int" else float)(value)
-        except ValueError:
-            what = "a whole number" if variable.number == "int" else "a number"
-            yield ServeFault(
-                FindingCode.ENV_VALUE, "", f"{value!r} is not {what}, which vLLM needs"
-            )
+            values.read(FlagShape(variable.number), value)
+        except ValueError as error:
+            yield ServeFault(FindingCode.ENV_VALUE, "", f"{error}, which vLLM needs")
 
 
 def variables(sources: ModuleSources) -> Mapping[str, EnvVariable] | None:

@@ -173,11 +173,8 @@ class _FlagReader:
         self.followed.add(followed)
         parameters = [arg.arg for arg in followed.node.args.args if arg.arg not in {"cls", "self"}]
         passed = (self.value(arg, scope) for arg in node.args)
-        names = {
-            name: value
-            for name, value in zip(parameters, passed, strict=False)
-            if value is not None
-        }
+        pairs = zip(parameters, passed, strict=False)
+        names = {name: value for name, value in pairs if value is not None}
         return self.function(followed, _FlagScope(followed.path, owner, cls, names))
 
     def target(self, node: ast.expr, scope: _FlagScope) -> tuple[Flag, str] | None:
@@ -196,11 +193,8 @@ class _FlagReader:
         target = self.target(func.value, scope)
         if target is None:
             return
-        value = (
-            constant(self.sources, source.SourcePlace(scope.path, node.args[0]))
-            if node.args
-            else None
-        )
+        at = source.SourcePlace(scope.path, node.args[0]) if node.args else None
+        value = constant(self.sources, at)
         if func.attr == "remove" and value is not None:
             target[0].removed.append(value)
         else:

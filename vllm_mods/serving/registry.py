@@ -16,16 +16,12 @@ from vllm_mods.serving.shape import FlagShape
 from vllm_mods.serving.source import ClassPlace, ModuleSources, text_of
 
 # Where the tables are that a name is looked up in, and what their files are.
+_TOOLS = ("vllm/tool_parsers/__init__.py", "vllm/entrypoints/openai/tool_parsers/__init__.py")
+_LOADERS = ("vllm/model_executor/model_loader/__init__.py",)
 _TABLES = {
-    "--tool-call-parser": (
-        "_TOOL_PARSERS_TO_REGISTER",
-        ("vllm/tool_parsers/__init__.py", "vllm/entrypoints/openai/tool_parsers/__init__.py"),
-    ),
+    "--tool-call-parser": ("_TOOL_PARSERS_TO_REGISTER", _TOOLS),
     "--reasoning-parser": ("_REASONING_PARSERS_TO_REGISTER", ("vllm/reasoning/__init__.py",)),
-    "--load-format": (
-        "_LOAD_FORMAT_TO_MODEL_LOADER",
-        ("vllm/model_executor/model_loader/__init__.py",),
-    ),
+    "--load-format": ("_LOAD_FORMAT_TO_MODEL_LOADER", _LOADERS),
 }
 
 _MODELS = "vllm/model_executor/models/registry.py"

@@ -73,13 +73,12 @@ def choice_problems(
     if str(value) in offered:
         return
     if open_:
-        yield note(
-            FindingCode.VALUE_UNCLEAR, "", f"it is unknown whether {value!r} is offered: {open_}"
-        )
+        message = f"it is unknown whether {value!r} is offered: {open_}"
+        yield note(FindingCode.VALUE_UNCLEAR, "", message)
         return
     near = nearest(str(value), offered)
-    why = f"{value!r} is not accepted: {list_names(offered, near)}"
-    yield ServeFault(FindingCode.VALUE_CHOICE, "", why, near)
+    message = f"{value!r} is not accepted: {list_names(offered, near)}"
+    yield ServeFault(FindingCode.VALUE_CHOICE, "", message, near)
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
@@ -117,9 +116,8 @@ def object_problems(
         else:
             near = nearest(key, settable)
             meant = f"; did you mean {near!r}?" if near else ""
-            yield ServeFault(
-                FindingCode.JSON_KEY, "", f"{cls.node.name} has no {where!r}{meant}", near
-            )
+            message = f"{cls.node.name} has no {where!r}{meant}"
+            yield ServeFault(FindingCode.JSON_KEY, "", message, near)
 
 
 def _why_no_json(text: str, error: ValueError) -> str:
@@ -187,9 +185,8 @@ def _in_bounds(
     if not all(getattr(operator, name)(value, bound) for name, bound in field.bounds):
         asked = " and ".join(f"{configs.BOUNDS[name]} {bound}" for name, bound in field.bounds)
         where = f"{at!r}: " if at else ""
-        yield ServeFault(
-            FindingCode.VALUE_RANGE, "", f"{where}{value} is out of range: it must be {asked}"
-        )
+        message = f"{where}{value} is out of range: it must be {asked}"
+        yield ServeFault(FindingCode.VALUE_RANGE, "", message)
 
 
 def _field_problems(
