@@ -283,7 +283,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
         in_manifest(lambda raw: raw["layers"].append(raw["layers"][0])),
         "but the configuration",
     ),
-    "a layer of the manifest taken out": (in_manifest(lambda raw: raw["layers"].pop()), "and the configuration"),
+    "a layer of the manifest taken out": (in_manifest(lambda raw: raw["layers"].pop()), "but the configuration"),
     "layers of the manifest in another order": (
         in_manifest(lambda raw: raw["layers"].reverse()),
         "the layer was replaced",

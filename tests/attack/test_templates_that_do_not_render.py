@@ -140,7 +140,7 @@ def test_only_its_name_makes_a_template_one_for_something_else(text: str) -> Non
         assert checked.ok
         (finding,) = checked.findings
         assert finding.code == "no-chat"
-        assert "only its own conversations" in finding.message
+        assert "only the conversations beside" in finding.message
 
 
 def test_a_template_that_reads_a_query_and_documents_is_told_so() -> None:

@@ -258,7 +258,7 @@ def test_nothing_is_called_good_above_a_red_bar(show: Show) -> None:
     page = show(whole._replace(cells=fine), "#/maintainers")
     assert (
         page.locator(".summary.bad").inner_text()
-        == "What mods state of themselves is not what these trees say."
+        == "A mod's range or lock disagrees with these trees."
     )
     page = show(whole._replace(cells=fine, problems=()), "#/maintainers")
     assert page.locator(".summary.good").inner_text().startswith("Every mod applies")
@@ -272,15 +272,15 @@ def test_a_mod_and_a_release_are_answered_with_the_command(show: Show) -> None:
     page = show(about())
     assert answer(page) == "Choose a mod and your vLLM, or a cell of the grid."
     page.get_by_label("Mod", exact=True).fill("good")
-    assert answer(page).startswith("good goes into 4 of 5 releases, the newest 0.22.1rc1")
+    assert answer(page).startswith("good applies to 4 of 5 releases, the newest 0.22.1rc1")
     page.get_by_label("Your vLLM").select_option("0.20.0")
     apply = "vllm-mods apply good --target SITE_PACKAGES"
-    assert answer(page) == f"Yes. good goes into vLLM 0.20.0. {apply} Why, line by line"
+    assert answer(page) == f"Yes. good applies to vLLM 0.20.0. {apply} Why, line by line"
     page.get_by_label("Your vLLM").select_option("0.21.0")
     assert answer(page).startswith("Not needed. vLLM 0.21.0 has this change already.")
     page.get_by_label("Mod", exact=True).fill("bad")
     assert answer(page) == (
-        "No. bad does not go into vLLM 0.21.0. The newest that it goes into is 0.20.0. "
+        "No. bad does not apply to vLLM 0.21.0. The newest release that it applies to is 0.20.0. "
         "hunk 1: its text is not in the file; nearest is line 3 "
         "vllm-mods port bad --to pypi:0.21.0 --output ported Why, line by line"
     )
@@ -291,14 +291,14 @@ def test_a_mod_and_a_release_are_answered_with_the_command(show: Show) -> None:
     page.keyboard.press("Escape")
     page.get_by_label("Mod", exact=True).fill("")
     page.get_by_label("Your vLLM").select_option("0.20.0")
-    assert answer(page) == "2 of 2 mods go into vLLM 0.20.0. Choose a mod for the command."
+    assert answer(page) == "2 of 2 mods apply to vLLM 0.20.0. Choose a mod for the command."
 
 
 def test_a_release_that_the_author_does_not_state_is_answered_too(show: Show) -> None:
     page = show(MatrixResult((cell(meant=False, in_range=False),)), "#mod/0.20.0")
     said = page.locator("dialog .answer").inner_text()
     assert (
-        "goes into vLLM 0.20.0. Its author does not state this release; it was tried here." in said
+        "applies to vLLM 0.20.0. Its author does not state this release; it was tried here." in said
     )
     assert "vllm-mods apply mod --target SITE_PACKAGES" in said
 
@@ -308,7 +308,7 @@ def test_where_no_range_leads_the_answer_is_what_the_source_says(show: Show) -> 
     lost = Finding(FindingCode.TEXT, "hunk 1: its text is not in the file", "vllm/loader.py", 3)
     refused = cell(verdict="unsupported", meant=False, in_range=False, findings=(none, lost))
     page = show(MatrixResult((refused,)), "#?mod=mod&release=0.20.0")
-    assert answer(page).startswith("No. mod does not go into vLLM 0.20.0. hunk 1: its text")
+    assert answer(page).startswith("No. mod does not apply to vLLM 0.20.0. hunk 1: its text")
 
 
 def test_the_command_of_a_mod_of_others_names_their_library(show: Show) -> None:

@@ -149,7 +149,7 @@ def test_an_engine_has_room_for_one_image_and_is_told_which(
     refused = call("build", NAME, "--base", base)
     assert refused.code == 2
     assert "--output docker holds one image only" in refused.err
-    assert "hint: --platform linux/amd64, or --output registry:REF" in refused.err
+    assert "hint: --platform linux/amd64; --output registry:REF" in refused.err
 
 
 @pytest.mark.slow

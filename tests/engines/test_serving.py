@@ -215,7 +215,7 @@ def test_run_refuses_what_the_vllm_in_the_image_would_not_take(
         assert "did you mean --of-a-mod?" in refused
         assert f"--of-a-mood x' --target image:docker:{tag}" in refused
         assert dockerd("ps", "-aq") == ""
-        assert "command is not checked" not in tool(*call, "--of-a-mod", "x").stderr
+        assert "serve command was not checked" not in tool(*call, "--of-a-mod", "x").stderr
         dockerd("rm", "-f", PAIRING)
     finally:
         dockerd("rmi", "-f", tag, base.name, check=False)

@@ -227,15 +227,15 @@
       told = [...verdict(row, column), make("a", { href: address(data.mods[row][0], column) }, "Why, line by line")];
     } else if (found.length === 1) {
       const good = data.trees.flatMap(([, label], at) => (goesIn(data.cells[row][at]) ? [label] : []));
-      told = [make("p", {}, make("b", {}, data.mods[row][0]), ` goes into ${good.length} of ${data.trees.length} releases`,
+      told = [make("p", {}, make("b", {}, data.mods[row][0]), ` applies to ${good.length} of ${data.trees.length} releases`,
         good.length ? `, the newest ${good.at(-1)}. ` : ". ", "Choose your vLLM for the command.")];
     } else if (column >= 0) {
       const good = found.filter((at) => goesIn(data.cells[at][column]));
       told = [make("p", {}, make("b", {}, `${good.length} of ${plural(found.length, "mod")}`),
-        ` go into vLLM ${data.trees[column][1]}. Choose a mod for the command.`)];
+        ` apply to vLLM ${data.trees[column][1]}. Choose a mod for the command.`)];
     } else {
       told = [make("p", {}, found.length ? "Choose a mod and your vLLM, or a cell of the grid."
-        : "Nothing here is found by that.")];
+        : "Nothing on this page matches.")];
     }
     byId("answer").replaceChildren(...told);
   }
@@ -253,7 +253,7 @@
     if (entry.word === "applied") return [say("yes", "Yes.", `${mod} is in already.`)];
     if (goesIn(entry)) {
       return [
-        say("yes", "Yes.", `${mod} goes into vLLM ${label}.`,
+        say("yes", "Yes.", `${mod} applies to vLLM ${label}.`,
           entry.meant ? "" : " Its author does not state this release; it was tried here.",
           entry.without ? ` Without ${entry.without.join(", ")}.` : ""),
         command("vllm-mods", "apply", quoted(mod), ...from, "--target", "SITE_PACKAGES"),
@@ -263,8 +263,8 @@
     const why = wrong.find((one) => one.code !== "no-variant") ?? wrong[0]; // that no range names it is known
     const others = data.trees.flatMap(([, name], at) => (goesIn(data.cells[row][at]) ? [[name, at]] : [])).at(-1);
     return [
-      say("no", "No.", `${mod} does not go into vLLM ${label}. `, ...(others
-        ? ["The newest that it goes into is ", make("a", { href: address(mod, others[1]) }, others[0]), ". "] : []),
+      say("no", "No.", `${mod} does not apply to vLLM ${label}. `, ...(others
+        ? ["The newest release that it applies to is ", make("a", { href: address(mod, others[1]) }, others[0]), ". "] : []),
       ...(why ? prose(why.message) : [])),
       command("vllm-mods", "port", quoted(mod), "--to", quoted(tree), ...(library ? from : ["--output", "ported"])),
     ];
@@ -375,7 +375,7 @@
         ["link", make("a", { href: address(mod, column) }, "to this cell")],
       ]),
       ...section("Findings", findings.length ? [make("ul", { className: "findings" }, ...findings.map(finding))] : []),
-      ...section("Hunks beside the target", hunks.map((one) => hunk(one, label))),
+      ...section("Hunks and the code of the target", hunks.map((one) => hunk(one, label))),
     );
   }
 
