@@ -127,16 +127,13 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
     stay = {mod.name for mod in ground.stay}
     first = make_plan(ground.stay, ground.bare)
     kept = tuple(one for one in ground.left.mods if one.name in stay)
-    second = make_plan(
-        [mod for mod in mods if mod.name not in stay],
-        LayeredTree(ground.bare, first.changes),
-        receipt=ground.left._replace(mods=kept),
-    )
+    coming = [mod for mod in mods if mod.name not in stay]
+    below = LayeredTree(ground.bare, first.changes)
+    second = make_plan(coming, below, receipt=ground.left._replace(mods=kept))
     net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
     whole = replace(second, mods=(*first.mods, *second.mods), changes=net)
-    on_tree = make_plan(
-        [mod for mod in mods if mod.name in stay], ground.tree, receipt=ground.receipt
-    )
+    staying = [mod for mod in mods if mod.name in stay]
+    on_tree = make_plan(staying, ground.tree, receipt=ground.receipt)
     others = (one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok)
     named = {one.mod.name: one for one in (*on_tree.mods, *others)}
     for name in ground.undone.mods(ground.receipt):
