@@ -73,10 +73,9 @@ def of(tree: Tree, current: Receipt | None) -> Ground:
     stay = {mod.name: mod for mod in staying(tree, current, out)}
     while more := {name for name, mod in stay.items() if out.intersection(mod.requires)} - out:
         out |= more
-    return ground._replace(
-        bare=receipt_tree.pristine(tree, ground.left),
-        stay=tuple(mod for name, mod in stay.items() if name not in out),
-    )
+    bare = receipt_tree.pristine(tree, ground.left)
+    staying = tuple(mod for name, mod in stay.items() if name not in out)
+    return ground._replace(bare=bare, stay=staying)
 
 
 def plan_on_ground(mods: Sequence[Mod], base: Ground, space: str | None, terms: Terms) -> Planned:

@@ -319,11 +319,9 @@ def changed_methods(
         if was is None or was.bases != binding.bases:
             yield symbol, frozenset(binding.methods), frozenset()
             continue
-        changed = frozenset(
-            method
-            for method, functions in binding.methods.items()
-            if _signature(functions) != _signature(was.methods.get(method, ()))
-        )
+        own, old_own = binding.methods, was.methods
+        pairs = ((method, own[method], old_own.get(method, ())) for method in own)
+        changed = frozenset(m for m, now, then in pairs if _signature(now) != _signature(then))
         if changed:
             yield symbol, changed, changed & frozenset(was.methods)
 

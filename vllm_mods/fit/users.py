@@ -36,11 +36,8 @@ class _Form(NamedTuple):
     def covers(self, was: Self) -> bool:
         """Tell whether whatever used the other may use this: it is the same, or takes more."""
         more = self.parameters - was.parameters
-        return (
-            self.text == was.text
-            and self.parameters >= was.parameters
-            and all(parameter.endswith("=") for parameter in more)
-        )
+        keeps = self.text == was.text and self.parameters >= was.parameters
+        return keeps and all(parameter.endswith("=") for parameter in more)
 
 
 class Sought(NamedTuple):
@@ -190,10 +187,8 @@ def _form(node: DefNode) -> _Form:
     args = node.args
     beside = (args.vararg, args.kwarg, node.returns, *node.decorator_list)
     text = (type(node).__name__, str(is_generator(node)), *(ast.dump(one) for one in beside if one))
-    placed = [
-        (f"{n} {n < len(args.posonlyargs)} ", *pair)
-        for n, pair in enumerate(syntax_tree.with_defaults(args))
-    ]
+    pairs = enumerate(syntax_tree.with_defaults(args))
+    placed = [(f"{n} {n < len(args.posonlyargs)} ", *pair) for n, pair in pairs]
     named = zip(repeat(""), args.kwonlyargs, args.kw_defaults, strict=False)
     parameters = (
         f"{place}{ast.dump(argument)}{'' if default is None else '='}"

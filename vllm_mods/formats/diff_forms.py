@@ -18,12 +18,9 @@ _OTHERS = {
 def refuse_foreign(data: bytes, where: str) -> None:
     """Raise ``DiffError`` for what has to be undone before any line can be read."""
     if data.startswith(_UTF_16) or data[1:2] == b"\0":
-        raise DiffError(
-            where,
-            1,
-            "the patch file is encoded as UTF-16, which PowerShell's `>` writes",
-            hint=f"make it again with `git diff --output={where}`, which writes the original bytes",
-        )
+        why = "the patch file is encoded as UTF-16, which PowerShell's `>` writes"
+        hint = f"make it again with `git diff --output={where}`, which writes the original bytes"
+        raise DiffError(where, 1, why, hint=hint)
     if b"\x1b[" in data and (match := re.search(_COLOURED, data, re.MULTILINE)):
         raise DiffError(
             where,

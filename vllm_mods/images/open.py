@@ -108,10 +108,8 @@ def _open_local(name: str, cache: Cache) -> Base:
 
     if os.path.exists(name):
         raise UsageError(f"{name} is a file or a folder, not an image name", hint=f"oci:{name}")
-    openers: tuple[Callable[..., Base], ...] = (
-        partial(docker.open_image, cache=cache),
-        storage.StoredImage,
-    )
+    open_image = partial(docker.open_image, cache=cache)
+    openers: tuple[Callable[..., Base], ...] = (open_image, storage.StoredImage)
     lines, hints = "", []
     for opened in openers:
         try:
