@@ -74,8 +74,8 @@ def of(tree: Tree, current: Receipt | None) -> Ground:
     while more := {name for name, mod in stay.items() if out.intersection(mod.requires)} - out:
         out |= more
     bare = receipt_tree.pristine(tree, ground.left)
-    staying = tuple(mod for name, mod in stay.items() if name not in out)
-    return ground._replace(bare=bare, stay=staying)
+    left = tuple(mod for name, mod in stay.items() if name not in out)
+    return ground._replace(bare=bare, stay=left)
 
 
 def plan_on_ground(mods: Sequence[Mod], base: Ground, space: str | None, terms: Terms) -> Planned:
@@ -131,8 +131,8 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
     second = make_plan(coming, below, receipt=ground.left._replace(mods=kept))
     net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
     whole = replace(second, mods=(*first.mods, *second.mods), changes=net)
-    staying = [mod for mod in mods if mod.name in stay]
-    on_tree = make_plan(staying, ground.tree, receipt=ground.receipt)
+    again = [mod for mod in mods if mod.name in stay]
+    on_tree = make_plan(again, ground.tree, receipt=ground.receipt)
     others = (one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok)
     named = {one.mod.name: one for one in (*on_tree.mods, *others)}
     for name in ground.undone.mods(ground.receipt):

@@ -150,8 +150,8 @@ def _lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind o
     if any(name in attributes(asked.world, line) for line in lines):
         return None  # set in a function inside a method, where ty does not look
     # the standard library's interfaces are protocols as well
-    below = any("Protocol" in line.bases for line in lines)
-    if "Protocol" in owner or owner.partition("[")[0] in _INTERFACES or below:
+    of_protocol = any("Protocol" in line.bases for line in lines)
+    if "Protocol" in owner or owner.partition("[")[0] in _INTERFACES or of_protocol:
         return False
     if not all(line.classes for line in lines):
         return None  # ``super()`` in a mixin

@@ -272,10 +272,8 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
         if images and not known:
             return how.choice.of(index, reference)
     else:
-        named = zip(images, tags, notes, strict=True)
-        called = [
-            blob for blob, name, note in named if tag in {blob.digest, name, note.get(FULL_NAME)}
-        ]
+        rows = zip(images, tags, notes, strict=True)
+        called = [one for one, name, note in rows if tag in {one.digest, name, note.get(FULL_NAME)}]
         # one engine takes the first, another the last
         if len({blob.digest for blob in called}) > 1:
             why = f"{reference}: it has {len(called)} images named {tag}"

@@ -151,8 +151,8 @@ def commit(
         modes = ((path, *before.get(path, (b"100644", None))) for path in blobs)
         changed = ((path, mode.decode()) for path, mode, was in modes if was != blobs[path])
         rows = [f"{mode} {blobs[path]}\t{home.prefix}{path}\0" for path, mode in changed]
-        files = {path: blob for path, (mode, blob) in before.items() if mode.startswith(b"100")}
-        gone = ((path, "0" * len(blob)) for path, blob in files.items() if path not in blobs)
+        plain = {path: blob for path, (mode, blob) in before.items() if mode.startswith(b"100")}
+        gone = ((path, "0" * len(blob)) for path, blob in plain.items() if path not in blobs)
         rows += [f"0 {zeros}\t{home.prefix}{path}\0" for path, zeros in gone]
         run("update-index", "-z", "--index-info", given="".join(rows))
         tree = run("write-tree")
