@@ -85,11 +85,9 @@ def plan_on_ground(mods: Sequence[Mod], base: Ground, space: str | None, terms: 
         check_base(mods, made_for)
         origin = lambda _mod, _variant: made_for  # noqa: E731
 
+    folder = space or planner.WORKSPACE
     make_plan = functools.partial(
-        planner.plan,
-        workspace=space or planner.WORKSPACE,
-        strict_version=terms.strict_version,
-        origin=origin,
+        planner.plan, workspace=folder, strict_version=terms.strict_version, origin=origin
     )
     result = _plan(base, mods, make_plan)
     out = {one.mod.name for one in result.shown.mods if one.verdict is Verdict.UNSUPPORTED}

@@ -132,10 +132,8 @@ def _image_files(
             if (other.data, other.mode) != (file.data, file.mode):
                 why = f"`{mod}` and `{planned.mod.name}` have different files for {file.path}; nothing was built"
                 raise Refused(why, hint="take one of the two mods out of the pairing")
-    return tuple(
-        tarball.TarEntry(path=path, data=file.data, mode=file.mode, mtime=epoch)
-        for path, (_, file) in placed.items()
-    )
+    files = ((path, file) for path, (_, file) in placed.items())
+    return tuple(tarball.TarEntry(path, file.data, file.mode, epoch) for path, file in files)
 
 
 def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> None:

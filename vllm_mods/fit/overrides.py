@@ -209,11 +209,9 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     below = subclasses(world, caller) if caller else ()
     method = around.name.rpartition(".")[2] if around else ""
     callers = {f"{one.cls.name}.{method}" for one in below if one.path.startswith(root)}
-    return any(
-        one.scope.name in callers or refusal(theirs, one.node) is not None
-        for one in calls_of(world, override.method.name)
-        if one.path.startswith(root) and not _is_above(one) and refusal(mine, one.node) is None
-    )
+    calls = (one for one in calls_of(world, override.method.name) if one.path.startswith(root))
+    bound = (one for one in calls if not _is_above(one) and refusal(mine, one.node) is None)
+    return any(one.scope.name in callers or refusal(theirs, one.node) is not None for one in bound)
 
 
 def _problem(override: Override, place: tuple[str, int], why: str) -> Problem:

@@ -95,12 +95,10 @@ def demand_platform(base: Base, platform: str) -> None:
     actual = oci.platform_of(base.config)
     if not oci.is_for(actual, platform):
         pull = engine_command.STORES.get(base.where, engine_command.DOCKER)
-        raise UsageError(
-            f"{base.reference}: it is for {actual}, not {platform}",
-            hint=f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
-            if base.where not in {"oci-layout", "registry"}
-            else "leave --platform out, or name the image for that platform",
-        )
+        hint = "leave --platform out, or name the image for that platform"
+        if base.where not in {"oci-layout", "registry"}:
+            hint = f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
+        raise UsageError(f"{base.reference}: it is for {actual}, not {platform}", hint=hint)
 
 
 def _open_local(name: str, cache: Cache) -> Base:
