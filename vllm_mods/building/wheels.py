@@ -129,7 +129,7 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
     added = {f"{folder}/INSTALLER": (sha256(_INSTALLER), len(_INSTALLER))}
     files[recorded[0]] = (record.edit(own, added), mode)
     rows = sorted(files.items())
-    return tuple(TarEntry(f"{site_root}/{path}", data, mode, epoch) for path, (data, mode) in rows)
+    return tuple(TarEntry(f"{site_root}/{path}", blob, mode, epoch) for path, (blob, mode) in rows)
 
 
 def _requirement(text: str) -> Requirement:

@@ -105,8 +105,8 @@ def changed_names(before: World, after: World, path: str) -> Iterator[Sought]:
     """Yield what was defined in a file and is not, or in another way."""
     old, new = (_parts_of(world, path) for world in (before, after))
     same = {part[:2] for part in old} & {part[:2] for part in new}
-    was, now = ([part for part in parts if part[:2] not in same] for parts in (old, new))
-    was_of, now_of = _definitions(before, path, was), _definitions(after, path, now)
+    left, come = ([part for part in parts if part[:2] not in same] for parts in (old, new))
+    was_of, now_of = _definitions(before, path, left), _definitions(after, path, come)
     stem = module_stem(path)
     if after.glance(path) is None and old:
         yield Sought(stem, stem)
