@@ -65,20 +65,19 @@ class Access(ExitStack):
         name = spec.removeprefix("pypi:")
         if name not in {"", spec} and not (workspace or platform or in_image):
             return self.releases.open(name, verify=verify, named=others)  # nothing to close
-        return self.enter_context(
-            open_tree(
-                spec,
-                offline=self.offline,
-                workspace=workspace,
-                progress=self.progress,
-                note=self.note,
-                verify=verify,
-                commits=self.commits,
-                others=others,
-                platform=platform,
-                in_image=in_image,
-            )
+        tree = open_tree(
+            spec,
+            offline=self.offline,
+            workspace=workspace,
+            progress=self.progress,
+            note=self.note,
+            verify=verify,
+            commits=self.commits,
+            others=others,
+            platform=platform,
+            in_image=in_image,
         )
+        return self.enter_context(tree)
 
 
 def releases_in(access: Access, spec: str, *, plain: bool = False) -> tuple[str, ...]:

@@ -21,10 +21,8 @@ def export_mod(library: Library, name: str, output: str) -> tuple[list[str], lis
     os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)
     notes = []
     for mod in mods:  # what a script of a mod sets ends with it: a recipe has to say it
-        notes += [
-            f"{mod.name} needs {key}={shlex.quote(value)}: add it to `env` in the recipe"
-            for key, value in mod.env
-        ]
+        needs = [f"{mod.name} needs {key}={shlex.quote(value)}" for key, value in mod.env]
+        notes += [f"{need}: add it to `env` in the recipe" for need in needs]
         if mod.serve_args:
             words = shlex.join(mod.serve_args)
             notes.append(f"{mod.name} needs {words}: add it to the recipe's command")

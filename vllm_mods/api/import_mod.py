@@ -126,14 +126,10 @@ class _ModImport(NamedTuple):
 
     def record(self, source: folder.ModSource, tree: Tree) -> ModEffect:
         try:
+            argv, limits = [f"./{folder.SCRIPT}"], self.terms.limits
+            image = recording.container_of(tree) if self.terms.images else None
             return recording.record(
-                [f"./{folder.SCRIPT}"],
-                source.name,
-                source.files,
-                tree,
-                self.terms.limits,
-                container=recording.container_of(tree) if self.terms.images else None,
-                fetcher=self.fetcher,
+                argv, source.name, source.files, tree, limits, container=image, fetcher=self.fetcher
             )
         except Lacked as error:
             if self.fetcher is None and error.urls:

@@ -157,12 +157,8 @@ def write_locks(
     origins = Origins(access.releases)
     updates = tuple((mod, locks.update(mod, cells, origins.places(mod))) for mod in mods)
     for root in dict.fromkeys(map(root_of, mods)):
-        files = {
-            f"patches/{mod.name}/mod.lock": mod_lock.dump(updated.lock)
-            for mod, updated in updates
-            if root_of(mod) == root
-        }
-        replace(root, files)
+        here = [(mod.name, updated.lock) for mod, updated in updates if root_of(mod) == root]
+        replace(root, {f"patches/{name}/mod.lock": mod_lock.dump(lock) for name, lock in here})
     return updates
 
 

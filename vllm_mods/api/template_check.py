@@ -52,12 +52,8 @@ def template_check(
         for name in names or library.template_names()
     ]
     release = None if parsers_of is None else open_release(access.open(parsers_of))
-    return tuple(
-        checking.check(
-            template, template.conversations if others is None else others, release, parsers
-        )
-        for template in templates
-    )
+    asked = [(one, one.conversations if others is None else others) for one in templates]
+    return tuple(checking.check(template, talks, release, parsers) for template, talks in asked)
 
 
 def list_templates(library: Library) -> tuple[tuple[Template, ...], tuple[ManifestError, ...]]:

@@ -89,12 +89,9 @@ def _is_as_planned(old: engine.EngineContainer, served: ServedPairing) -> bool:
     """Tell whether a container runs the image of the lock, with the port and the arguments that are planned."""
     planned = served.service
     _, _, behind = f"{old.labels.get(TYPED_LABEL, '')} ".partition(" -- ")
-    return (
-        old.state == "running"
-        and old.labels.get(LOCK_LABEL) == served.lock
-        and planned.published.rpartition(":")[0] in old.ports
-        and shlex.split(behind) == [*planned.arguments]
-    )
+    runs_it = old.state == "running" and old.labels.get(LOCK_LABEL) == served.lock
+    has_port = planned.published.rpartition(":")[0] in old.ports
+    return runs_it and has_port and shlex.split(behind) == [*planned.arguments]
 
 
 def up(

@@ -41,12 +41,9 @@ def next_command(
 
 def left_out(plan: Plan, *, allowed: bool) -> list[str]:
     """Say which files of mods that would go in are not written. Raises ``Refused`` unless that is ``allowed``."""
-    lines = [
-        f"{one.mod.name}: {file.path} is outside Python's packages; only an image can hold it"
-        for one in plan.mods
-        if one.verdict.writes
-        for file in one.mod.files
-    ]
+    going_in = [one.mod for one in plan.mods if one.verdict.writes]
+    files = [f"{mod.name}: {file.path}" for mod in going_in for file in mod.files]
+    lines = [f"{file} is outside Python's packages; only an image can hold it" for file in files]
     if not lines or allowed:
         return [f"{line}; not written" for line in lines]
     head = f"nothing was changed in {plan.spec}: the mods have files that only an image can hold"

@@ -73,10 +73,9 @@ def of(tree: Tree, current: Receipt | None) -> Ground:
     stay = {mod.name: mod for mod in staying(tree, current, out)}
     while more := {name for name, mod in stay.items() if out.intersection(mod.requires)} - out:
         out |= more
-    return ground._replace(
-        bare=receipt_tree.pristine(tree, ground.left),
-        stay=tuple(mod for name, mod in stay.items() if name not in out),
-    )
+    bare = receipt_tree.pristine(tree, ground.left)
+    left = tuple(mod for name, mod in stay.items() if name not in out)
+    return ground._replace(bare=bare, stay=left)
 
 
 def plan_on_ground(mods: Sequence[Mod], base: Ground, space: str | None, terms: Terms) -> Planned:
@@ -86,11 +85,9 @@ def plan_on_ground(mods: Sequence[Mod], base: Ground, space: str | None, terms: 
         check_base(mods, made_for)
         origin = lambda _mod, _variant: made_for  # noqa: E731
 
+    folder = space or planner.WORKSPACE
     make_plan = functools.partial(
-        planner.plan,
-        workspace=space or planner.WORKSPACE,
-        strict_version=terms.strict_version,
-        origin=origin,
+        planner.plan, workspace=folder, strict_version=terms.strict_version, origin=origin
     )
     result = _plan(base, mods, make_plan)
     out = {one.mod.name for one in result.shown.mods if one.verdict is Verdict.UNSUPPORTED}
@@ -127,16 +124,13 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
     stay = {mod.name for mod in ground.stay}
     first = make_plan(ground.stay, ground.bare)
     kept = tuple(one for one in ground.left.mods if one.name in stay)
-    second = make_plan(
-        [mod for mod in mods if mod.name not in stay],
-        LayeredTree(ground.bare, first.changes),
-        receipt=ground.left._replace(mods=kept),
-    )
+    coming = [mod for mod in mods if mod.name not in stay]
+    below = LayeredTree(ground.bare, first.changes)
+    second = make_plan(coming, below, receipt=ground.left._replace(mods=kept))
     net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
     whole = replace(second, mods=(*first.mods, *second.mods), changes=net)
-    on_tree = make_plan(
-        [mod for mod in mods if mod.name in stay], ground.tree, receipt=ground.receipt
-    )
+    again = [mod for mod in mods if mod.name in stay]
+    on_tree = make_plan(again, ground.tree, receipt=ground.receipt)
     others = (one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok)
     named = {one.mod.name: one for one in (*on_tree.mods, *others)}
     for name in ground.undone.mods(ground.receipt):

@@ -101,9 +101,6 @@ def _levels(value: object) -> Iterator[list[object]]:
     level = [value]
     while level:
         yield level
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list | tuple)
-            for inner in ((*one, *one.values()) if isinstance(one, dict) else one)
-        ]
+        nested = [one for one in level if isinstance(one, dict | list | tuple)]
+        parts = ((*one, *one.values()) if isinstance(one, dict) else one for one in nested)
+        level = [inner for part in parts for inner in part]

@@ -40,14 +40,9 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[tarball.TarEntry] = (
     nodes = [tarball.TarEntry(path=_place(lock), data=b"", mode=0o644, mtime=lock.epoch), *wheels]
     gone: list[str] = []
     if any(one.verdict.writes for one in resolved.planned.mods):
-        written, gone = content(
-            base,
-            site_root,
-            resolved.applied,
-            transitions.forward(resolved.planned, resolved.applied),
-            epoch=lock.epoch,
-            tool=lock.tool,
-        )
+        applied = resolved.applied
+        changes = transitions.forward(resolved.planned, applied)
+        written, gone = content(base, site_root, applied, changes, epoch=lock.epoch, tool=lock.tool)
         nodes += written
     nodes += _image_files(base, site_root, resolved.planned.mods, epoch=lock.epoch)
     entries = layer.entries(base, nodes, gone, epoch=lock.epoch)
@@ -62,15 +57,11 @@ def build(base: Base, drafted: Drafted, data: bytes) -> oci.BuiltImage:
     lock = drafted.lock
     raw = {**lock.image.config, "rootfs": {"diff_ids": lock.base.diff_ids}}
     place = _place(lock)
+    entries = (one._replace(data=data) if one.path == place else one for one in drafted.entries)
+    written = tarball.write(entries)
+    named = labels(lock, data, (raw.get("config") or {}).get("Labels") or {})
     return oci.append(
-        raw,
-        base.layers,
-        tarball.write(
-            one._replace(data=data) if one.path == place else one for one in drafted.entries
-        ),
-        created_by=created_by(lock),
-        labels=labels(lock, data, (raw.get("config") or {}).get("Labels") or {}),
-        epoch=lock.epoch,
+        raw, base.layers, written, created_by=created_by(lock), labels=named, epoch=lock.epoch
     )
 
 
@@ -105,11 +96,9 @@ def _config(base: Base, resolved: Resolved) -> dict[str, object]:
     """Return platform and settings: the pairing's over the base's, without what an earlier pairing said."""
     taken = oci.inherited(json.loads(base.config))
     merged = resolved.served.over(taken["config"])
-    merged["Labels"] = {
-        key: value
-        for key, value in (merged.get("Labels") or {}).items()
-        if not key.startswith("vllm-mods.") and key != f"{_NAME}.base.digest"
-    }
+    below = merged.get("Labels") or {}
+    said = {f"{_NAME}.base.digest", *(key for key in below if key.startswith("vllm-mods."))}
+    merged["Labels"] = {key: value for key, value in below.items() if key not in said}
     return {**taken, "config": merged}
 
 
@@ -143,10 +132,8 @@ def _image_files(
             if (other.data, other.mode) != (file.data, file.mode):
                 why = f"`{mod}` and `{planned.mod.name}` have different files for {file.path}; nothing was built"
                 raise Refused(why, hint="take one of the two mods out of the pairing")
-    return tuple(
-        tarball.TarEntry(path=path, data=file.data, mode=file.mode, mtime=epoch)
-        for path, (_, file) in placed.items()
-    )
+    files = ((path, file) for path, (_, file) in placed.items())
+    return tuple(tarball.TarEntry(path, file.data, file.mode, epoch) for path, file in files)
 
 
 def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> None:

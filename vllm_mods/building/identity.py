@@ -42,11 +42,9 @@ def differences(
     """
     image = lock.image
     top = f"{lock.vllm.site_root}/"
-    differing = [
-        Finding(FindingCode.LOCK_DIFFERS, said, f"/{one.path}".removeprefix(f"/{top}"))
-        for one in image.layer
-        for said in _entry(base, one, data)
-    ]
+    said = [(one.path, text) for one in image.layer for text in _entry(base, one, data)]
+    placed = ((text, f"/{path}".removeprefix(f"/{top}")) for path, text in said)
+    differing = [Finding(FindingCode.LOCK_DIFFERS, text, path) for text, path in placed]
     yield from (one for one in differing if one.path not in known)
     # our layer written again, of files that are as the lock says
     entries = (
@@ -97,10 +95,8 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
     """Compare the layers with the base's and ours; where files are others already, ours is the next one."""
     actual, below = base.diff_ids, lock.base.diff_ids
     # Reading one compares its bytes with what the configuration says of it.
-    inside = [
-        base.layer(number) if isinstance(base, LayeredImage) else None
-        for number in range(len(actual))
-    ]
+    numbers = range(len(actual))
+    inside = [base.layer(n) if isinstance(base, LayeredImage) else None for n in numbers]
     wanted = (*below, ours or actual[min(len(below), len(actual) - 1)])
     if sorted(actual) == sorted(wanted) and actual != wanted:
         yield differs(
@@ -139,13 +135,8 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
     image = lock.image
     settings = image.config.get("config") or {}
     labels = building.labels(lock, data, settings.get("Labels") or {})
-    wanted = oci.configuration(
-        image.config,
-        (*lock.base.diff_ids, ours),
-        created_by=building.created_by(lock),
-        labels=labels,
-        epoch=lock.epoch,
-    )
+    ids, maker = (*lock.base.diff_ids, ours), building.created_by(lock)
+    wanted = oci.configuration(image.config, ids, created_by=maker, labels=labels, epoch=lock.epoch)
     if base.manifest is not None:
         yield from _manifest(json.loads(base.manifest), labels)
     if digest_of(wanted) == base.config_digest:

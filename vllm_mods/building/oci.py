@@ -81,11 +81,9 @@ def append(
     """
     below = tuple(raw.get("rootfs", {}).get("diff_ids", ()))
     if not below or (base_layers is not None and len(below) != len(base_layers)):
-        raise TreeError(
-            f"the base's configuration has {len(below)} layers, its manifest "
-            f"{'none' if base_layers is None else len(base_layers)}",
-            hint="the base is damaged: pull or build it again",
-        )
+        named = "none" if base_layers is None else len(base_layers)
+        why = f"the base's configuration has {len(below)} layers, its manifest {named}"
+        raise TreeError(why, hint="the base is damaged: pull or build it again")
     diff_ids = (*below, digest_of(layer))
     config = configuration(raw, diff_ids, created_by=created_by, labels=labels, epoch=epoch)
     image = BuiltImage(config, layer, diff_ids, labels)
@@ -131,13 +129,9 @@ def configuration(
 def with_layers(image: BuiltImage, base_layers: Sequence[Descriptor]) -> BuiltImage:
     """Return an image with a manifest that names the base's layers so."""
     packed = image.packed or gzipped(image.layer)
-    layers = (
-        *(
-            one._replace(media_type=OCI_NAMES.get(one.media_type, one.media_type))
-            for one in base_layers
-        ),
-        Descriptor(f"{LAYER}+gzip", digest_of(packed), len(packed)),
-    )
+    typed = ((one, OCI_NAMES.get(one.media_type, one.media_type)) for one in base_layers)
+    own = Descriptor(f"{LAYER}+gzip", digest_of(packed), len(packed))
+    layers = (*(one._replace(media_type=media_type) for one, media_type in typed), own)
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,

@@ -64,12 +64,8 @@ def resolve(
     templates = {file.file: f"{folder}/{file.file}" for file in files}
     served = taken_over(wanted, mods).pairing
     platform = platform_of(base.config)
-    requirements = [
-        text
-        for one in planned.mods
-        if one.variant is not None and one.verdict is not Verdict.UPSTREAM
-        for text in one.variant.python
-    ]
+    going_in = [one.variant for one in planned.mods if one.verdict is not Verdict.UPSTREAM]
+    requirements = [text for variant in going_in if variant is not None for text in variant.python]
     needed: tuple[pairing_lock.LockedWheel, ...] = ()
     if requirements and locked is not None:
         needed = locked.wheels

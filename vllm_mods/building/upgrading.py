@@ -60,18 +60,11 @@ def naming_ports(name: str, to: str | None) -> Iterator[None]:
         if error.plan is None:
             raise
         tree = error.plan.spec if to is None else f"pypi:{to}"
-        ports = [
-            f"vllm-mods port {one.mod.name} --to {tree}"
-            for one in error.plan.mods
-            if not one.verdict.ok
-        ]
-        raise Refused(
-            f"pairing {name} and its lock are unchanged: {error.message}",
-            hint="\n  ".join(
-                (*ports, "then run this command again; `vllm-mods keep` ports a whole library")
-            ),
-            plan=error.plan,
-        ) from error
+        unfit = [one.mod.name for one in error.plan.mods if not one.verdict.ok]
+        ports = [f"vllm-mods port {mod} --to {tree}" for mod in unfit]
+        again = "then run this command again; `vllm-mods keep` ports a whole library"
+        why = f"pairing {name} and its lock are unchanged: {error.message}"
+        raise Refused(why, hint="\n  ".join((*ports, again)), plan=error.plan) from error
 
 
 def edit_pairing(data: bytes, where: str, now: Pairing) -> bytes:

@@ -128,10 +128,8 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
     files[f"{folder}/INSTALLER"] = (_INSTALLER, 0o644)
     added = {f"{folder}/INSTALLER": (sha256(_INSTALLER), len(_INSTALLER))}
     files[recorded[0]] = (record.edit(own, added), mode)
-    return tuple(
-        TarEntry(path=f"{site_root}/{path}", data=content, mode=mode, mtime=epoch)
-        for path, (content, mode) in sorted(files.items())
-    )
+    rows = sorted(files.items())
+    return tuple(TarEntry(f"{site_root}/{path}", blob, mode, epoch) for path, (blob, mode) in rows)
 
 
 def _requirement(text: str) -> Requirement:

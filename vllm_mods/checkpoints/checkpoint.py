@@ -87,8 +87,5 @@ def read(files: ModelFiles) -> Checkpoint:
 def _numbered(shards: Iterable[str]) -> set[str]:
     """Return the files of which these are some: ``model-00002-of-00003.safetensors`` says how many there are."""
     series = {match.groups() for name in shards if (match := _SHARD.match(name))}
-    return {
-        f"{head}{number:05}{tail}"
-        for head, tail, count in series
-        for number in range(1, min(int(count), limits.SHARDS) + 1)
-    }
+    counted = ((head, tail, min(int(count), limits.SHARDS)) for head, tail, count in series)
+    return {f"{head}{n:05}{tail}" for head, tail, last in counted for n in range(1, last + 1)}

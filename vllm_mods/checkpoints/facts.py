@@ -42,13 +42,9 @@ def facts(checkpoint: Checkpoint) -> ModelFacts:
     quantization = value(checkpoint.config, "quantization_config")
     table = quantization if isinstance(quantization, dict) else {}
     ends = tuple(name.rpartition(".")[0] for name in names if name.endswith(_PACKED))
-    fp8 = (
-        layer
-        for name, tensor in names.items()
-        if name.endswith(".weight") and tensor.dtype in _FP8
-        for layer in [name.removesuffix(".weight")]
-        if f"{layer}{_SCALE}" in names
-    )
+    of_fp8 = (name for name, tensor in names.items() if tensor.dtype in _FP8)
+    layers = (name.removesuffix(".weight") for name in of_fp8 if name.endswith(".weight"))
+    fp8 = (layer for layer in layers if f"{layer}{_SCALE}" in names)
     return ModelFacts(
         architecture=next(iter(architectures(checkpoint)), None),
         model_type=_as(str, value(checkpoint.config, "model_type")),

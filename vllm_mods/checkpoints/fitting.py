@@ -42,10 +42,8 @@ def of_mod(mod: Mod, checkpoint: Checkpoint) -> ModFit:
     """Hold a mod's ``[[when]]`` against a checkpoint."""
     reasons = [_against(when, checkpoint) for when in mod.when]
     meant = not mod.when or "" in reasons
-    fails = next(
-        (when.fails for when, why in zip(mod.when, reasons, strict=True) if not why and when.fails),
-        "",
-    )
+    met = (when for when, why in zip(mod.when, reasons, strict=True) if not why)
+    fails = next((when.fails for when in met if when.fails), "")
     return ModFit(mod.name, meant, bool(mod.when), "" if meant else "; or ".join(reasons), fails)
 
 
@@ -131,10 +129,9 @@ def _against(when: When, checkpoint: Checkpoint) -> str:
         return TENSORS_UNKNOWN
     for pattern, dtypes in when.tensors:
         match = re.compile(fnmatch.translate(pattern)).match
-        if not any(
-            (not dtypes or tensor.dtype in dtypes) and match(name)
-            for name, tensor in checkpoint.tensors.items()
-        ):
+        tensors = checkpoint.tensors.items()
+        of_dtype = (name for name, tensor in tensors if not dtypes or tensor.dtype in dtypes)
+        if not any(map(match, of_dtype)):
             kind = f"{' or '.join(dtypes)} " if dtypes else ""
             return f"the model has no {kind}tensor named {pattern}"
     return ""

@@ -110,11 +110,8 @@ class _Commands(click.Group):
             return super().shell_complete(ctx, incomplete)
         from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)
 
-        return [
-            CompletionItem(name, help=words)
-            for name, words in COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
+        begun = [(name, words) for name, words in COMMANDS.items() if name.startswith(incomplete)]
+        return [CompletionItem(name, help=words) for name, words in begun]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -69,12 +69,9 @@ def _failure(error: BaseException, arguments: Sequence[str]) -> Failure:
         words = ("vllm-mods", *(word for word in arguments[:1] if word in COMMANDS))
         hint = f"{context.command_path if context else ' '.join(words)} --help"
         return "usage", error.format_message(), hint, EXIT_USAGE
-    return _of_machine(error) or (
-        "bug",
-        f"this is a bug in vllm-mods {__version__}: {type(error).__name__}",
-        "report it with the output above and the output of `vllm-mods doctor` for the same target",
-        EXIT_BUG,
-    )
+    why = f"this is a bug in vllm-mods {__version__}: {type(error).__name__}"
+    ask = "report it with the output above and the output of `vllm-mods doctor` for the same target"
+    return _of_machine(error) or ("bug", why, ask, EXIT_BUG)
 
 
 def _of_machine(error: BaseException) -> Failure | None:

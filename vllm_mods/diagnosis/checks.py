@@ -76,10 +76,8 @@ def _look(tree: Tree, issues: list[Trouble]) -> Examined:
     again = reinstalling(tree, version)
     issues += _receipt_troubles(tree, current, findings, undone, again)
     with _collect_errors(issues):
-        issues += (
-            Trouble(found.code, found.message, hint, found.level)
-            for found, hint in beside.unmet(tree, elsewhere=True)
-        )
+        unmet = beside.unmet(tree, elsewhere=True)
+        issues += (Trouble(one.code, one.message, hint, one.level) for one, hint in unmet)
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
         with _collect_errors(issues):
             issues += _distributions(tree)
@@ -201,14 +199,9 @@ def _around(root: str) -> Iterator[Trouble]:
     free = disk.f_bavail * disk.f_frsize
     if free < _ENOUGH or (disk.f_files > 0 and disk.f_favail == 0):
         place = shlex.quote(root)
-        yield Trouble(
-            FindingCode.DISK_FULL,
-            f"{root} is on a disk with {free / 1e6:.1f} MB left, or without room for more files",
-            f"df -h {place}; df -i {place}",
-        )
+        why = f"{root} is on a disk with {free / 1e6:.1f} MB left, or without room for more files"
+        yield Trouble(FindingCode.DISK_FULL, why, f"df -h {place}; df -i {place}")
     if (other := search.ahead_of(root, os.environ, sys.path)) is not None:
-        yield Trouble(
-            FindingCode.SHADOWED,
-            f"Python would import the vLLM in {other} instead of the one in {root}",
-            f"vllm-mods doctor --target {shlex.quote(other)}, or remove the vLLM in {other}",
-        )
+        why = f"Python would import the vLLM in {other} instead of the one in {root}"
+        hint = f"vllm-mods doctor --target {shlex.quote(other)}, or remove the vLLM in {other}"
+        yield Trouble(FindingCode.SHADOWED, why, hint)

@@ -77,15 +77,8 @@ def fit(
         raise TreeError(why, hint="set TMPDIR to a writable folder with free space") from error
     reasons = {(one.code, one.scope): one.reason for one in allow}
     allowed = (_allowed(finding, reasons) for finding in findings)
-    ranked = sorted(
-        allowed,
-        key=lambda f: (
-            f.level is Level.NOTE,
-            f.code != FindingCode.FIT_DEAD,
-            f.path or "",
-            f.line or 0,
-        ),
-    )
+    ranked = sorted(allowed, key=lambda f: (f.path or "", f.line or 0))
+    ranked.sort(key=lambda f: (f.level is Level.NOTE, f.code != FindingCode.FIT_DEAD))
     changed = {change.path for change in changes}
     # What is in no package that is changed is the environment: it differs from one installation to the next.
     roots = ("vllm/", *(f"{path.partition('/')[0]}/" for path in changed))

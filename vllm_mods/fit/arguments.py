@@ -70,15 +70,10 @@ def bound(asked: Asked) -> bool:
             heirs = (last in lineage(world, one).bases for one in definers(world, name))
             return name in _MAKERS or not any(heirs)
         is_above = ast.unparse(asked.call() or ast.Pass()).startswith("super().")
-        return all(
-            _is_stated(one)
-            and (
-                name in _MAKERS
-                or is_above
-                or not any(name in below.cls.methods for below in subclasses(world, one))
-            )
-            for one in classes
-        )
+        below = (heir.cls for one in classes for heir in subclasses(world, one))
+        overridden = (name in heir.methods for heir in below)
+        is_fixed = name in _MAKERS or is_above
+        return all(map(_is_stated, classes)) and (is_fixed or not any(overridden))
     return True
 
 

@@ -141,10 +141,8 @@ class Asked:
     def code(self, of_rule: FindingCode) -> FindingCode:
         """Return the code of a member by what it is missing from: a module, a function, what may be None, ``getattr``."""
         member = self.member
-        if (
-            self.diagnostic.rule == "missing-union-attribute"
-            and "on `None`" in self.diagnostic.text
-        ):
+        told = self.diagnostic
+        if told.rule == "missing-union-attribute" and "on `None`" in told.text:
             return FindingCode.FIT_KIND
         if member is None:
             return of_rule

@@ -87,23 +87,18 @@ def _is_meant(world: World, new: _Added) -> bool:
         return False
     takes, *theirs = ([one.name for one in unbound(f)] for f in (new.function, *owner[1]))
     others = *line.classes, *subclasses(world, owner[0])
-    return (
-        takes in theirs
-        and sum(hook in one.cls.methods for one in others) > 1
-        and not is_composed(world, new.function.name)
-    )
+    times = sum(hook in one.cls.methods for one in others)
+    return takes in theirs and times > 1 and not is_composed(world, new.function.name)
 
 
 def gone_hooks(before: World, after: World, origin: World, path: str) -> Problems:
     """Yield the added methods that overrode one where the patch was written, and override none here."""
     for new in _added(before, after, path):
         method = new.function.name
-        owners = [
-            owned[0]
-            for base in lineage(after, new.symbol).classes[1:]
-            for there in origin.lookup(base.path, base.cls.name).symbols
-            if isinstance(there.binding, Class) and (owned := lineage(origin, there).owner(method))
-        ]
+        bases = lineage(after, new.symbol).classes[1:]
+        there = [one for base in bases for one in origin.lookup(base.path, base.cls.name).symbols]
+        lines = [lineage(origin, one) for one in there if isinstance(one.binding, Class)]
+        owners = [owned[0] for line in lines if (owned := line.owner(method))]
         if not owners or method.startswith("__"):
             continue
         owner = owners[0]

@@ -155,13 +155,9 @@ def _operands(asked: Asked) -> bool:
     if held and any(map(_CONTAINERS.fullmatch, kinds)):
         return False
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
-    return asked.is_stating() or (
-        bool(kinds)
-        and all(
-            _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)
-            for kind in kinds
-        )
-    )
+    known = {*filter(_CONTAINERS.fullmatch, kinds), *(NUMBERS if with_text else ())}
+    plain = (kind in known or is_plain(asked, kind) for kind in kinds)
+    return asked.is_stating() or (bool(kinds) and all(plain))
 
 
 def _assignment(asked: Asked) -> bool | None:

@@ -166,11 +166,8 @@ def _opinion(
 
 def _honour(after: World, problem: Problem) -> Problem:
     """Make a note of what the author has told a type checker to let be."""
-    if (
-        problem.level is Level.NOTE
-        or problem.code == FindingCode.FIT_SYNTAX
-        or not IGNORED.search(after.row(problem.path, problem.line))
-    ):
+    stays = problem.level is Level.NOTE or problem.code == FindingCode.FIT_SYNTAX
+    if stays or not IGNORED.search(after.row(problem.path, problem.line)):
         return problem
     message = f"{problem.message} (the line says `type: ignore`)"
     return problem._replace(level=Level.NOTE, message=message)

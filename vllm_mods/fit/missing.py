@@ -40,23 +40,18 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
     classes = asked.classes(kind)
     world = asked.world
     above = kind.startswith("<super")
-    return bool(classes) and all(
-        _is_known(asked, one, special)
-        and not (special and _may_have(world, one, special, above=above))
-        for one in classes
-    )
+    known = bool(classes) and all(_is_known(asked, one, special) for one in classes)
+    may_have = (_may_have(world, one, special, above=above) for one in classes)
+    return known and not (special and any(may_have))
 
 
 def _is_known(asked: Asked, symbol: Symbol, special: str) -> bool:
     line = lineage(asked.world, symbol)
     dynamic = [one.cls for one in line.classes if one.cls.dynamic]
     # a class without a member says nothing of what is handed around under its name
-    return (
-        "Protocol" not in line.bases
-        and not line.unknown
-        and any(one.cls.attributes for one in line.classes)
-        and (not dynamic or _is_called_in_vain(asked, dynamic, special))
-    )
+    told = any(one.cls.attributes for one in line.classes)
+    is_whole = "Protocol" not in line.bases and not line.unknown
+    return is_whole and told and (not dynamic or _is_called_in_vain(asked, dynamic, special))
 
 
 def _is_called_in_vain(asked: Asked, dynamic: list[Class], name: str) -> bool:
@@ -155,11 +150,8 @@ def _lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind o
     if any(name in attributes(asked.world, line) for line in lines):
         return None  # set in a function inside a method, where ty does not look
     # the standard library's interfaces are protocols as well
-    if (
-        "Protocol" in owner
-        or owner.partition("[")[0] in _INTERFACES
-        or any("Protocol" in line.bases for line in lines)
-    ):
+    of_protocol = any("Protocol" in line.bases for line in lines)
+    if "Protocol" in owner or owner.partition("[")[0] in _INTERFACES or of_protocol:
         return False
     if not all(line.classes for line in lines):
         return None  # ``super()`` in a mixin

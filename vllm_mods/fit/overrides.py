@@ -209,11 +209,9 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     below = subclasses(world, caller) if caller else ()
     method = around.name.rpartition(".")[2] if around else ""
     callers = {f"{one.cls.name}.{method}" for one in below if one.path.startswith(root)}
-    return any(
-        one.scope.name in callers or refusal(theirs, one.node) is not None
-        for one in calls_of(world, override.method.name)
-        if one.path.startswith(root) and not _is_above(one) and refusal(mine, one.node) is None
-    )
+    calls = (one for one in calls_of(world, override.method.name) if one.path.startswith(root))
+    bound = (one for one in calls if not _is_above(one) and refusal(mine, one.node) is None)
+    return any(one.scope.name in callers or refusal(theirs, one.node) is not None for one in bound)
 
 
 def _problem(override: Override, place: tuple[str, int], why: str) -> Problem:
@@ -319,11 +317,9 @@ def changed_methods(
         if was is None or was.bases != binding.bases:
             yield symbol, frozenset(binding.methods), frozenset()
             continue
-        changed = frozenset(
-            method
-            for method, functions in binding.methods.items()
-            if _signature(functions) != _signature(was.methods.get(method, ()))
-        )
+        own, old_own = binding.methods, was.methods
+        pairs = ((method, own[method], old_own.get(method, ())) for method in own)
+        changed = frozenset(m for m, now, then in pairs if _signature(now) != _signature(then))
         if changed:
             yield symbol, changed, changed & frozenset(was.methods)
 

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from functools import partial
 from itertools import starmap
 from typing import NamedTuple
 
@@ -91,16 +92,9 @@ def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
     for doubt in doubts:
         reasons = files.setdefault(doubt.path, {}).setdefault(doubt.what, Counter())
         reasons[doubt.why] += 1
-    return tuple(
-        Finding(
-            FindingCode.FIT_UNKNOWN,
-            f"{path}: not checked: {'; '.join(starmap(_sum, kinds.items()))}",
-            path,
-            scope="",
-            level=Level.NOTE,
-        )
-        for path, kinds in sorted(files.items())
-    )
+    note = partial(Finding, FindingCode.FIT_UNKNOWN, scope="", level=Level.NOTE)
+    sums = {path: "; ".join(starmap(_sum, kinds.items())) for path, kinds in sorted(files.items())}
+    return tuple(note(f"{path}: not checked: {text}", path) for path, text in sums.items())
 
 
 def _sum(what: str, reasons: Counter[str]) -> str:

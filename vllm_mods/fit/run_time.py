@@ -246,13 +246,8 @@ def _may_run_first(world: World, problem: Problem, write: Write) -> bool:
     outer = next((node for node in reversed(scopes) if isinstance(node, ScopeNode)), None)
     if around or outer is None:
         return True  # whoever calls the functions knows
-    return any(
-        isinstance(node, ast.Name)
-        and node.id == outer.name
-        and node.lineno <= line
-        and not _spans(outer, node.lineno)
-        for node in every(tree)
-    )
+    named = (one for one in every(tree) if isinstance(one, ast.Name) and one.id == outer.name)
+    return any(one.lineno <= line and not _spans(outer, one.lineno) for one in named)
 
 
 def _read_at(tree: ast.Module, problem: Problem, write: Write) -> int:
@@ -275,14 +270,10 @@ def _comes_before(body: ast.AST, write: ast.stmt | ast.expr, line: int) -> bool:
     both = [node for node in blocks if _spans(node, line) and _spans(node, write.lineno)]
     if any(isinstance(node, _LOOPS) for node in both):
         return True
-    apart = (
-        any(_spans(one, write.lineno) for one in node.body)
-        != any(_spans(one, line) for one in node.body)
-        and not _spans(node.test, line)
-        for node in both
-        if isinstance(node, ast.If)
-    )
-    return (write.end_lineno or write.lineno) < line and not any(apart)
+    ifs = (one for one in both if isinstance(one, ast.If) and not _spans(one.test, line))
+    lines = (line, write.lineno)
+    sides = ({any(_spans(one, n) for one in node.body) for n in lines} for node in ifs)
+    return (write.end_lineno or write.lineno) < line and all(len(side) == 1 for side in sides)
 
 
 def _spans(node: ast.stmt | ast.expr, line: int) -> bool:

@@ -95,12 +95,8 @@ def classes_in(world: World, path: str) -> Iterator[tuple[str, Symbol]]:
     module = world.module(path)
     if module is None:
         return
-    stack = [
-        (name, binding)
-        for name, bindings in module.names.items()
-        for binding in bindings
-        if isinstance(binding, Class)
-    ]
+    named = ((name, one) for name, bindings in module.names.items() for one in bindings)
+    stack = [(name, one) for name, one in named if isinstance(one, Class)]
     while stack:
         name, binding = stack.pop(0)
         yield name, Symbol(path=path, binding=binding)

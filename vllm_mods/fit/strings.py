@@ -187,12 +187,9 @@ def _of_worker(world: World, node: ast.Call) -> Misuses:
 
 
 def _literals(nodes: Iterable[ast.AST]) -> list[str]:
-    return [
-        inner.value
-        for node in nodes
-        for inner in (node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node])
-        if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
-    ]
+    groups = (n.elts if isinstance(n, ast.Tuple | ast.List | ast.Set) else [n] for n in nodes)
+    values = (one.value for group in groups for one in group if isinstance(one, ast.Constant))
+    return [value for value in values if isinstance(value, str)]
 
 
 def _lonely(world: World, nodes: Iterable[ast.expr], what: str) -> Misuses:

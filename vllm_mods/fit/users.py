@@ -36,11 +36,8 @@ class _Form(NamedTuple):
     def covers(self, was: Self) -> bool:
         """Tell whether whatever used the other may use this: it is the same, or takes more."""
         more = self.parameters - was.parameters
-        return (
-            self.text == was.text
-            and self.parameters >= was.parameters
-            and all(parameter.endswith("=") for parameter in more)
-        )
+        keeps = self.text == was.text and self.parameters >= was.parameters
+        return keeps and all(parameter.endswith("=") for parameter in more)
 
 
 class Sought(NamedTuple):
@@ -108,10 +105,8 @@ def changed_names(before: World, after: World, path: str) -> Iterator[Sought]:
     """Yield what was defined in a file and is not, or in another way."""
     old, new = (_parts_of(world, path) for world in (before, after))
     same = {part[:2] for part in old} & {part[:2] for part in new}
-    was_of, now_of = (
-        _definitions(world, path, (part for part in parts if part[:2] not in same))
-        for world, parts in ((before, old), (after, new))
-    )
+    left, come = ([part for part in parts if part[:2] not in same] for parts in (old, new))
+    was_of, now_of = _definitions(before, path, left), _definitions(after, path, come)
     stem = module_stem(path)
     if after.glance(path) is None and old:
         yield Sought(stem, stem)
@@ -190,10 +185,8 @@ def _form(node: DefNode) -> _Form:
     args = node.args
     beside = (args.vararg, args.kwarg, node.returns, *node.decorator_list)
     text = (type(node).__name__, str(is_generator(node)), *(ast.dump(one) for one in beside if one))
-    placed = [
-        (f"{n} {n < len(args.posonlyargs)} ", *pair)
-        for n, pair in enumerate(syntax_tree.with_defaults(args))
-    ]
+    pairs = enumerate(syntax_tree.with_defaults(args))
+    placed = [(f"{n} {n < len(args.posonlyargs)} ", *pair) for n, pair in pairs]
     named = zip(repeat(""), args.kwonlyargs, args.kw_defaults, strict=False)
     parameters = (
         f"{place}{ast.dump(argument)}{'' if default is None else '='}"

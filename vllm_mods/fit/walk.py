@@ -118,14 +118,9 @@ def _children(node: ast.AST, scope: CodeScope) -> list[tuple[ast.AST, CodeScope]
 def asks_for_version(node: ast.AST) -> bool:
     """Tell whether what depends on a node is for other versions: ``signature(f).parameters``, ``vllm.__version__``, ``vllm_version_is``."""
     word = getattr(node, "attr", getattr(node, "id", ""))
-    named = word.lower()
-    return (
-        word in {"parameters", "__version__", "Version"}
-        or "vllm_version" in named
-        or "version_is" in named
-        or dotted(node) == "version.parse"
-        or named_module(node, "find_spec") is not None
-    )
+    asks = word in {"parameters", "__version__", "Version"} or dotted(node) == "version.parse"
+    named = "vllm_version" in word.lower() or "version_is" in word.lower()
+    return asks or named or named_module(node, "find_spec") is not None
 
 
 def named_module(node: ast.AST, function: str) -> str | None:

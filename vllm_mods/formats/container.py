@@ -90,11 +90,9 @@ def served(pairing: pairings.Pairing, templates: Mapping[str, str]) -> Served:
 
 def problems(pairing: pairings.Pairing) -> tuple[str, ...]:
     """Return what no image may be made of, each with its key: secrets, and what contradicts the command."""
-    faults = [
-        f"env.{name}: it looks like a secret, and everybody who has the image can read its environment: {_GIVEN.format(name)}"
-        for name in pairing.env
-        if secrets.NAMED.match(name)
-    ]
+    why = "it looks like a secret, and everybody who has the image can read its environment"
+    variables = filter(secrets.NAMED.match, pairing.env)
+    faults = [f"env.{name}: {why}: {_GIVEN.format(name)}" for name in variables]
     faults += secrets.problems({"env": pairing.env, "command": pairings.rendered(pairing)})
     serving, script = pairings.serve_command(pairing)
     # `export` and `env` have variables among their words
@@ -105,11 +103,9 @@ def problems(pairing: pairings.Pairing) -> tuple[str, ...]:
         value = flag_value(serving.argv, option) or ""
         if value.lower() not in {"", "true"} and not any(text in value for text in unknown):
             faults.append(f"command: {option} contains a secret: {_GIVEN.format(variable)}")
-    faults += [
-        f"command: {name}=… looks like a secret: {_GIVEN.format(name)}"
-        for name, *_ in (*assigned, *words)
-        if name.isidentifier() and secrets.NAMED.match(name)
-    ]
+    names = (name for name, *_ in (*assigned, *words) if name.isidentifier())
+    hidden = filter(secrets.NAMED.match, names)
+    faults += [f"command: {name}=… looks like a secret: {_GIVEN.format(name)}" for name in hidden]
     if not pairings.serves(serving.argv):
         return tuple(faults)
     model = model_of(serving.argv)

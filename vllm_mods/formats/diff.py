@@ -46,11 +46,8 @@ def paths_of(patch: PatchFile, where: str) -> list[str]:
 
 def touched(mod: Mod, variant: Variant) -> list[str]:
     """Return the paths of the files that a variant changes or brings."""
-    paths = [
-        path
-        for patch in variant.patches
-        for path in paths_of(patch, os.path.join(mod.directory, patch.source))
-    ]
+    files = ((patch, os.path.join(mod.directory, patch.source)) for patch in variant.patches)
+    paths = [path for patch, file in files for path in paths_of(patch, file)]
     for brought in (variant.replace, variant.overlay, variant.binary):
         paths += [one.path for one in brought]
     paths += [f"<workspace>/{file.file}" for file in variant.templates]
@@ -73,9 +70,6 @@ def _confirm(hunks: tuple[Hunk, ...], texts: list[bytes], where: str) -> None:
         ours = [line.decode("utf-8", "surrogateescape").rstrip("\n") for _, line in hunk.lines]
         lines = theirs[i] if len(theirs) == len(hunks) else ()
         if ours != [line.value.rstrip("\n") for line in lines if line.line_type in " +-"]:
-            raise DiffError(
-                where,
-                hunk.patch_line,
-                "this hunk is ambiguous: it can be read in two ways",
-                hint="report this with the patch: the bug is in vllm-mods, not in the patch",
-            )
+            why = "this hunk is ambiguous: it can be read in two ways"
+            hint = "report this with the patch: the bug is in vllm-mods, not in the patch"
+            raise DiffError(where, hunk.patch_line, why, hint=hint)

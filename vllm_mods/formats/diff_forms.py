@@ -18,19 +18,13 @@ _OTHERS = {
 def refuse_foreign(data: bytes, where: str) -> None:
     """Raise ``DiffError`` for what has to be undone before any line can be read."""
     if data.startswith(_UTF_16) or data[1:2] == b"\0":
-        raise DiffError(
-            where,
-            1,
-            "the patch file is encoded as UTF-16, which PowerShell's `>` writes",
-            hint=f"make it again with `git diff --output={where}`, which writes the original bytes",
-        )
+        why = "the patch file is encoded as UTF-16, which PowerShell's `>` writes"
+        hint = f"make it again with `git diff --output={where}`, which writes the original bytes"
+        raise DiffError(where, 1, why, hint=hint)
     if b"\x1b[" in data and (match := re.search(_COLOURED, data, re.MULTILINE)):
-        raise DiffError(
-            where,
-            data.count(b"\n", 0, match.start()) + 1,
-            "the patch contains terminal colour codes",
-            hint=f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}",
-        )
+        line = data.count(b"\n", 0, match.start()) + 1
+        hint = f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}"
+        raise DiffError(where, line, "the patch contains terminal colour codes", hint=hint)
 
 
 def without_changes(data: bytes, where: str) -> DiffError:

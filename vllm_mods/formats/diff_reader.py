@@ -83,12 +83,10 @@ class _DiffReader:
             raise self.fail(why, hint="make it against one parent: git diff FIRST_PARENT MERGE")
         self.no_binary(line)
         if line.startswith(b"@@"):
-            raise self.fail(
-                "the hunk header has no line numbers"
-                if not _HUNK.match(line)
-                else "the hunk belongs to no file: it must directly follow a file header or another hunk of that file",
-                hint=_AGAIN,
-            )
+            why = "the hunk belongs to no file: it must directly follow a file header or another hunk of that file"
+            if not _HUNK.match(line):
+                why = "the hunk header has no line numbers"
+            raise self.fail(why, hint=_AGAIN)
 
     def no_binary(self, line: bytes) -> None:
         if line == b"GIT binary patch" or (
@@ -133,12 +131,8 @@ class _DiffReader:
             old_blob=old_blob,
             new_blob=new_blob,
         )
-        self.consistent(
-            file,
-            renames=bool(names),
-            created=b"new file mode" in modes,
-            deleted=b"deleted file mode" in modes,
-        )
+        created, deleted = b"new file mode" in modes, b"deleted file mode" in modes
+        self.consistent(file, renames=bool(names), created=created, deleted=deleted)
         return file
 
     def git_names(
@@ -164,10 +158,8 @@ class _DiffReader:
         self.at = head  # which is the line that says what is wrong
         path = self.name(header.removeprefix(b"diff --git "), diff_names.in_git_head)
         self.at = start
-        return (
-            None if b"new file mode" in modes else path,
-            None if b"deleted file mode" in modes and b"new file mode" not in modes else path,
-        )
+        created, deleted = b"new file mode" in modes, b"deleted file mode" in modes
+        return (None if created else path, None if deleted and not created else path)
 
     def check_head(self, header: bytes, named: set[str | None]) -> None:
         """Refuse what ``git apply`` calls inconsistent: the first line of a part states another file than those below."""
@@ -209,11 +201,10 @@ class _DiffReader:
             why = "the mode lines and the '---'/'+++' lines disagree on whether the file is new or deleted"
             raise self.fail(why, line=line)
         if not created and not deleted and (file.old_path != file.new_path) != renames:
-            raise self.fail(
-                f"the two sides name different files ({file.old_path} and {file.new_path}) without a rename",
-                line=line,
-                hint="make the patch with `git diff`, which marks renamed files",
-            )
+            sides = f"{file.old_path} and {file.new_path}"
+            why = f"the two sides name different files ({sides}) without a rename"
+            hint = "make the patch with `git diff`, which marks renamed files"
+            raise self.fail(why, line=line, hint=hint)
         if not file.hunks and not renames and not created and not deleted and file.mode is None:
             why = "no hunk follows the file header, so nothing changes"
             raise self.fail(why, line=line, hint=_AGAIN)

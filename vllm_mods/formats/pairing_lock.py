@@ -202,11 +202,9 @@ def parse(data: bytes, where: str) -> PairingLock:
     raw = object_of(data, where, hint)
     schema = raw.pop("schema", None)
     if schema != SCHEMA:
-        raise ManifestError(
-            where,
-            (f"schema: {schema!r}, and this version of vllm-mods reads {SCHEMA}",),
-            hint=f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}",
-        )
+        why = f"schema: {schema!r}, and this version of vllm-mods reads {SCHEMA}"
+        hint = f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}"
+        raise ManifestError(where, (why,), hint=hint)
     lock = decode(PairingLock, raw, where, hint=hint)
     problems = secrets.problems({"command": lock.command})
     if lock.layer_format != LAYER_FORMAT:
@@ -251,11 +249,9 @@ def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...
     """
     several = bool(old.platforms or new.platforms)
     before, after = (dict(_values(one, several=several)) for one in (old, new))
-    return tuple(
-        LockDifference(path=path, before=before.get(path), after=after.get(path))
-        for path in sorted(before.keys() | after.keys())
-        if before.get(path) != after.get(path)
-    )
+    paths = sorted(before.keys() | after.keys())
+    values = (LockDifference(path, before.get(path), after.get(path)) for path in paths)
+    return tuple(one for one in values if one.before != one.after)
 
 
 def _encoded(lock: PairingLock) -> dict[str, Any]:

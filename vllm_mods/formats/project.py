@@ -106,17 +106,13 @@ def parse(data: bytes, where: str) -> ProjectFile | None:
             return None
         at, raw = "tool.vllm-mods", tools["vllm-mods"]
         if not isinstance(raw, dict):
-            raise ManifestError(
-                where, (f"{at}: expected a table, found {in_words(raw)}",), hint=_HINT
-            )
+            why = f"{at}: expected a table, found {in_words(raw)}"
+            raise ManifestError(where, (why,), hint=_HINT)
     with reading(raw, where, SCHEMA, at=at, hint=_HINT) as top:
         trust = top.table("trust")
-        return ProjectFile(
-            where,
-            top.named("libraries", _library),
-            tuple(top.named("targets", _target).values()),
-            _policy(trust, where) if "trust" in top.raw else None,
-        )
+        libraries, targets = top.named("libraries", _library), top.named("targets", _target)
+        policy = _policy(trust, where) if "trust" in top.raw else None
+        return ProjectFile(where, libraries, tuple(targets.values()), policy)
 
 
 def source_of(table: Table) -> LibrarySource:

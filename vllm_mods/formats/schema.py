@@ -335,10 +335,8 @@ class _RecordReader:
         kinds = inner[:1] * len(raw) if inner[1:] == (...,) else inner
         if len(kinds) != len(raw):
             return cast("tuple[Any, ...]", self.wrong(at, f"an array of {len(kinds)}", raw, ()))
-        return tuple(
-            self.value(kind, value, f"{at}[{n}]")
-            for n, (kind, value) in enumerate(zip(kinds, raw, strict=True))
-        )
+        pairs = enumerate(zip(kinds, raw, strict=True))
+        return tuple(self.value(kind, value, f"{at}[{n}]") for n, (kind, value) in pairs)
 
     def record(self, kind: Any, raw: object, at: str) -> Any:  # noqa: ANN401
         if not isinstance(raw, dict):

@@ -125,12 +125,8 @@ def _taken(value: _Brought) -> list[tuple[str, str]]:
 
 
 def _kept(wanted: Sequence[_Brought], own: str) -> list[tuple[str, str]]:
-    return [
-        (mod, f"sets {one.shown}, but the pairing keeps its own {own}")
-        for one in wanted
-        for mod in one.mods
-        if one.shown != own
-    ]
+    others = ((mod, one.shown) for one in wanted if one.shown != own for mod in one.mods)
+    return [(mod, f"sets {shown}, but the pairing keeps its own {own}") for mod, shown in others]
 
 
 def _with_words(pairing: pairings.Pairing, words: tuple[str, ...]) -> pairings.Pairing | None:

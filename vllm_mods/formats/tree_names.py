@@ -51,11 +51,8 @@ def is_reserved(path: str) -> bool:
     if not path.isascii():
         import unicodedata  # noqa: PLC0415  (for names that few mods have)
 
-        path = "".join(
-            letter
-            for letter in unicodedata.normalize("NFKD", path)
-            if unicodedata.category(letter) not in {"Cc", "Cf", "Mn"}
-        )
+        kinds = ((one, unicodedata.category(one)) for one in unicodedata.normalize("NFKD", path))
+        path = "".join(letter for letter, kind in kinds if kind not in {"Cc", "Cf", "Mn"})
     names = path.casefold().replace("\\", "/").split("/")
     return any(re.match(_RESERVED, name) for name in names)
 

@@ -152,8 +152,6 @@ def _remove(client: APIClient, identity: str) -> None:
     except docker.errors.NotFound:
         return
     except (docker.errors.APIError, requests.exceptions.RequestException) as error:
-        raise TreeError(
-            f"the container {identity[:12]}, whose files were read, could not be removed: "
-            f"{reason(error)}",
-            hint=f"docker rm -v {identity[:12]}",
-        ) from error
+        short, cause = identity[:12], reason(error)
+        why = f"the container {short}, whose files were read, could not be removed: {cause}"
+        raise TreeError(why, hint=f"docker rm -v {short}") from error

@@ -84,11 +84,9 @@ class Choice(NamedTuple):
             return chosen
         known = "".join(f"\n  {one.digest}  {name or 'names no platform'}" for one, name in images)
         first = next((name for _, name in images if name), None)
-        raise UsageError(
-            f"{reference}: {len(fitting)} of its {len(images)} images are for {wanted}{known}",
-            hint=(f"--platform {first}, or " if first else "")
-            + "name an image by its digest: …@sha256:…",
-        )
+        why = f"{reference}: {len(fitting)} of its {len(images)} images are for {wanted}{known}"
+        either = f"--platform {first}, or " if first else ""
+        raise UsageError(why, hint=f"{either}name an image by its digest: …@sha256:…")
 
 
 def this_platform() -> str:
@@ -130,11 +128,9 @@ class OciImage(LayeredImage):
         self.config_digest = config.digest
         self.diff_ids = diff_ids(self.config, reference)
         if len(self.diff_ids) != len(self.layers):
-            raise TreeError(
-                f"{reference}: the manifest names {len(self.layers)} layers, but the configuration "
-                f"{len(self.diff_ids)}",
-                hint=_HINT,
-            )
+            layers, ids = len(self.layers), len(self.diff_ids)
+            why = f"{reference}: the manifest names {layers} layers, but the configuration {ids}"
+            raise TreeError(why, hint=_HINT)
         blobs = (
             Blob(one.digest, one.size, partial(open_blob, one), diff_id)
             for one, diff_id in zip(self.layers, self.diff_ids, strict=True)
@@ -276,11 +272,8 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
         if images and not known:
             return how.choice.of(index, reference)
     else:
-        called = [
-            blob
-            for blob, name, note in zip(images, tags, notes, strict=True)
-            if tag in {blob.digest, name, note.get(FULL_NAME)}
-        ]
+        rows = zip(images, tags, notes, strict=True)
+        called = [one for one, name, note in rows if tag in {one.digest, name, note.get(FULL_NAME)}]
         # one engine takes the first, another the last
         if len({blob.digest for blob in called}) > 1:
             why = f"{reference}: it has {len(called)} images named {tag}"

@@ -95,12 +95,10 @@ def demand_platform(base: Base, platform: str) -> None:
     actual = oci.platform_of(base.config)
     if not oci.is_for(actual, platform):
         pull = engine_command.STORES.get(base.where, engine_command.DOCKER)
-        raise UsageError(
-            f"{base.reference}: it is for {actual}, not {platform}",
-            hint=f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
-            if base.where not in {"oci-layout", "registry"}
-            else "leave --platform out, or name the image for that platform",
-        )
+        hint = "leave --platform out, or name the image for that platform"
+        if base.where not in {"oci-layout", "registry"}:
+            hint = f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
+        raise UsageError(f"{base.reference}: it is for {actual}, not {platform}", hint=hint)
 
 
 def _open_local(name: str, cache: Cache) -> Base:
@@ -108,10 +106,8 @@ def _open_local(name: str, cache: Cache) -> Base:
 
     if os.path.exists(name):
         raise UsageError(f"{name} is a file or a folder, not an image name", hint=f"oci:{name}")
-    openers: tuple[Callable[..., Base], ...] = (
-        partial(docker.open_image, cache=cache),
-        storage.StoredImage,
-    )
+    open_image = partial(docker.open_image, cache=cache)
+    openers: tuple[Callable[..., Base], ...] = (open_image, storage.StoredImage)
     lines, hints = "", []
     for opened in openers:
         try:

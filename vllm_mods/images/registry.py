@@ -189,10 +189,9 @@ class Client:
         if response.status_code == requests.codes.not_found:
             is_whole = path.startswith("manifests")
             what = "has no such image" if is_whole else f"has no {path} of this image"
-            return (UsageError if is_whole else TreeError)(
-                f"{self.name}: {host} {what}, or it is private and needs a login",
-                hint=f"check the name and the tag; docker login {host}",
-            )
+            why = f"{self.name}: {host} {what}, or it is private and needs a login"
+            hint = f"check the name and the tag; docker login {host}"
+            return (UsageError if is_whole else TreeError)(why, hint=hint)
         return TreeError(f"{self.name}: {answer}", hint="try again later")
 
     def _unreachable(self, error: Exception) -> TreeError:

@@ -61,11 +61,9 @@ class CheckedStream(io.RawIOBase):
         if self._size is not None and (
             self._done > self._size or (at_end and self._done < self._size)
         ):
-            raise TreeError(
-                f"{self._what}: it should have {self._size} bytes, but has "
-                + ("more" if self._done > self._size else str(self._done)),
-                hint="the copy is damaged or incomplete: get the image again",
-            )
+            has = "more" if self._done > self._size else str(self._done)
+            why = f"{self._what}: it should have {self._size} bytes, but has {has}"
+            raise TreeError(why, hint="the copy is damaged or incomplete: get the image again")
         self._hash.update(data)
         if self._on_read is not None and data:
             self._on_read(self._done)

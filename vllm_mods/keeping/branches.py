@@ -63,10 +63,8 @@ def home(library: str, settings: Sequence[tuple[str, str]] = ()) -> LibraryHome:
     environ = git_process.environment(os.environ)
     # Nothing that the repository names is run, so its owner may be anybody.
     words = ("-c", "safe.directory=*", "rev-parse")
-    place, top = (
-        git_process.run(library, (*words, what), environ)
-        for what in ("--absolute-git-dir", "--show-toplevel")
-    )
+    asked = ("--absolute-git-dir", "--show-toplevel")
+    place, top = (git_process.run(library, (*words, what), environ) for what in asked)
     if place.why or top.why:
         why = f"{library} is not in the working tree of a git repository, and `keep` writes its results as git branches"
         hint = f"git init {library} && git -C {library} add -A -- ':!patches/*/.port-*' && git -C {library} commit"
@@ -97,11 +95,9 @@ def files(home: LibraryHome, commit: str) -> dict[str, tuple[bytes, str]]:
 
     Raises ``TreeError`` for a commit that cannot be listed, or names that lead out of it.
     """
-    entries = {
-        path.removeprefix(home.prefix): entry
-        for path, entry in home.repository.entries(commit).items()
-        if path.startswith(home.prefix)
-    }
+    whole = home.repository.entries(commit)
+    inside = [path for path in whole if path.startswith(home.prefix)]
+    entries = {path.removeprefix(home.prefix): whole[path] for path in inside}
     for path in entries:
         tree_names.split(path, commit)
     return entries
@@ -152,17 +148,12 @@ def commit(
         places = "".join(f"{folder}/{path}\n" for path in paths)
         ids = run("hash-object", "-w", "--no-filters", "--stdin-paths", given=places).split()
         blobs = dict(zip(paths, ids, strict=True))
-        rows = [
-            f"{mode.decode()} {blob}\t{home.prefix}{path}\0"
-            for path, blob in blobs.items()
-            for mode, was in [before.get(path, (b"100644", None))]
-            if was != blob
-        ]
-        rows += [
-            f"0 {'0' * len(blob)}\t{home.prefix}{path}\0"
-            for path, (mode, blob) in before.items()
-            if mode.startswith(b"100") and path not in blobs
-        ]
+        modes = ((path, *before.get(path, (b"100644", None))) for path in blobs)
+        changed = ((path, mode.decode()) for path, mode, was in modes if was != blobs[path])
+        rows = [f"{mode} {blobs[path]}\t{home.prefix}{path}\0" for path, mode in changed]
+        plain = {path: blob for path, (mode, blob) in before.items() if mode.startswith(b"100")}
+        gone = ((path, "0" * len(blob)) for path, blob in plain.items() if path not in blobs)
+        rows += [f"0 {zeros}\t{home.prefix}{path}\0" for path, zeros in gone]
         run("update-index", "-z", "--index-info", given="".join(rows))
         tree = run("write-tree")
         text = f"{message}\n{_OWN}: {tree}\n"

@@ -123,12 +123,8 @@ def _keep_on_branch(
 
 def _leave(home: branches.LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
     """Return what becomes of a release whose branch is left alone."""
-    folders = [
-        path.split("/")[2]
-        for path in branches.files(home, tip)
-        if path.startswith(f"patches/{kept.mod}/")
-    ]
-    if any(map(port_writing.is_unfinished, folders)):
+    paths = [one for one in branches.files(home, tip) if one.startswith(f"patches/{kept.mod}/")]
+    if any(port_writing.is_unfinished(path.split("/")[2]) for path in paths):
         wait = f"the port on {kept.branch} is not finished"
         return kept._replace(did="waits", left=(wait,), commit=tip)
     return kept._replace(did="there", commit=tip)
@@ -260,15 +256,10 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
     job = porting.Job(mod, variant, base, old, tree, name, f"=={kept.release}", ways.roots)
     outcome = porting.run(job, lambda: making.between(ways.releases, base, tree))
     repaired = tuple(f"repaired: {one}" for one in outcome.repaired)
-    by_rule = [
-        *(f"followed: {one.old} is now {one.new} ({one.how})" for one in outcome.followed),
-        *repaired,
-        *(
-            f"{one.new_path}: merged, proof `{one.ported.proof}`"
-            for one in outcome.files
-            if one.ported.text
-        ),
-    ]
+    merged = [one for one in outcome.files if one.ported.text]
+    by_rule = [f"followed: {one.old} is now {one.new} ({one.how})" for one in outcome.followed]
+    by_rule += repaired
+    by_rule += [f"{one.new_path}: merged, proof `{one.ported.proof}`" for one in merged]
     if outcome.fits and outcome.new is not None:
         port_writing.write_variant(job, outcome.new)
         return kept._replace(
@@ -278,11 +269,8 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
     if work is None:
         return kept._replace(did="fits", after="upstream", told=tuple(by_rule))
     place = os.path.relpath(work.folder, catalog.root_of(mod))
-    problems = [
-        f"`{problem.scope or 'module level'}` of {one.new_path}: {problem.message}"
-        for one in outcome.files
-        for problem in one.ported.problems
-    ]
+    placed = [(file.new_path, one) for file in outcome.files for one in file.ported.problems]
+    problems = [f"`{one.scope or 'module level'}` of {path}: {one.message}" for path, one in placed]
     if outcome.new is not None:
         problems += [one.message for one in outcome.new.planned.findings if one.level == "error"]
     branch = f"{branches.PREFIX}{mod.name}/{kept.release}"

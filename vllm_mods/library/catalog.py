@@ -77,11 +77,8 @@ class Library:
                 why = f"two libraries have a {kind} named `{name}`: {first} and {second}"
                 hint = f"rename one of them, and change `name` in its {kind}.toml"
                 raise UsageError(why, hint=hint)
-            by_name |= {
-                f"{owner}/{name}": place
-                for root, place in places.items()
-                for owner in self._owners.get(root, ())
-            }
+            owned = ((place, self._owners.get(root, ())) for root, place in places.items())
+            by_name |= {f"{owner}/{name}": place for place, owners in owned for owner in owners}
         return by_name
 
     def _place(self, kind: str, name: str) -> str:
@@ -218,10 +215,8 @@ class Library:
         both = {*self._folders, *self._index("pairing")} if "mod" in kind else ()
         names = sorted({*known, *both})
         if several := [one for one in names if one.endswith(f"/{name}")]:
-            return UsageError(
-                f"several libraries have a {kind} named `{name}`: {', '.join(several)}",
-                hint=f"write the full name, such as {several[0]}",
-            )
+            why = f"several libraries have a {kind} named `{name}`: {', '.join(several)}"
+            return UsageError(why, hint=f"write the full name, such as {several[0]}")
         begun = [one for one in names if name and one.startswith(name)]
         near = begun or difflib.get_close_matches(name, names, 1)
         listing = "template list" if kind == "template" else "list"

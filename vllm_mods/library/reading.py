@@ -117,8 +117,5 @@ def _content(path: str, file: BinaryIO, *, any_kind: bool) -> bytes:
 
 def _refusal(path: str, kind: int) -> ManifestError:
     what = "a symbolic link" if kind == stat.S_IFLNK else "not a regular file"
-    return ManifestError(
-        path,
-        (f"is {what}: vllm-mods reads only regular files of a library and follows no links",),
-        hint=f"ls -l {path}  # replace it by the file itself",
-    )
+    why = f"is {what}: vllm-mods reads only regular files of a library and follows no links"
+    return ManifestError(path, (why,), hint=f"ls -l {path}  # replace it by the file itself")

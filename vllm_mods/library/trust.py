@@ -65,10 +65,8 @@ def policies() -> tuple[Policy, ...]:
 def _check(rules: Iterable[Policy], libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
     for policy in rules:
         beside = os.path.dirname(policy.where)
-        pins = [
-            pin if pin.startswith("sha256:") else os.path.join(beside, pin)
-            for pin in policy.require_hashes
-        ]
+        hashes = policy.require_hashes
+        pins = [pin if pin.startswith("sha256:") else os.path.join(beside, pin) for pin in hashes]
         signers = policy.allowed_signers and os.path.join(beside, policy.allowed_signers)
         for root, files in libraries.items():
             if policy.bundled and root == mod_folder.data_root():
