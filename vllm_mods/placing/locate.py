@@ -64,10 +64,8 @@ def place(
         return answers
     if any(isinstance(answer, Lost) for answer in answers):
         answers = placing.answers(written)
-    return tuple(
-        _hold(hunk, answer, target, written.get(hunk.number))
-        for hunk, answer in zip(file.hunks, answers, strict=True)
-    )
+    pairs = zip(file.hunks, answers, strict=True)
+    return tuple(_hold(hunk, answer, target, written.get(hunk.number)) for hunk, answer in pairs)
 
 
 def _hold(

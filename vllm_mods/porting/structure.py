@@ -147,11 +147,9 @@ class _Merger:
 
 
 def _same(old: Outline, new: Outline) -> bool:
-    return (
-        old.lines == new.lines
-        and len(old.inner) == len(new.inner)
-        and all(x.key == y.key and _same(x, y) for x, y in zip(old.inner, new.inner, strict=True))
-    )
+    if old.lines != new.lines or len(old.inner) != len(new.inner):
+        return False
+    return all(x.key == y.key and _same(x, y) for x, y in zip(old.inner, new.inner, strict=True))
 
 
 def _says_something(line: bytes) -> bool:

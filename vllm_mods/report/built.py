@@ -35,11 +35,9 @@ def lock(result: ReadLock, *, output: str | None) -> Reply:
         "mods": [fields(mod, "name", "version") for mod in whole.mods],
     }
     named = ("--lock", output) if output is not None else ()
-    return Reply(
-        answer,
-        "\n".join((*lines, f"image: {result.tag}")),
-        next_step=shlex.join(("vllm-mods", "build", whole.pairing, *named)),
-    )
+    lines += [f"image: {result.tag}"]
+    next_step = shlex.join(("vllm-mods", "build", whole.pairing, *named))
+    return Reply(answer, "\n".join(lines), next_step=next_step)
 
 
 def moved(changes: Sequence[pairing_lock.LockDifference], path: str) -> Reply:
