@@ -190,7 +190,7 @@ class _Planner(NamedTuple):
             if against is not None:
                 return plan._replace(verdict=Verdict.MISPLACED, findings=(against,))
             origin = fit.AtOrigin(tree, at_origin.changes)
-        view, allow = self.context.view, variant.allow
+        allow = variant.allow
         looked = fit.fit(tried.changes, view, allow=allow, cache=self.cache, origin=origin)
         if not all_well(looked.findings):
             tried = plan._replace(verdict=Verdict.UNFIT)

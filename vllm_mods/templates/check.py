@@ -101,10 +101,8 @@ def check(
         )
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
-    findings = [
-        *_note_unknown_tokens(template, answer),
-        *(_check_own_words(about, answer) if about else ()),
-    ]
+    findings = [*_note_unknown_tokens(template, answer)]
+    findings += _check_own_words(about, answer) if about else ()
     wrong: set[str] = set()
     for (name, i, case), rendered in zip(defaults, again, strict=True):
         if plain[i].prompt in {None, rendered.prompt} or name in wrong:
@@ -174,11 +172,8 @@ def _compare_engines(
     pairs: Sequence[tuple[Conversation, rendering.Rendered]], rusts: Sequence[rendering.Rendered]
 ) -> Iterator[Finding]:
     """Tell whether vLLM's Rust frontend, which renders with minijinja, makes the same prompts."""
-    other = [
-        (one, job.name)
-        for (job, ours), one in zip(pairs, rusts, strict=True)
-        if ours.prompt != one.prompt
-    ]
+    both = zip(pairs, rusts, strict=True)
+    other = [(one, job.name) for (job, ours), one in both if ours.prompt != one.prompt]
     for first, name in other[:1]:
         what = first.error or "the prompt is different"
         message = f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(pairs)} conversations are rendered differently: {name}: {what}"

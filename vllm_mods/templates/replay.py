@@ -48,10 +48,8 @@ def assistant_message(text: str, reasoning: str | None = None, *calls: Message) 
 
 def message_of(answer: Mapping[str, Any]) -> Message:
     """Return the message that a client sends back after an answer: its content, reasoning and calls."""
-    calls = (
-        tool_call(i, call["name"], call["arguments"])
-        for i, call in enumerate(answer.get("calls", ()))
-    )
+    made = enumerate(answer.get("calls", ()))
+    calls = (tool_call(i, call["name"], call["arguments"]) for i, call in made)
     return assistant_message(answer["content"], answer.get("reasoning") or None, *calls)
 
 
@@ -76,21 +74,11 @@ def _read_scenes() -> Iterator[Conversation]:
     text = files(__package__).joinpath("scenes.json").read_bytes()
     for name, scene in json.loads(text).items():
         tools = tuple(scene.get("tools", ())) or None
-        yield Conversation(
-            name,
-            tuple(scene["messages"]),
-            tools,
-            kwargs=scene.get("kwargs", {}),
-            title=scene["title"],
-        )
-    many = [
-        message
-        for number in range(12)
-        for message in (
-            {"role": "user", "content": f"Is it mimosa {number}?"},
-            assistant_message(f"It is {number}."),
-        )
-    ]
+        messages, kwargs = tuple(scene["messages"]), scene.get("kwargs", {})
+        yield Conversation(name, messages, tools, kwargs=kwargs, title=scene["title"])
+    questions = [{"role": "user", "content": f"Is it mimosa {number}?"} for number in range(12)]
+    answers = [assistant_message(f"It is {number}.") for number in range(12)]
+    many = [message for turn in zip(questions, answers, strict=True) for message in turn]
     lines = "".join(f"Line {number} of nigella.\n" for number in range(400))
     last = (
         {"role": "user", "content": "if (a < b && c > 'd') {\n\n    \"é 漢 🙂\" % {{e}}\n}"},
@@ -172,11 +160,9 @@ def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
 
 def _cuts(conversation: Conversation) -> tuple[Cut, ...]:
     """Return what has to be rendered to judge a conversation, each once, the whole of it last."""
-    cuts = dict.fromkeys(
-        cut
-        for at, after in _steps(conversation)
-        for cut in ((at, True), (at, False), (at + 1, False), (after, True))
-    )
+    steps = _steps(conversation)
+    by_step = (((at, True), (at, False), (at + 1, False), (after, True)) for at, after in steps)
+    cuts = dict.fromkeys(cut for of_step in by_step for cut in of_step)
     whole = len(conversation.messages), True
     return (*(cut for cut in cuts if cut != whole), whole)
 
