@@ -108,9 +108,8 @@ class _Maker:
                 self.tell(f"a variant for {version}")
                 name = ".".join(version.split(".")[:2])
                 is_taken = any(one.composed.parts.id == name for one in variants)
-                stated = self.wanted._replace(
-                    variant=version if is_taken else name, vllm=f"=={version}"
-                )
+                variant = version if is_taken else name
+                stated = self.wanted._replace(variant=variant, vllm=f"=={version}")
                 try:
                     composed = compose.compose(stated, effect, tree, cache=self.cache)
                 except Refused as error:
@@ -147,11 +146,8 @@ class _Maker:
             beside = (LayeredTree(self.trees[version]).package(name) for version in covered)
             present = [*dict.fromkeys(filter(None, beside))]
             packages.append((name, span(present, present)))
-        return part._replace(
-            vllm=span(covered, [*self.trees]),
-            made_on=f"# Made on vLLM {covered[0]}.",
-            packages=tuple(packages),
-        )
+        vllm, made_on = span(covered, [*self.trees]), f"# Made on vLLM {covered[0]}."
+        return part._replace(vllm=vllm, made_on=made_on, packages=tuple(packages))
 
 
 def span(covered: Sequence[str], every: Sequence[str]) -> str:

@@ -126,11 +126,9 @@ class _RecordedRun(NamedTuple):
             stages = [self.run_once(most)[0].changes for most in range(len(steps))]
             names = ((_PATCH.findall(" ".join(one.argv)) or ["optional"])[-1] for one in steps)
             between = zip(names, itertools.pairwise((*stages, effect.changes)), strict=True)
-            optional = tuple(
-                (name, {one.path: one.after for one in before})
-                for name, (before, after) in between
-                if before != after
-            )
+            changing = ((name, before) for name, (before, after) in between if before != after)
+            after_each = ((name, {one.path: one.after for one in its}) for name, its in changing)
+            optional = tuple(after_each)
             if stages[0] or len(optional) > 1:  # one alone is all of the mod
                 effect = effect._replace(optional=optional)
         return effect

@@ -115,8 +115,8 @@ def states(
     run(reversed(range(len(parts))), "carried", PatchingStep.take_out)
     for i in carried_parts(parts, origin, tree) if origin is not None else ():
         state_of.update({(i, number): "carried" for number in _numbers(parts[i])})
-    states = ((parts[i], number, state) for (i, number), state in state_of.items())
-    return tuple(HunkState(part.source, part.path, number, state) for part, number, state in states)
+    known = ((parts[i], number, state) for (i, number), state in state_of.items())
+    return tuple(HunkState(part.source, part.path, number, state) for part, number, state in known)
 
 
 def without(parts: tuple[Part, ...], taken: Iterable[HunkState]) -> tuple[Part, ...]:

@@ -190,8 +190,7 @@ class _Planner(NamedTuple):
             if against is not None:
                 return plan._replace(verdict=Verdict.MISPLACED, findings=(against,))
             origin = fit.AtOrigin(tree, at_origin.changes)
-        allow = variant.allow
-        looked = fit.fit(tried.changes, view, allow=allow, cache=self.cache, origin=origin)
+        looked = fit.fit(tried.changes, view, allow=variant.allow, cache=self.cache, origin=origin)
         if not all_well(looked.findings):
             tried = plan._replace(verdict=Verdict.UNFIT)
         return patching.add_notes(tried, *looked.findings)._replace(

@@ -67,9 +67,8 @@ def build(result: BuildResult, again: Sequence[str], *, output: str | None) -> R
         answer["platforms"] = platforms
     words = "\n".join((result.written.message, *_image_lines(result.images)))
     runs = result.output.kind == outputs.ENGINE
-    return Reply(
-        answer, words, next_step=shlex.join(("vllm-mods", "run", *again)) if runs else None
-    )
+    next_step = shlex.join(("vllm-mods", "run", *again)) if runs else None
+    return Reply(answer, words, next_step=next_step)
 
 
 def _digests(one: BuiltImage) -> dict[str, str | None]:

@@ -213,6 +213,5 @@ def _changed(where: site.Site, path: str, expected: str | None, actual: str | No
         what = "is gone"
     else:
         what = f"was changed: its sha256 is {actual[:12]}…, but {expected[:12]}… was expected"
-    return Refused(
-        f"{path} {what}; nothing was changed", hint=f"vllm-mods verify --target {where.root}"
-    )
+    hint = f"vllm-mods verify --target {where.root}"
+    return Refused(f"{path} {what}; nothing was changed", hint=hint)

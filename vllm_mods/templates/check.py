@@ -96,9 +96,8 @@ def check(
     try:
         answer = render(jobs)
     except NotRendered as error:
-        return TemplateChecked(
-            template, None, (Finding(FindingCode.TEMPLATE_UNREADABLE, error.message),)
-        )
+        finding = Finding(FindingCode.TEMPLATE_UNREADABLE, error.message)
+        return TemplateChecked(template, None, (finding,))
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
     findings = [*_note_unknown_tokens(template, answer)]
@@ -132,10 +131,8 @@ def check(
     pairs = [one[:2] for one in (*outcomes, *replays) if one.rendered.prompt is not None]
     rust = render([job for job, _ in pairs], rust=True).rendered
     findings += _compare_engines(pairs, rust)
-    pair = (
-        parsers[0] or (about.tool_call_parser if about else None),
-        parsers[1] or (about.reasoning_parser if about else None),
-    )
+    said = (about.tool_call_parser, about.reasoning_parser) if about else (None, None)
+    pair = (parsers[0] or said[0], parsers[1] or said[1])
     back = release and reading_back.read_back(
         release, prompts_of, answer.formats, pair, with_tools="tools" in answer.variables
     )

@@ -136,11 +136,9 @@ def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[
 
 def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[CaseOutcome, ...]:
     """Render all that conversations need with one call, and judge each."""
-    parts = [
-        one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
-        for one in asked
-        for end, prompted in _cuts(one)
-    ]
+    cuts = ((one, *cut) for one in asked for cut in _cuts(one))
+    begun = ((one._replace(messages=one.messages[:end]), prompted) for one, end, prompted in cuts)
+    parts = [one._replace(add_generation_prompt=prompted) for one, prompted in begun]
     prompts = iter(render(parts))
     return tuple(_judge(one, {cut: next(prompts) for cut in _cuts(one)}) for one in asked)
 
@@ -175,9 +173,8 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Case
         # A refusal is heard by the client; only what everybody sends must not be refused.
         heard = failed.refused and conversation.name not in _PLAIN
         level = Level.NOTE if heard else Level.ERROR
-        refused = Finding(
-            FindingCode.NOT_RENDERED, failed.error or "", line=failed.line, level=level
-        )
+        message = failed.error or ""
+        refused = Finding(FindingCode.NOT_RENDERED, message, line=failed.line, level=level)
         return CaseOutcome(conversation, whole, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
     lost = [said for said in _required_texts(conversation) if said[1] not in (whole.prompt or "")]
