@@ -45,10 +45,9 @@ def make(
             why[version], hint = error.message, error.hint
     if not effects:
         reasons = (f"\n  {version}: {text}" for version, text in reversed(why.items()))
-        raise Refused(
-            f"the script makes no mod on any of {len(why)} releases:{''.join(reasons)}",
-            hint=hint or "--vllm SPEC, or an --image for each, names the releases",
-        )
+        message = f"the script makes no mod on any of {len(why)} releases:{''.join(reasons)}"
+        hint = hint or "--vllm SPEC, or an --image for each, names the releases"
+        raise Refused(message, hint=hint)
     return _Maker(wanted, releases, effects, tell).make(why)
 
 
@@ -68,25 +67,17 @@ class _Maker:
         plans: dict[str, ModPlan] = {}
         while True:
             if not proven:
-                raise Refused(
-                    "no variant reproduces the changes of the script on its own release",
-                    hint="--tree TREE names a release that it was written for",
-                )
+                message = "no variant reproduces the changes of the script on its own release"
+                raise Refused(message, hint="--tree TREE names a release that it was written for")
             variants = proven
             mod, files = self.join(variants)
             for number, (version, tree) in enumerate(self.trees.items(), 1):
                 self.tell(f"checking the mod on {version}, {number} of {len(self.trees)}")
                 plans[version] = planner.plan_alone(mod, tree, cache=self.cache)
-            right = {
-                name
-                for name, effect in self.effects.items()
-                if compose.makes(plans[name], effect.changes)
-            }
-            proven = [
-                _MadeVariant(composed, kept)
-                for composed, covered in variants
-                if (kept := tuple(version for version in covered if version in right))
-            ]
+            effects = self.effects.items()
+            right = {name for name, effect in effects if compose.makes(plans[name], effect.changes)}
+            kept = ((made, [name for name in over if name in right]) for made, over in variants)
+            proven = [_MadeVariant(composed, tuple(over)) for composed, over in kept if over]
             if proven == variants:
                 break
         files |= lock_entries.first(mod, ((plans[one], tree) for one, tree in self.trees.items()))
@@ -117,9 +108,8 @@ class _Maker:
                 self.tell(f"a variant for {version}")
                 name = ".".join(version.split(".")[:2])
                 is_taken = any(one.composed.parts.id == name for one in variants)
-                stated = self.wanted._replace(
-                    variant=version if is_taken else name, vllm=f"=={version}"
-                )
+                variant = version if is_taken else name
+                stated = self.wanted._replace(variant=variant, vllm=f"=={version}")
                 try:
                     composed = compose.compose(stated, effect, tree, cache=self.cache)
                 except Refused as error:
@@ -156,11 +146,8 @@ class _Maker:
             beside = (LayeredTree(self.trees[version]).package(name) for version in covered)
             present = [*dict.fromkeys(filter(None, beside))]
             packages.append((name, span(present, present)))
-        return part._replace(
-            vllm=span(covered, [*self.trees]),
-            made_on=f"# Made on vLLM {covered[0]}.",
-            packages=tuple(packages),
-        )
+        vllm, made_on = span(covered, [*self.trees]), f"# Made on vLLM {covered[0]}."
+        return part._replace(vllm=vllm, made_on=made_on, packages=tuple(packages))
 
 
 def span(covered: Sequence[str], every: Sequence[str]) -> str:

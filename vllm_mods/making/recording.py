@@ -126,11 +126,9 @@ class _RecordedRun(NamedTuple):
             stages = [self.run_once(most)[0].changes for most in range(len(steps))]
             names = ((_PATCH.findall(" ".join(one.argv)) or ["optional"])[-1] for one in steps)
             between = zip(names, itertools.pairwise((*stages, effect.changes)), strict=True)
-            optional = tuple(
-                (name, {one.path: one.after for one in before})
-                for name, (before, after) in between
-                if before != after
-            )
+            changing = ((name, before) for name, (before, after) in between if before != after)
+            after_each = ((name, {one.path: one.after for one in its}) for name, its in changing)
+            optional = tuple(after_each)
             if stages[0] or len(optional) > 1:  # one alone is all of the mod
                 effect = effect._replace(optional=optional)
         return effect
@@ -309,11 +307,9 @@ class _RecordedRun(NamedTuple):
             why = f"{links[0]} became a link or a special file, and a mod can contain only regular files"
             raise Refused(why, hint="change the command to copy the file itself")
         after: dict[str, bytes | None] = {path[start:]: ran.written.get(path) for path in inner}
-        changes = tuple(
-            FileChange(path=path, before=before, after=after[path])
-            for path in sorted(after)
-            if (before := self.tree.read(path)) != after[path]
-        )
+        before = {path: self.tree.read(path) for path in sorted(after)}
+        changed = (path for path, data in before.items() if data != after[path])
+        changes = tuple(FileChange(path, before[path], after[path]) for path in changed)
         other = [one.path for one in changes if self._found(one.path) != one.before]
         if other:
             why = f"{', '.join(other)}: the sdist that the command ran on differs from {self.tree.spec}"
@@ -323,10 +319,8 @@ class _RecordedRun(NamedTuple):
         elsewhere = sorted(path for path in every if not path.startswith(own))
         kept = [path for path in elsewhere if path in ran.written and _TEMPLATE.match(path)]
         templates = {posixpath.basename(path): ran.written[path] for path in kept}
-        named = (
-            f"{name}={value} is set only while the script runs; to keep it, add it to [env] in mod.toml"
-            for name, value in seen.exported
-        )
+        why = "is set only while the script runs; to keep it, add it to [env] in mod.toml"
+        named = (f"{name}={value} {why}" for name, value in seen.exported)
         skipped = (f"{one} failed; the script goes on without it" for one in seen.free if one.code)
         lost = (_lost(path, ran) for path in elsewhere if path not in kept)
         unused = (f"--also {one} is not needed for an image" for one in self.limits.also)

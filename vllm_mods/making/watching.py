@@ -115,10 +115,8 @@ def programs() -> dict[str, bytes]:
     stand_in = sandbox.program("stand_in.sh")
     names = (*_FETCH, *_GPU, *_PIP, *_PYTHON, *_STEPS)
     others = ("sitecustomize.py", "pip_stand_in.py", "served.py", "lines.sh")
-    return {
-        **{f"{BIN}/{name}": stand_in for name in names},
-        **{f"{LAUNCHER}/{name}": sandbox.program(name) for name in others},
-    }
+    stand_ins = {f"{BIN}/{name}": stand_in for name in names}
+    return stand_ins | {f"{LAUNCHER}/{name}": sandbox.program(name) for name in others}
 
 
 def read(

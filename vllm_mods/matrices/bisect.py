@@ -88,11 +88,8 @@ def search(
             else:
                 bad, after = middle, judged
         outcome = outcome._replace(before=before, after=after, findings=line.broken(before, after))
-    return outcome._replace(
-        points=sum(point.commit is not None for point in points),
-        touching=line.touching,
-        planned=line.planned,
-    )
+    commits = sum(point.commit is not None for point in points)
+    return outcome._replace(points=commits, touching=line.touching, planned=line.planned)
 
 
 def over_commits(
@@ -112,12 +109,10 @@ def over_commits(
         why = f"{repository.spec}: {bad} has no commits beyond {good}"
         raise UsageError(why, hint=f"--good {bad} --bad {good}  # the older one is --good")
     if not commits[0].parents:
-        raise UsageError(
-            f"{repository.spec}: {good} and {bad} have no common history in this clone",
-            hint=f"{repository.typed} fetch --unshallow"
-            if repository.is_shallow
-            else "name two revisions that have a common ancestor",
-        )
+        why = f"{repository.spec}: {good} and {bad} have no common history in this clone"
+        fetch = f"{repository.typed} fetch --unshallow"
+        other = "name two revisions that have a common ancestor"
+        raise UsageError(why, hint=fetch if repository.is_shallow else other)
     fork = commits[0].parents[0]
     points = [Point(name) for name in dict.fromkeys((since, fork))]
     outcome = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repository.tree)

@@ -27,11 +27,9 @@ def choose_releases(
     for file in files:
         if file.yanked is None:
             by_version.setdefault(file.version, []).append(file)
-    ordered = [
-        version
-        for version in sorted(by_version, key=versions.sort_key)
-        if pre or spec is not None or not Version(version).is_prerelease
-    ]
+    ordered = sorted(by_version, key=versions.sort_key)
+    if spec is None and not pre:
+        ordered = [version for version in ordered if not Version(version).is_prerelease]
     if spec is not None:
         try:
             chosen = [version for version in ordered if versions.in_range(version, spec)]
@@ -49,9 +47,7 @@ def choose_releases(
 
 def _builds(version: str, files: Sequence[ReleaseFile]) -> list[str]:
     """Name each x86_64 wheel of a release; the version itself stands for the one pip would take."""
-    wheels = [
-        file
-        for file in sorted(files, key=lambda file: file.build)
-        if file.kind == "wheel" and any(platform.endswith("x86_64") for platform in file.platforms)
-    ]
+    by_build = sorted(files, key=lambda file: file.build)
+    built = (file for file in by_build if file.kind == "wheel")
+    wheels = [file for file in built if any(name.endswith("x86_64") for name in file.platforms)]
     return [*(file.filename for file in wheels[:-1]), version]

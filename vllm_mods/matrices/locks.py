@@ -23,11 +23,8 @@ def lock_from(mod: Mod, cells: Iterable[Cell], written: Iterable[WrittenFor] = (
     """
     mine = [one for one in cells if one.mod == mod.name]
     states = [(one.locked, one.version, one.witness) for one in mine if one.locked is not None]
-    others = {
-        (one.version, one.verdict.value): None
-        for one in mine
-        if one.locked is None and one.verdict.ok
-    }
+    unlocked = (one for one in mine if one.locked is None and one.verdict.ok)
+    others = {(one.version, one.verdict.value): None for one in unlocked}
     return lock_entries.of(mod, lock_entries.merge_states(states), others=others, written=written)
 
 
@@ -70,10 +67,8 @@ def update(mod: Mod, cells: Sequence[Cell], written: Sequence[WrittenFor] = ()) 
             lost |= rest
         elif rest:
             same = trees.get(_bare(tree), tree._replace(vllm=()))
-            trees[_bare(tree)] = tree._replace(
-                vllm=_in_order(rest | set(same.vllm)),
-                witness=tuple(dict.fromkeys((*tree.witness, *same.witness))),
-            )
+            every, witness = rest | set(same.vllm), dict.fromkeys((*tree.witness, *same.witness))
+            trees[_bare(tree)] = tree._replace(vllm=_in_order(every), witness=tuple(witness))
     others = {*fresh.others, *(one for one in before.others if one[0] not in looked_at)}
     whole = fresh._replace(
         trees=tuple(sorted(trees.values(), key=lambda tree: versions.sort_key(tree.vllm[0]))),
@@ -98,10 +93,8 @@ def _is_news(mod: Mod, cell: Cell) -> bool:
     if cell.locked is None:
         return cell.verdict.ok and (cell.version, cell.verdict.value) not in before.others
     files = {(file.path, file.before) for file in cell.locked.files}
-    return not any(
-        cell.version in tree.vllm and files <= {(file.path, file.before) for file in tree.files}
-        for tree in before.trees
-    )
+    trees = (tree for tree in before.trees if cell.version in tree.vllm)
+    return not any(files <= {(file.path, file.before) for file in tree.files} for tree in trees)
 
 
 def _committed(mod: Mod) -> Lock | None:

@@ -21,11 +21,9 @@ _HALF = 0.5
 def overlaps(hunk: Hunk, target: Target, line: int) -> bool:
     """Tell whether what a hunk would leave stands where its text does, too."""
     other = hunk.reversed()
-    return bool(other.old) and any(
-        there < line + len(hunk.old) and line < there + len(other.old)
-        for there in matches(target.data, other.old)
-        if at_edges(other, target, there)
-    )
+    places = matches(target.data, other.old) if other.old else ()
+    first, end = line - len(other.old), line + len(hunk.old)
+    return any(first < there < end and at_edges(other, target, there) for there in places)
 
 
 def has_added(hunk: Hunk, target: Target, line: int) -> bool:

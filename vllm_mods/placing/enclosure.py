@@ -160,12 +160,8 @@ class Identity(NamedTuple):
 
     def agrees(self, homes: tuple[Home, ...]) -> bool:
         """Tell whether all that the patch names is named so in these, too."""
-        return all(
-            mine[i : i + 1] == theirs[i : i + 1]
-            for mine, known in zip(self.homes, self.known, strict=True)
-            for theirs in homes
-            for i in known
-        )
+        named = [(mine, i) for mine, at in zip(self.homes, self.known, strict=True) for i in at]
+        return all(mine[i : i + 1] == theirs[i : i + 1] for mine, i in named for theirs in homes)
 
 
 def _admits(mine: Home, known: frozenset[int], theirs: Home) -> bool:

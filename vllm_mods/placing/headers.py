@@ -58,12 +58,10 @@ def names_block(section: str, block: CodeBlock, target: Target) -> bool:
 def _is_table(section: str, target: Target, line: int) -> bool:
     """Tell whether a statement of the module that a line is inside of is the one that a header names, if git names it."""
     outer = next((block for block in target.around(line) if block.kind == "table"), None)
-    return (
-        outer is None
-        or outer.head >= line
-        or not re.match(COLUMN_0, target.lines[outer.head - 1])
-        or _same_name(section, target, outer)
-    )
+    if outer is None or outer.head >= line:
+        return True
+    head = target.lines[outer.head - 1]
+    return not re.match(COLUMN_0, head) or _same_name(section, target, outer)
 
 
 def _same_name(section: str, target: Target, block: CodeBlock) -> bool:

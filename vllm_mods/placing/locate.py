@@ -64,10 +64,8 @@ def place(
         return answers
     if any(isinstance(answer, Lost) for answer in answers):
         answers = placing.answers(written)
-    return tuple(
-        _hold(hunk, answer, target, written.get(hunk.number))
-        for hunk, answer in zip(file.hunks, answers, strict=True)
-    )
+    pairs = zip(file.hunks, answers, strict=True)
+    return tuple(_hold(hunk, answer, target, written.get(hunk.number)) for hunk, answer in pairs)
 
 
 def _hold(
@@ -104,11 +102,9 @@ class _Rival(NamedTuple):
 def _has_removed_heads(side: Hunk, match: LookAlike, target: Target) -> bool:
     """Tell whether each ``class`` or ``def`` that a hunk removes stands in a place that resembles it, too."""
     old = [(kind, text) for kind, text in side.lines if kind != "+"]
-    return all(
-        line and definition_in(target.lines[line - 1]) == name
-        for (kind, text), line in zip(old, match.above, strict=True)
-        if kind == "-" and (name := definition_in(text))
-    )
+    gone = ((text, at) for (kind, text), at in zip(old, match.above, strict=True) if kind == "-")
+    heads = ((name, at) for text, at in gone if (name := definition_in(text)))
+    return all(at and definition_in(target.lines[at - 1]) == name for name, at in heads)
 
 
 class _Placing:
@@ -284,11 +280,10 @@ class _Placing:
         """Tell whether all other places of a hunk, and what resembles it, are too far from its stated line to have come there."""
         stated = self.hunks[i].stated
         alike = [rival.line for rival in self.rivals.get(i, ()) if rival.agrees]
-        return all(
-            line == stated or (self.base is BaseKnown.VERSION and abs(line - stated) > near)
-            for lines, near in ((self.places[i], _NEAR), (alike, _NEAR_ALIKE))
-            for line in lines
-        )
+        limits = ((self.places[i], _NEAR), (alike, _NEAR_ALIKE))
+        others = [(line, near) for lines, near in limits for line in lines if line != stated]
+        far = all(abs(line - stated) > near for line, near in others)
+        return not others or (self.base is BaseKnown.VERSION and far)
 
     def answer(
         self, i: int, proven: Located | None, left: tuple[int, ...], *, stated: bool

@@ -77,11 +77,8 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
         finding = Finding(FindingCode.OTHER_VERSION, message)
         return context.plan_of(mod, variant, Verdict.CONFLICT, finding)
     final = {file.path: file.after for file in receipt.files}
-    edited = [
-        file.path
-        for file in entry.files
-        if sha256(context.tree.read(file.path)) != final.get(file.path, file.after)
-    ]
+    meant = {file.path: final.get(file.path, file.after) for file in entry.files}
+    edited = [path for path, after in meant.items() if sha256(context.tree.read(path)) != after]
     if not edited:
         return context.plan_of(mod, variant, Verdict.APPLIED)
     message = f"these files were changed after the mod was applied: {', '.join(edited)}"

@@ -55,12 +55,9 @@ def changes_of(parts: tuple[Part, ...], origin: Tree) -> tuple[tuple[FileChange,
 def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozenset[int]:
     """Return the indexes of the parts that a tree carries, as far as the merge from ``origin`` tells."""
     try:
-        changes = changes_of(parts, origin)
-        return frozenset(
-            i
-            for i, part in enumerate(changes or ())
-            if all(is_carried(change, tree.read(change.path)) for change in part)
-        )
+        changes = changes_of(parts, origin) or ()
+        carried = (all(is_carried(one, tree.read(one.path)) for one in part) for part in changes)
+        return frozenset(i for i, all_of_it in enumerate(carried) if all_of_it)
     except TreeError:
         return frozenset()  # what cannot be read decides nothing here; the plan has the words
 
@@ -118,10 +115,8 @@ def states(
     run(reversed(range(len(parts))), "carried", PatchingStep.take_out)
     for i in carried_parts(parts, origin, tree) if origin is not None else ():
         state_of.update({(i, number): "carried" for number in _numbers(parts[i])})
-    return tuple(
-        HunkState(patch=parts[i].source, path=parts[i].path, number=number, state=state)
-        for (i, number), state in state_of.items()
-    )
+    known = ((parts[i], number, state) for (i, number), state in state_of.items())
+    return tuple(HunkState(part.source, part.path, number, state) for part, number, state in known)
 
 
 def without(parts: tuple[Part, ...], taken: Iterable[HunkState]) -> tuple[Part, ...]:

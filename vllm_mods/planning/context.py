@@ -139,22 +139,14 @@ class PlanContext:
         """Tell whether the files of a variant are as RECORD has them, those of this tool's mods included."""
         if self.tree.pristine:
             return True
-        released = [
-            self.tree.is_released(part.path, data)
-            for part in self.parts(mod, variant)
-            if (data := self.tree.read(part.path)) is not None
-        ]
+        files = ((part.path, self.tree.read(part.path)) for part in self.parts(mod, variant))
+        released = [self.tree.is_released(path, data) for path, data in files if data is not None]
         return bool(released) and all(released)
 
     def notes(self, mod: Mod, variant: Variant) -> list[Finding]:
         """Say what a user should know of a variant that goes in."""
-        notes = [
-            note(
-                FindingCode.IMAGE_ONLY,
-                f"{path} is outside Python's packages: only an image can hold it",
-            )
-            for path in (file.path for file in mod.files)
-        ]
+        why = "is outside Python's packages: only an image can hold it"
+        notes = [note(FindingCode.IMAGE_ONLY, f"{file.path} {why}") for file in mod.files]
         if variant.package:
             package = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
             notes.append(note(FindingCode.PACKAGE, f"{package} is installed beside this vLLM"))
@@ -168,13 +160,10 @@ class PlanContext:
 
     def leftovers(self, paths: Iterable[str]) -> list[Finding]:
         """Point at what GNU patch leaves behind when it stops half-way."""
-        places = [f"{path}{suffix}" for path in paths for suffix in (".rej", ".orig")]
+        places = (f"{path}{suffix}" for path in paths for suffix in (".rej", ".orig"))
+        left = [one for one in places if not self.tree.remote and self.tree.read(one) is not None]
         why = "exists: a run of `patch` stopped half-way"
-        return [
-            note(FindingCode.LEFTOVER, f"{path} {why}", path=path)
-            for path in places
-            if not self.tree.remote and self.tree.read(path) is not None
-        ]
+        return [note(FindingCode.LEFTOVER, f"{path} {why}", path=path) for path in left]
 
 
 def ask_for_packages(mods: Iterable[Mod], tree: Tree) -> None:

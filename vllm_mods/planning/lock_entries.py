@@ -84,12 +84,9 @@ def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[Writ
 
 def places_in(mod: Mod, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:
     """Return what ``written.record`` does, of each variant that was written for a tree."""
-    places = (
-        written_places.record(
-            variant, patching.parts_of(mod, variant, known_trees.WORKSPACE), tree, base
-        )
-        for variant in mod.variants
-    )
+    workspace = known_trees.WORKSPACE
+    parts = ((one, patching.parts_of(mod, one, workspace)) for one in mod.variants)
+    places = (written_places.record(variant, its, tree, base) for variant, its in parts)
     return tuple(place for place in places if place is not None)
 
 

@@ -28,9 +28,8 @@ def judge(plan: ModPlan, workspace: str) -> ModPlan:
         from vllm_mods.formats.toml_writer import value  # noqa: PLC0415  (for what is refused)
 
         message = f"{_describe(secret)} outside vllm/, which mod.toml does not declare; if that is intended, add to mod.toml: outside = {value((*plan.mod.outside, *secret))}"
-        return refuse(
-            plan, Verdict.CONFLICT, Finding(FindingCode.UNDECLARED, message, path=secret[0])
-        )
+        finding = Finding(FindingCode.UNDECLARED, message, path=secret[0])
+        return refuse(plan, Verdict.CONFLICT, finding)
     if not paths:
         return plan
     message = f"{_describe(paths)} outside vllm/, as mod.toml declares"

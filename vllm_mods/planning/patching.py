@@ -80,10 +80,8 @@ def parts_of(
             if count > most:
                 why = f"this patch and those before it have more than {most}"
                 raise DiffError(where, 1, why, hint=diff_reader.MANY)
-    parts += [
-        Part(source=f"replace[{i}]", path=one.path, other=one)
-        for i, one in enumerate(variant.replace)
-    ]
+    replaced = enumerate(variant.replace)
+    parts += [Part(source=f"replace[{i}]", path=one.path, other=one) for i, one in replaced]
     built = [file for file in variant.binary if platform in {None, file.platform}]
     first_built = {file.path: file for file in reversed(built)}
     whole: tuple[OverlayFile | BinaryFile, ...] = (*variant.overlay, *first_built.values())
@@ -226,11 +224,8 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
             return False
         if data is not None and any(one.new and not matches(data, one.new) for one in file.hunks):
             return False
-    return all(
-        tree.read(part.path) == part.whole
-        for part in parts
-        if part.diff is None and part.other is None
-    )
+    whole = (part for part in parts if part.diff is None and part.other is None)
+    return all(tree.read(part.path) == part.whole for part in whole)
 
 
 def note(code: FindingCode, message: str, **place: object) -> Finding:

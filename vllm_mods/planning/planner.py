@@ -161,10 +161,8 @@ class _Planner(NamedTuple):
         for group in (inside,) if self.strict_version else (inside, outside):
             tries = {variant: self.attempt(mod, variant) for variant in group}
             good = {variant: one for variant, one in tries.items() if one.verdict.ok}
-            results = {
-                tuple((change.path, sha256(change.after)) for change in one.changes)
-                for one in good.values()
-            }
+            changes = (plan.changes for plan in good.values())
+            results = {tuple((one.path, sha256(one.after)) for one in its) for its in changes}
             if len(results) > 1:
                 return refusal.undecided(mod, [*good])
             if good:
@@ -178,13 +176,8 @@ class _Planner(NamedTuple):
     def attempt(self, mod: Mod, variant: Variant) -> ModPlan:
         parts = self.context.located(mod, variant)
         plan = self.context.plan_of(mod, variant, Verdict.CONFLICT)
-        tried = patching.forward(
-            plan,
-            parts,
-            self.context.view,
-            beneath=self.context.untouched,
-            changed_by=self.context.changed_by,
-        )
+        view, old, changed_by = self.context.view, self.context.untouched, self.context.changed_by
+        tried = patching.forward(plan, parts, view, beneath=old, changed_by=changed_by)
         if not tried.verdict.ok:
             return tried
         near = variant in self.context.nearest(mod)
@@ -197,8 +190,7 @@ class _Planner(NamedTuple):
             if against is not None:
                 return plan._replace(verdict=Verdict.MISPLACED, findings=(against,))
             origin = fit.AtOrigin(tree, at_origin.changes)
-        view, allow = self.context.view, variant.allow
-        looked = fit.fit(tried.changes, view, allow=allow, cache=self.cache, origin=origin)
+        looked = fit.fit(tried.changes, view, allow=variant.allow, cache=self.cache, origin=origin)
         if not all_well(looked.findings):
             tried = plan._replace(verdict=Verdict.UNFIT)
         return patching.add_notes(tried, *looked.findings)._replace(

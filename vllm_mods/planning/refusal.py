@@ -32,11 +32,8 @@ def unless_reserved(plan: ModPlan, workspace: str) -> ModPlan:
     """Return a plan unless it is about this tool's own files: a journal, say, that the next command obeys."""
     templates = plan.variant.templates if plan.variant else ()
     names = {f"{workspace}/{template.file}": template.file for template in templates}
-    paths = [
-        change.path
-        for change in plan.changes
-        if tree_names.is_reserved(names.get(change.path, change.path))
-    ]
+    changed = (change.path for change in plan.changes)
+    paths = [path for path in changed if tree_names.is_reserved(names.get(path, path))]
     if not paths:
         return plan
     reason = "is reserved for vllm-mods: no mod may write, rename or delete it"

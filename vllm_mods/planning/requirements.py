@@ -75,6 +75,5 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
             where = "the mod is refused where that version is installed"
             yield note(FindingCode.PYTHON_PIN, f"{needed}, but {released}: {where}")
         elif version is None:
-            yield note(
-                FindingCode.PYTHON_REQUIREMENT, f"{needed}, which vllm-mods does not install"
-            )
+            message = f"{needed}, which vllm-mods does not install"
+            yield note(FindingCode.PYTHON_REQUIREMENT, message)

@@ -20,10 +20,8 @@ def add(base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, b
     Raises ``BothChangedError`` where the mod does anything else to the statement, where both neighbours are gone, and
     for an element of several lines.
     """
-    old, mine, now = (
-        {_key(element): element for element in _elements(node)}
-        for node in _find(base.node, ours.node, theirs.node)
-    )
+    nodes = _find(base.node, ours.node, theirs.node)
+    old, mine, now = ({_key(element): element for element in _elements(node)} for node in nodes)
     check_order(old, mine, now)
     (before, after, new), *more = added(old, mine)
     if more or not now or not now.keys().isdisjoint(new) or _comments(ours) != _comments(base):

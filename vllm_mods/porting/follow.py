@@ -65,20 +65,17 @@ def with_names(node: Outline, chain: tuple[str, ...], key: str) -> Outline:
     first, rest = chain[0], chain[1:]
     if not rest:
         marks = {outline.mark(first): outline.mark(key)}
-        return node._replace(
-            lines=tuple(marks.get(line, line) for line in node.lines),
-            inner=tuple(i._replace(key=key) if i.key == first else i for i in node.inner),
-        )
+        lines = tuple(marks.get(line, line) for line in node.lines)
+        inner = tuple(i._replace(key=key) if i.key == first else i for i in node.inner)
+        return node._replace(lines=lines, inner=inner)
     inner = tuple(with_names(i, rest, key) if i.key == first else i for i in node.inner)
     return node._replace(inner=inner)
 
 
 def likeness(first: Outline, other: Outline) -> float:
     """Return the share of lines, without those that say nothing, that two definitions have in common."""
-    mine, theirs = (
-        [text for line in list(side.flat())[1:] if (text := line.strip())]
-        for side in (first, other)
-    )
+    bodies = (list(side.flat())[1:] for side in (first, other))
+    mine, theirs = ([text for line in body if (text := line.strip())] for body in bodies)
     if not mine or not theirs:
         return 0.0
     return 2 * len(line_diff.matching(mine, theirs)) / (len(mine) + len(theirs))

@@ -58,11 +58,9 @@ def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[
         known = meant.get(scope, [])
         for n, (leaf, rest) in enumerate(exits):
             old = _effects(known[n][1]) if len(known) == len(exits) else set[Place]()
-            lost = {
-                place
-                for place in _effects(rest) - old - mine
-                if not isinstance(leaf, ast.Return) or len(place) > 1 or place[0].endswith("()")
-            }
+            undone = _effects(rest) - old - mine
+            lasting = {place for place in undone if len(place) > 1 or place[0].endswith("()")}
+            lost = lasting if isinstance(leaf, ast.Return) else undone
             if lost:
                 names = ", ".join(sorted(".".join(place) for place in lost))
                 message = f"line {leaf.lineno} of the mod leaves the function before the target's new code: {names}"
@@ -183,18 +181,12 @@ def _changes(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
     effects: list[tuple[Place, Place]] = [(place, ()) for place in _bound(walked)]
     for called, call in _called(walked):
         given = [*call.args, *(one.value for one in call.keywords)]
-        places = [
-            called[:-1],
-            *(_place(one) for one in given if isinstance(one, ast.Name | ast.Attribute)),
-        ]
+        named = (_place(one) for one in given if isinstance(one, ast.Name | ast.Attribute))
+        places = [called[:-1], *named]
         effects += [(place, called) for place in places if place and place not in _OWN]
     reads = set(_read(second))
-    return any(
-        _meet(place, read) and read != called
-        for place, called in effects
-        for read in reads
-        if not (read in _OWN and len(place) > 1)
-    )
+    pairs = ((place, read) for place, called in effects for read in reads if read != called)
+    return any(_meet(place, read) for place, read in pairs if not (read in _OWN and len(place) > 1))
 
 
 def _read(nodes: Iterable[ast.AST]) -> Iterator[Place]:

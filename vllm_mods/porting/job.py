@@ -97,11 +97,8 @@ class PortOutcome(NamedTuple):
     def removed(self) -> tuple[str, ...]:
         """The files of the target that the mod removes."""
         gone = {one.path for one in self.changes if one.after is None}
-        return tuple(
-            one.new_path
-            for one in self.files
-            if one.path in gone and one.before is not None and one.ported.text is not None
-        )
+        both = (one for one in self.files if one.before is not None and one.ported.text is not None)
+        return tuple(one.new_path for one in both if one.path in gone)
 
     @property
     def homes(self) -> dict[str, str]:

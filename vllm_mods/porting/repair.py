@@ -69,14 +69,9 @@ def _overrides(world: World, path: str, scope: str) -> Iterator[Override]:
 
 def _new_parameters(before: World, after: World, override: Override) -> list[tuple[str, str]]:
     """Return the parameters, with their defaults, that the target's method has and the base's had not."""
-    then = next(
-        (
-            found.cls.methods.get(override.method.name)
-            for name, found in classes_in(before, override.base.path)
-            if name == override.base.cls.name
-        ),
-        None,
-    )
+    base = override.base
+    classes = (found.cls for name, found in classes_in(before, base.path) if name == base.cls.name)
+    then = next((cls.methods.get(override.method.name) for cls in classes), None)
     old = {parameter.name for parameter in then[0].parameters} if then and len(then) == 1 else None
     mine = {parameter.name for parameter in override.method.parameters}
     if old is None or not old <= mine:

@@ -134,15 +134,10 @@ def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
 def _lacks(base: Suite, side: Suite, other: Suite) -> bool:
     """Tell whether the other side has come to read what this side has done away with."""
     gone = [one.node for name, one in base.items() if name not in side]
-    instead, new = (
-        [
-            (one.node, base[name].node if name in base else None)
-            for name, one in some.items()
-            if name not in base or base[name].text != one.text
-        ]
-        for some in (side, other)
-    )
-    bound = [node for node, _ in instead]
+    was = {name: one.node for name, one in base.items()}
+    texts = {name: one.text for name, one in base.items()}
+    bound = [one.node for name, one in side.items() if one.text != texts.get(name)]
+    new = [(one.node, was.get(name)) for name, one in other.items() if one.text != texts.get(name)]
     return bool(gone) and any(independence.lacks(gone, bound, node, old) for node, old in new)
 
 

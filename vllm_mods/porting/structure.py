@@ -116,9 +116,8 @@ class _Merger:
             ours, theirs = in_ours.get(line), in_theirs.get(line)
             if ours is None:
                 if theirs is not None and not _same(old, theirs):
-                    self.problem(
-                        FindingCode.REMOVED, name, "the mod removes what the target changed"
-                    )
+                    message = "the mod removes what the target changed"
+                    self.problem(FindingCode.REMOVED, name, message)
             elif not _same(old, ours):
                 count = sum(other.name == old.name for other in in_theirs.values())
                 before = sum(other.name == old.name for other in in_base.values())
@@ -147,11 +146,9 @@ class _Merger:
 
 
 def _same(old: Outline, new: Outline) -> bool:
-    return (
-        old.lines == new.lines
-        and len(old.inner) == len(new.inner)
-        and all(x.key == y.key and _same(x, y) for x, y in zip(old.inner, new.inner, strict=True))
-    )
+    if old.lines != new.lines or len(old.inner) != len(new.inner):
+        return False
+    return all(x.key == y.key and _same(x, y) for x, y in zip(old.inner, new.inner, strict=True))
 
 
 def _says_something(line: bytes) -> bool:

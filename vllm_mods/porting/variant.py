@@ -96,11 +96,9 @@ def between(releases: Releases, base: Tree | None, target: Tree) -> Iterator[Tre
 
 def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: Tree) -> None:
     """Raise ``Refused`` if the files of a base are not those of which mod.lock has the hashes."""
-    known = [
-        {file.path: file.before for file in state.files}
-        for version, state in states(lock_entries.current(mod), variant)
-        if version == tree.version
-    ]
+    locked = states(lock_entries.current(mod), variant)
+    of_release = (state for version, state in locked if version == tree.version)
+    known = [{file.path: file.before for file in state.files} for state in of_release]
     hashes = {change.path: sha256(change.before) for change in changes}
     if known and not any(hashes.items() <= state.items() for state in known):
         why = f"{tree.spec} states version {tree.version}, but its {', '.join(sorted(hashes))} differ from the entry for that release in mod.lock of {mod.name}; nothing was written"
@@ -123,11 +121,9 @@ def patches(
 ) -> dict[str, bytes]:
     """Cut patches, each with the name of the variant's patch that changes the same file of the base, a needed one if any."""
     sources = [os.path.basename(patch.source) for patch in variant.patches]
-    owner = {
-        path: os.path.basename(patch.source)
-        for patch in sorted(variant.patches, key=lambda one: not one.optional)
-        for path in diff.paths_of(patch, patch.source)
-    }
+    owner: dict[str, str] = {}
+    for patch in sorted(variant.patches, key=lambda one: not one.optional):
+        owner |= dict.fromkeys(diff.paths_of(patch, patch.source), os.path.basename(patch.source))
     texts: dict[str, bytes] = {}
     for cut in sorted(cuts, key=lambda cut: cut.path):
         source = f"{name}/{owner.get(homes.get(cut.path, cut.path), sources[0])}"

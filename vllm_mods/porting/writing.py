@@ -198,11 +198,9 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
         if data is None:
             left.append(f"{work.edited(path)}: this file is gone")
             continue
-        left += [
-            f"{work.edited(path)}:{n}: an unresolved conflict marker"
-            for n, line in enumerate(line_diff.split(data), 1)
-            if line.startswith(_MARKERS)
-        ]
+        numbered = enumerate(line_diff.split(data), 1)
+        marked = [n for n, line in numbered if line.startswith(_MARKERS)]
+        left += [f"{work.edited(path)}:{n}: an unresolved conflict marker" for n in marked]
         before = reading.read(work.theirs(path), work.folder) if in_target else None
         files[path] = (before, data)
     if left:

@@ -91,9 +91,8 @@ def with_model(findings: RecipeFindings, pairing: pairings.Pairing) -> pairings.
     """Take the model from the command of a recipe that names it nowhere else."""
     named = model_of(pairings.arguments(pairing))
     if named and not pairing.model:
-        findings.note(
-            FindingCode.MODEL, "model", f"the recipe names no model; the command serves {named}"
-        )
+        message = f"the recipe names no model; the command serves {named}"
+        findings.note(FindingCode.MODEL, "model", message)
         return pairing._replace(model=named)
     if not pairing.model:
         findings.problem("model", "is required, because the command names no model")

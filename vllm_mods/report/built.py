@@ -35,11 +35,9 @@ def lock(result: ReadLock, *, output: str | None) -> Reply:
         "mods": [fields(mod, "name", "version") for mod in whole.mods],
     }
     named = ("--lock", output) if output is not None else ()
-    return Reply(
-        answer,
-        "\n".join((*lines, f"image: {result.tag}")),
-        next_step=shlex.join(("vllm-mods", "build", whole.pairing, *named)),
-    )
+    lines += [f"image: {result.tag}"]
+    next_step = shlex.join(("vllm-mods", "build", whole.pairing, *named))
+    return Reply(answer, "\n".join(lines), next_step=next_step)
 
 
 def moved(changes: Sequence[pairing_lock.LockDifference], path: str) -> Reply:
@@ -69,9 +67,8 @@ def build(result: BuildResult, again: Sequence[str], *, output: str | None) -> R
         answer["platforms"] = platforms
     words = "\n".join((result.written.message, *_image_lines(result.images)))
     runs = result.output.kind == outputs.ENGINE
-    return Reply(
-        answer, words, next_step=shlex.join(("vllm-mods", "run", *again)) if runs else None
-    )
+    next_step = shlex.join(("vllm-mods", "run", *again)) if runs else None
+    return Reply(answer, words, next_step=next_step)
 
 
 def _digests(one: BuiltImage) -> dict[str, str | None]:

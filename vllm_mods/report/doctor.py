@@ -21,10 +21,8 @@ def examined(diagnosis: Diagnosis) -> Reply:
         },
         **data.fields(diagnosis, "elsewhere", "troubles"),
     }
-    lines = [
-        f"vllm-mods {tool.version} ({tool.origin}: {tool.place})",
-        f"  {tool.python} ({tool.executable})",
-    ]
+    lines = [f"vllm-mods {tool.version} ({tool.origin}: {tool.place})"]
+    lines += [f"  {tool.python} ({tool.executable})"]
     if target is not None:
         lines += _target(target)
     for level, title in ((Level.ERROR, "what is wrong"), (Level.NOTE, "good to know")):

@@ -53,10 +53,8 @@ def verify(
 
 def revert(done: Reverted, target: str) -> Reply:
     """Return what was taken out of a tree."""
-    lines = [
-        text.tree_name(done.version, target),
-        *(f"  {name} was reverted" for name in done.reverted),
-    ]
+    lines = [text.tree_name(done.version, target)]
+    lines += [f"  {name} was reverted" for name in done.reverted]
     answer = {
         "tree": {"spec": target, "version": done.version},
         "reverted": done.reverted,
@@ -92,10 +90,6 @@ def sync(result: Synced, *, check: bool, again: tuple[str, ...]) -> Reply:
         "changed": done.changed,
         "check": check,
     }
-    return Reply(
-        answer,
-        "\n".join((*lines, *text.serve_arguments(done.plan, done.templates))),
-        ok,
-        None if ok else shlex.join(("vllm-mods", "sync", *again)),
-        notes(done.notes),
-    )
+    words = "\n".join((*lines, *text.serve_arguments(done.plan, done.templates)))
+    next_step = None if ok else shlex.join(("vllm-mods", "sync", *again))
+    return Reply(answer, words, ok, next_step, notes(done.notes))

@@ -40,10 +40,8 @@ def message(release: KeptRelease) -> str:
     title = f"{release.mod}: {_TITLES[release.did].format(release=release.release)}"
     table = f"| | vLLM {release.release} |\n| --- | --- |\n"
     parts = [title, f"{table}| before | {release.before} |\n| after | {release.after} |"]
-    for head, lines in (
-        ("Decided automatically", release.told),
-        ("For a person to look at", release.left),
-    ):
+    told, left = ("Decided automatically", release.told), ("For a person to look at", release.left)
+    for head, lines in (told, left):
         rows = [f"* {inert(' '.join(text.split()))}" for text in lines]
         parts += [f"{head}:", "\n".join(rows)] if rows else []
     return "\n\n".join(parts) + "\n"

@@ -38,11 +38,9 @@ def removed(project: str, library: str, mods: Sequence[str]) -> Reply:
     """Return that a library is out of the file ``project``, and which of its mods targets no longer name."""
     lines = [f"{library} was removed from {project}"]
     lines += [f"  no target names {mod} now" for mod in mods]
-    return Reply(
-        {"project": project, "removed": library, "no_longer_named": mods},
-        "\n".join(lines),
-        next_step="vllm-mods sync  # reverts the library's mods",
-    )
+    answer = {"project": project, "removed": library, "no_longer_named": mods}
+    next_step = "vllm-mods sync  # reverts the library's mods"
+    return Reply(answer, "\n".join(lines), next_step=next_step)
 
 
 def updated(project: str, updates: Sequence[LibraryUpdate], *, dry_run: bool) -> Reply:

@@ -25,11 +25,8 @@ def verdict(result: TemplateChecked) -> str:
     """Return the sentence of a template; it begins with "at fault" where the exit code is 1."""
     if result.answer is None:
         return "problems: it cannot be read"
-    works = [
-        _WORKS_FOR[replay.conversation.name]
-        for replay in result.replays
-        if replay.conversation.name in _WORKS_FOR and not replay.findings
-    ]
+    faultless = (replay.conversation.name for replay in result.replays if not replay.findings)
+    works = [_WORKS_FOR[name] for name in faultless if name in _WORKS_FOR]
     good = [f"works for {' and '.join(works)}"] if works else []
     if not result.replays:
         good = ["it was not tested with conversations"]

@@ -127,12 +127,8 @@ def remove(where: str, name: str) -> tuple[str, ...]:
         lock = _lock(project)
         library = kept.open_kept(lock[name]) if name in lock else None
         own = contents.mods_in(library.listed) if library else ()
-        gone = [
-            mod
-            for target in project.targets
-            for mod in target.mods
-            if mod.startswith(f"{name}/") or mod in own
-        ]
+        named = [mod for target in project.targets for mod in target.mods]
+        gone = [mod for mod in named if mod.startswith(f"{name}/") or mod in own]
         left = {one: was for one, was in lock.items() if one != name}
         _write(project, left, lambda root: _take_out(root, name, gone), removes=True)
     return tuple(dict.fromkeys(gone))

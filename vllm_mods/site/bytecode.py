@@ -38,13 +38,9 @@ def forget(root: str, sources: Iterable[str]) -> list[str]:
     tells Python not to check (PEP 552) would run in place of the changed source.
     """
     named = (os.environ.get("PYTHONPYCACHEPREFIX"), sys.pycache_prefix)
-    stays = [
-        place
-        for source in sources
-        for prefix in set(filter(None, named))
-        for place in _elsewhere(f"{os.path.realpath(prefix)}{root}", source)
-        if not _removed(place)
-    ]
+    folders = [f"{os.path.realpath(prefix)}{root}" for prefix in set(filter(None, named))]
+    caches = (_elsewhere(folder, source) for source in sources for folder in folders)
+    stays = [place for places in caches for place in places if not _removed(place)]
     if not stays:
         return []
     note = "stale bytecode could not be removed; Python may run it instead of the new code"

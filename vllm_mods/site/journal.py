@@ -58,11 +58,8 @@ def unfinished(root: str) -> str | None:
 
 
 def _named(root: str) -> list[str]:
-    return [
-        f"{root}/{name}"
-        for name in sorted(os.listdir(root))
-        if name.startswith(PREFIX) and _is_time(name[len(PREFIX) :])
-    ]
+    names = (name for name in sorted(os.listdir(root)) if name.startswith(PREFIX))
+    return [f"{root}/{name}" for name in names if _is_time(name[len(PREFIX) :])]
 
 
 def _remembered(root: str) -> str | None:
@@ -112,10 +109,8 @@ def save(opened: OpenFolders, work: str, journal: Journal) -> None:
 
 def _place(opened: OpenFolders, work: str) -> JournalPlace:
     stamp = site.status(opened.at(f"{work}/{STAMP}"))
-    return JournalPlace(
-        folder=os.lstat(opened.folder(work)).st_ino,
-        stamp=None if stamp is None else (stamp.st_ino, stamp.st_ctime_ns),
-    )
+    times = None if stamp is None else (stamp.st_ino, stamp.st_ctime_ns)
+    return JournalPlace(folder=os.lstat(opened.folder(work)).st_ino, stamp=times)
 
 
 def _read(opened: OpenFolders, work: str) -> Journal | None:

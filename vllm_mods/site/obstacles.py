@@ -78,10 +78,8 @@ def _mount_points() -> frozenset[str]:
 def _mounted(place: str, mounts: frozenset[str]) -> tuple[str, str] | None:
     if place not in mounts:
         return None
-    return (
-        "is a mount point: it can be neither replaced nor removed",
-        f"umount {place}  # or start the container without that volume",
-    )
+    why = "is a mount point: it can be neither replaced nor removed"
+    return why, f"umount {place}  # or start the container without that volume"
 
 
 def _read_only(place: str) -> tuple[str, str] | None:

@@ -86,10 +86,8 @@ class _Drafter(Steps):
         owners = {file.path for file in self.old.values() if file.kind == receipt.RECORD}
         folders = [name for name in os.listdir(self.site.root) if name.endswith(".dist-info")]
         bases: dict[str, bytes] = {}
-        listed = {
-            path: self.owner(path, tree_names.owners_first(folders, path), bases)
-            for path in touched
-        }
+        likely = {path: tree_names.owners_first(folders, path) for path in touched}
+        listed = {path: self.owner(path, names, bases) for path, names in likely.items()}
         owners |= {owner for owner in listed.values() if owner is not None}
         for owner in sorted(owners):
             self.record(owner, {path: touched[path] for path in touched if listed[path] == owner})
@@ -183,16 +181,11 @@ class _Drafter(Steps):
         ops = sorted(self.ops.values(), key=lambda op: op.step.path == receipt.RECEIPT)
         existing = [op.step.path for op in ops if op.info is not None]
         real = self.site.absolute
-        obstacles.check(
-            [real(path) for path in (*existing, *(one.path for one in gone))],
-            [real(one.path) for one in folders],
-        )
-        return Draft(
-            ops=tuple(ops),
-            journal=Journal(tuple(op.step for op in ops), folders, tuple(self.made), gone),
-            receipt=final,
-            notes=(*notes, *self.linked()),
-        )
+        places = [real(path) for path in (*existing, *(one.path for one in gone))]
+        obstacles.check(places, [real(one.path) for one in folders])
+        steps = Journal(tuple(op.step for op in ops), folders, tuple(self.made), gone)
+        noted = (*notes, *self.linked())
+        return Draft(ops=tuple(ops), journal=steps, receipt=final, notes=noted)
 
     def linked(self) -> tuple[str, ...]:
         """Say which files have other names: `uv` and `conda` link what they install to their caches."""
@@ -220,6 +213,5 @@ def _changed(where: site.Site, path: str, expected: str | None, actual: str | No
         what = "is gone"
     else:
         what = f"was changed: its sha256 is {actual[:12]}…, but {expected[:12]}… was expected"
-    return Refused(
-        f"{path} {what}; nothing was changed", hint=f"vllm-mods verify --target {where.root}"
-    )
+    hint = f"vllm-mods verify --target {where.root}"
+    return Refused(f"{path} {what}; nothing was changed", hint=hint)

@@ -213,8 +213,6 @@ class Steps:
         """Return every folder that stays and changes, as it is now: its mtime is to be put back."""
         without = {folder.path for folder in removed}
         changing = {os.path.dirname(path) for path in (*self.ops, *self.made, *without)} - without
-        return tuple(
-            Folder.of(folder, info)
-            for folder in sorted(changing)
-            if (info := self.look.folders.get(self.site.absolute(folder))) is not None
-        )
+        at = {path: self.site.absolute(path) for path in sorted(changing)}
+        infos = ((path, self.look.folders.get(place)) for path, place in at.items())
+        return tuple(Folder.of(path, info) for path, info in infos if info is not None)

@@ -82,12 +82,9 @@ def _drafted(
 
 
 def _changed(drafted: Draft) -> tuple[str, ...]:
-    return tuple(
-        op.step.path
-        for op in drafted.ops
-        if not (op.rewrites or op.step.path.startswith(receipt.STATE))
-        or op.step.path.startswith(f"{receipt.TEMPLATES}/")
-    )
+    steps = ((op.step.path, op.rewrites) for op in drafted.ops)
+    paths = ((path, own or path.startswith(receipt.STATE)) for path, own in steps)
+    return tuple(path for path, own in paths if not own or path.startswith(f"{receipt.TEMPLATES}/"))
 
 
 def recover(root: str, note: Callable[[str], object] = lambda _said: None) -> bool:

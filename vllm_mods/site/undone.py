@@ -58,12 +58,8 @@ def look(applied: Receipt, tree: Tree) -> Undone:
     if paths:
         files = [one.path for one in applied.files if one.path in paths]
         paths.update(one.path for one, base in new.items() if _lists_any(base, files))
-        paths.update(
-            one.path
-            for one in applied.files
-            if one.kind == receipt.BYTECODE
-            and any(bytecode.is_of(one.path, path) for path in files)
-        )
+        caches = [one.path for one in applied.files if one.kind == receipt.BYTECODE]
+        paths.update(one for one in caches if any(bytecode.is_of(one, path) for path in files))
     return Undone(frozenset(paths), tuple(edited))
 
 

@@ -21,16 +21,12 @@ class CallForm(NamedTuple):
 
 
 _NAME, _WORD = "look_up", "citadel"
-XML = CallForm(
-    "<function=NAME>",
-    re.compile(rf"<tool_call>\s*<function={_NAME}>"),
-    ("qwen3_coder", "qwen3_xml", "seed_oss", "step3p5", "step5", "mimo"),
-)
-JSON = CallForm(
-    "JSON in <tool_call>",
-    re.compile(rf'<tool_call>\s*\{{"name": "{_NAME}"'),
-    ("hermes", "qwen3_json", "granite4", "ernie45", "llama3_json", "llama4_json"),
-)
+_XML_CALL = re.compile(rf"<tool_call>\s*<function={_NAME}>")
+_XML_READERS = ("qwen3_coder", "qwen3_xml", "seed_oss", "step3p5", "step5", "mimo")
+XML = CallForm("<function=NAME>", _XML_CALL, _XML_READERS)
+_JSON_CALL = re.compile(rf'<tool_call>\s*\{{"name": "{_NAME}"')
+_JSON_READERS = ("hermes", "qwen3_json", "granite4", "ernie45", "llama3_json", "llama4_json")
+JSON = CallForm("JSON in <tool_call>", _JSON_CALL, _JSON_READERS)
 FORMS = (XML, JSON)
 _OF_NAMES = (
     (re.compile(r"qwen3\.[5-8]|qwen3-coder", re.IGNORECASE), XML),

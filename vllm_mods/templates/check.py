@@ -96,15 +96,12 @@ def check(
     try:
         answer = render(jobs)
     except NotRendered as error:
-        return TemplateChecked(
-            template, None, (Finding(FindingCode.TEMPLATE_UNREADABLE, error.message),)
-        )
+        finding = Finding(FindingCode.TEMPLATE_UNREADABLE, error.message)
+        return TemplateChecked(template, None, (finding,))
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
-    findings = [
-        *_note_unknown_tokens(template, answer),
-        *(_check_own_words(about, answer) if about else ()),
-    ]
+    findings = [*_note_unknown_tokens(template, answer)]
+    findings += _check_own_words(about, answer) if about else ()
     wrong: set[str] = set()
     for (name, i, case), rendered in zip(defaults, again, strict=True):
         if plain[i].prompt in {None, rendered.prompt} or name in wrong:
@@ -134,10 +131,8 @@ def check(
     pairs = [one[:2] for one in (*outcomes, *replays) if one.rendered.prompt is not None]
     rust = render([job for job, _ in pairs], rust=True).rendered
     findings += _compare_engines(pairs, rust)
-    pair = (
-        parsers[0] or (about.tool_call_parser if about else None),
-        parsers[1] or (about.reasoning_parser if about else None),
-    )
+    said = (about.tool_call_parser, about.reasoning_parser) if about else (None, None)
+    pair = (parsers[0] or said[0], parsers[1] or said[1])
     back = release and reading_back.read_back(
         release, prompts_of, answer.formats, pair, with_tools="tools" in answer.variables
     )
@@ -174,11 +169,8 @@ def _compare_engines(
     pairs: Sequence[tuple[Conversation, rendering.Rendered]], rusts: Sequence[rendering.Rendered]
 ) -> Iterator[Finding]:
     """Tell whether vLLM's Rust frontend, which renders with minijinja, makes the same prompts."""
-    other = [
-        (one, job.name)
-        for (job, ours), one in zip(pairs, rusts, strict=True)
-        if ours.prompt != one.prompt
-    ]
+    both = zip(pairs, rusts, strict=True)
+    other = [(one, job.name) for (job, ours), one in both if ours.prompt != one.prompt]
     for first, name in other[:1]:
         what = first.error or "the prompt is different"
         message = f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(pairs)} conversations are rendered differently: {name}: {what}"

@@ -48,10 +48,8 @@ def assistant_message(text: str, reasoning: str | None = None, *calls: Message) 
 
 def message_of(answer: Mapping[str, Any]) -> Message:
     """Return the message that a client sends back after an answer: its content, reasoning and calls."""
-    calls = (
-        tool_call(i, call["name"], call["arguments"])
-        for i, call in enumerate(answer.get("calls", ()))
-    )
+    made = enumerate(answer.get("calls", ()))
+    calls = (tool_call(i, call["name"], call["arguments"]) for i, call in made)
     return assistant_message(answer["content"], answer.get("reasoning") or None, *calls)
 
 
@@ -76,21 +74,11 @@ def _read_scenes() -> Iterator[Conversation]:
     text = files(__package__).joinpath("scenes.json").read_bytes()
     for name, scene in json.loads(text).items():
         tools = tuple(scene.get("tools", ())) or None
-        yield Conversation(
-            name,
-            tuple(scene["messages"]),
-            tools,
-            kwargs=scene.get("kwargs", {}),
-            title=scene["title"],
-        )
-    many = [
-        message
-        for number in range(12)
-        for message in (
-            {"role": "user", "content": f"Is it mimosa {number}?"},
-            assistant_message(f"It is {number}."),
-        )
-    ]
+        messages, kwargs = tuple(scene["messages"]), scene.get("kwargs", {})
+        yield Conversation(name, messages, tools, kwargs=kwargs, title=scene["title"])
+    questions = [{"role": "user", "content": f"Is it mimosa {number}?"} for number in range(12)]
+    answers = [assistant_message(f"It is {number}.") for number in range(12)]
+    many = [message for turn in zip(questions, answers, strict=True) for message in turn]
     lines = "".join(f"Line {number} of nigella.\n" for number in range(400))
     last = (
         {"role": "user", "content": "if (a < b && c > 'd') {\n\n    \"é 漢 🙂\" % {{e}}\n}"},
@@ -148,11 +136,9 @@ def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[
 
 def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[CaseOutcome, ...]:
     """Render all that conversations need with one call, and judge each."""
-    parts = [
-        one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
-        for one in asked
-        for end, prompted in _cuts(one)
-    ]
+    cuts = ((one, *cut) for one in asked for cut in _cuts(one))
+    begun = ((one._replace(messages=one.messages[:end]), prompted) for one, end, prompted in cuts)
+    parts = [one._replace(add_generation_prompt=prompted) for one, prompted in begun]
     prompts = iter(render(parts))
     return tuple(_judge(one, {cut: next(prompts) for cut in _cuts(one)}) for one in asked)
 
@@ -172,11 +158,9 @@ def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
 
 def _cuts(conversation: Conversation) -> tuple[Cut, ...]:
     """Return what has to be rendered to judge a conversation, each once, the whole of it last."""
-    cuts = dict.fromkeys(
-        cut
-        for at, after in _steps(conversation)
-        for cut in ((at, True), (at, False), (at + 1, False), (after, True))
-    )
+    steps = _steps(conversation)
+    by_step = (((at, True), (at, False), (at + 1, False), (after, True)) for at, after in steps)
+    cuts = dict.fromkeys(cut for of_step in by_step for cut in of_step)
     whole = len(conversation.messages), True
     return (*(cut for cut in cuts if cut != whole), whole)
 
@@ -189,9 +173,8 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Case
         # A refusal is heard by the client; only what everybody sends must not be refused.
         heard = failed.refused and conversation.name not in _PLAIN
         level = Level.NOTE if heard else Level.ERROR
-        refused = Finding(
-            FindingCode.NOT_RENDERED, failed.error or "", line=failed.line, level=level
-        )
+        message = failed.error or ""
+        refused = Finding(FindingCode.NOT_RENDERED, message, line=failed.line, level=level)
         return CaseOutcome(conversation, whole, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
     lost = [said for said in _required_texts(conversation) if said[1] not in (whole.prompt or "")]

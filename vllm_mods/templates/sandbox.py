@@ -166,19 +166,13 @@ def _answer(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _own_variables(tree: jinja2.nodes.Template) -> set[str]:
     """Return the variables that a template sets and never asks whether they were given."""
-    parameters = {
-        id(one)
-        for macro in tree.find_all(jinja2.nodes.Macro)
-        for one in macro.find_all(jinja2.nodes.Name)
-        if one.name in {argument.name for argument in macro.args}
-    }
-    asked = {
-        one.node.name
-        for one in tree.find_all((jinja2.nodes.Test, jinja2.nodes.Filter))
-        if isinstance(one.node, jinja2.nodes.Name)
-        and id(one.node) not in parameters
-        and one.name in {"defined", "undefined", "none", "default"}
-    }
+    macros = ((one, {arg.name for arg in one.args}) for one in tree.find_all(jinja2.nodes.Macro))
+    uses = ((use, args) for macro, args in macros for use in macro.find_all(jinja2.nodes.Name))
+    parameters = {id(use) for use, args in uses if use.name in args}
+    tests = tree.find_all((jinja2.nodes.Test, jinja2.nodes.Filter))
+    nodes = (one.node for one in tests if one.name in {"defined", "undefined", "none", "default"})
+    names = (one for one in nodes if isinstance(one, jinja2.nodes.Name))
+    asked = {one.name for one in names if id(one) not in parameters}
     return {one.name for one in tree.find_all(jinja2.nodes.Name) if one.ctx == "store"} - asked
 
 

@@ -21,10 +21,8 @@ def unmet(tree: Tree, *, elsewhere: bool = False) -> Iterator[tuple[Finding, str
     """
     present = read_packages(tree, MODULES, every=elsewhere)
     if present.why:
-        yield _wrong(
-            f"what this vLLM requires could not be read: {present.why}",
-            "pip install --force-reinstall --no-deps vllm",
-        )
+        message = f"what this vLLM requires could not be read: {present.why}"
+        yield _wrong(message, "pip install --force-reinstall --no-deps vllm")
     absent = []
     for required in present.wanted:
         version = present.installed.get(canonical(required.name))

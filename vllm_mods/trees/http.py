@@ -74,11 +74,8 @@ class Http:
             # A context of one's own insists on host names, also where nothing is to be checked.
             self._session.mount(f"https://{host}", Adapter(settings.retries, backoff=backoff))
         self._anonymous = anonymous
-        self._logins = {
-            place(url): login
-            for url in (*settings.index_urls, *settings.find_links)
-            if (login := _login(url)) is not None
-        }
+        logins = ((url, _login(url)) for url in (*settings.index_urls, *settings.find_links))
+        self._logins = {place(url): login for url, login in logins if login is not None}
 
     def page(self, url: str, accept: str) -> WebPage | None:
         """Return a page, ``None`` if the server has none there. Raises ``TreeError``."""

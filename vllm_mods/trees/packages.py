@@ -49,12 +49,9 @@ class Packages(NamedTuple):
     @property
     def pins(self) -> dict[str, str]:
         """The versions that it names, by canonical name."""
-        return {
-            canonical(one.name): each.version
-            for one in self.wanted
-            for each in one.specifier
-            if each.operator == "==" and not each.version.endswith(".*")
-        }
+        pairs = ((canonical(one.name), each) for one in self.wanted for each in one.specifier)
+        exact = ((name, each.version) for name, each in pairs if each.operator == "==")
+        return {name: version for name, version in exact if not version.endswith(".*")}
 
 
 def read_packages(tree: Tree, names: Collection[str], *, every: bool = False) -> Packages:
@@ -71,12 +68,10 @@ def read_packages(tree: Tree, names: Collection[str], *, every: bool = False) ->
         asked = None if every else {*installed, *names}
         read = Packages(installed, needs(metadata, _machine_of(tree), asked))
         pins = read.pins
-        beside = {
-            name: version
-            for name in names
-            # of an image the site root is not listed
-            if name not in installed and (version := _version_of(tree, name, pins.get(name)))
-        }
+        # of an image the site root is not listed
+        unlisted = (name for name in names if name not in installed)
+        stated = ((name, _version_of(tree, name, pins.get(name))) for name in unlisted)
+        beside = {name: version for name, version in stated if version}
     except TreeError as error:
         return Packages({}, why=error.message)
     return read._replace(installed={**installed, **beside})
@@ -131,11 +126,8 @@ def needs(
 
 def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
     """Return name and version of the distributions that are vLLM's, or list its files, by folder."""
-    return {
-        folder: said
-        for folder, said in tree_names.dist_infos(sorted(tree.folders())).items()
-        if said[0].lower() == "vllm" or rows_of(tree, folder)
-    }
+    every = tree_names.dist_infos(sorted(tree.folders())).items()
+    return {at: said for at, said in every if said[0].lower() == "vllm" or rows_of(tree, at)}
 
 
 def reinstalling(tree: Tree, version: str | None) -> str:

@@ -277,10 +277,8 @@ class Releases:
                 hint=f"--commits REPO or git:REPO@{built}, where REPO is a clone of vLLM; or wheel:FILE; or the folder where it is installed",
             )
         versions = nearest(name, {file.version for file in answer.files}, 5)
-        return UsageError(
-            f"{spec}: there is no such release; the nearest are {', '.join(versions)}",
-            hint=f"pypi:{versions[0]}",
-        )
+        why = f"{spec}: there is no such release; the nearest are {', '.join(versions)}"
+        return UsageError(why, hint=f"pypi:{versions[0]}")
 
     def _nothing(self, answer: IndexAnswer, what: str = "") -> TreeError:
         hint = (OFFLINE if self.http is None else _ONLINE) if answer.failures else _SETTINGS
