@@ -258,7 +258,8 @@ LAYERS = """
 """
 RUNNER = "from vllm.layers import Runner\n\n\n"
 FAST = f"{RUNNER}class Fast(Runner):\n    def {{}}\n"
-LAYER = "from vllm.layers import Layer\n\n\nclass Fast(Layer):\n    def {}\n"
+UNREGISTERED = "from vllm.layers import Layer\n\n\nclass Fast(Layer):\n    def {}\n"
+LAYER = f'{UNREGISTERED}\n\nFASTER = {{{{"Layer": Fast}}}}\n'
 REQUEST = "from vllm.layers import Request\n\n\n"
 COUNTED = f"{REQUEST}def f(one: Request, find):\n    find().count = 1\n    return one.count\n"
 OWN = "class Fast(Request):\n    def __init__(self, {}):\n        super().__init__(*rest)\n"
@@ -282,6 +283,7 @@ TRACED = {'name="a")': 'name="a", trace=True)', "size: int | None = None)": "tra
         (f"{REQUEST}{OWN.format('*rest, name')}", TRACED, "unexpected keyword argument 'trace'"),
         (f"{REQUEST}{OWN.format('*rest, name, trace')}", TRACED, None),
         (LAYER.format("__init__(self, size): ..."), WITH_KIND, "argument 'kind'"),
+        (UNREGISTERED.format("__init__(self, size): ..."), WITH_KIND, None),
         # what is given back is of another class, or as many as it was
         (FAST.format("times(self) -> float: ..."), {"float:": "Request:"}, "returns float, but"),
         (FAST.format("times(self) -> float: ..."), {"float:": "int:"}, None),

@@ -110,8 +110,8 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
     ``path`` and ``line`` are the place in a changed file that the answer is about.
     """
     mine, theirs = override.method, override.overridden
-    if mine.name == "__init__":
-        yield from _made(world, override, (path, line))
+    if mine.name == "__init__":  # each class has its own, but for a plugin's that stands for vLLM's
+        yield from _made(world, override, (path, line)) if world.origin else ()
         return
     if is_property(mine) or is_property(theirs):
         yield from _other_kind(world, override, (path, line))
@@ -148,7 +148,9 @@ def _made(world: World, override: Override, place: tuple[str, int]) -> Problems:
     base, mine, theirs = override.base, override.method, override.overridden
     open_ = any(one.kind is one.VAR_KEYWORD for one in mine.parameters)
     more = {one.name for one in theirs.parameters} - {one.name for one in mine.parameters}
+    registered = re.compile(rb"""["']%b["']|\b%b\.register""" % ((base.cls.name.encode(),) * 2))
     chooses = lineage(world, base).owner("__new__") is not None
+    chooses &= any(registered.search(world.read(path) or b"") for path in world.files)
     variable = re.compile(rb"\b%b = " % base.cls.name.encode())
     if open_ or not more or not (chooses or is_mentioned(world, base.cls.name, variable)):
         return
