@@ -263,7 +263,7 @@ def test_workers_of_a_ray_that_runs_are_given_what_they_need(
     elif where:
         cluster.touch()
     said = call("with", "fast", "--library", library, "--target", site, "--", sys.executable)
-    _, _, told = said.err.partition("need the copy, and as runtime_env ")
+    _, _, told = said.err.partition("need the copy, and runtime_env=")
     assert bool(told) == bool(where)
     if told:
         wanted = json.loads(told.splitlines()[0])["env_vars"]

@@ -51,7 +51,7 @@ def test_a_change_is_seen_to_break_a_mod_and_is_mended_either_way(
     assert "\n    vLLM changed vllm/loader.py:4, where hunk 1 of x.patch belongs\n" in broken.out
     assert f"\n      commit {git(clone, 'rev-parse', 'work')[:12]} " in broken.out
     assert broken.out.endswith("\n1 mod got worse; nothing breaks for 1 mod.\n")
-    assert "main has commits that work lacks" in broken.err
+    assert "work lacks commits of main" in broken.err
     annotation = matrix("--format", "github").out.splitlines()[0]
     assert annotation.startswith(
         "::error file=vllm/loader.py,line=4,title=fast 1.0.0%3A conflict::"

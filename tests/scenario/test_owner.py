@@ -58,7 +58,7 @@ def test_a_forum_post_goes_in_and_out_and_meets_the_next_releases(
     site = build(tmp_path / "env", FILES)
     before = snapshot(site)
     new = typed(post)
-    assert "post.txt was made on pypi:0.19.1" in new.err
+    assert "pypi:0.19.1 is the newest release where each hunk of post.txt matches" in new.err
     assert "wrote mine/patches/fast: applies" in new.out
 
     typed("vllm-mods apply fast --library mine --target env")
