@@ -103,7 +103,7 @@ def test_an_index_in_is_an_index_out_by_one_lock(call: Call, mods: Path, tmp_pat
     lock, place = mods / f"pairings/{NAME}.lock", tmp_path / "made"
     locked = call("lock", NAME, "--base", base, "--json")
     assert (locked.code, locked.json["platforms"]) == (0, BOTH)
-    assert "locked for linux/amd64 and linux/arm64 (--platform selects some)" in locked.err
+    assert "the lock is for linux/amd64 and linux/arm64; --platform limits it" in locked.err
     assert call("lock", NAME, "--check", "--base", base).code == 0
     build = ("build", NAME, "--base", base, "--output", f"oci:{place}")
     made = call(*build, "--json").json

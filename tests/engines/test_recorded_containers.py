@@ -54,7 +54,7 @@ def test_what_a_command_does_in_a_container_becomes_a_mod(
     assert (folder / "templates/mine/template.jinja").read_text() == "{{ messages }}"
     said = capsys.readouterr().out
     for line in (
-        "the command wrote /etc/nccl.conf; to have that file in a mod for images, add it to [[files]] in mod.toml",
+        "the command wrote /etc/nccl.conf; if container images need that file, add it to [[files]] in mod.toml",
         "the command removed /usr/local/bin/python3, which a mod cannot do",
         "--also numpy is not needed for an image",
     ):

@@ -42,7 +42,7 @@ def check_command(
     MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). With
     neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
     verdict is `applies`, `moved`, `applied` or `upstream` and, with --model, every mod is meant for that model.
-    With --plugin: 0 if all that works on the vLLM that the plugin was made for also works on --target.
+    With --plugin: exit code 0 if --target breaks nothing that works on the vLLM that the plugin was made for.
     """
     if plugin is not None or made_for is not None:
         given |= {"explain": explain, "form": form != "text"}

@@ -32,7 +32,10 @@ starting = options.grouped(
     option("--shm-size SIZE", "The container's shared memory.", default="16g", show_default=True),
     option("--model-cache DIR", "The Hub's cache [$HF_HOME, else ~/.cache/huggingface]."),
     options.where_served,
-    option("--restart POLICY", "Restarts [on-failure:3 until it serves, then unless-stopped]."),
+    option(
+        "--restart POLICY",
+        "The container's restart policy [on-failure:3 until it serves, then unless-stopped].",
+    ),
 )
 """How a container is started: options of ``run``, ``up`` and ``export``."""
 _engine_options = options.all_of(

@@ -67,10 +67,10 @@ def matrix_command(
     """Check mods against many vLLM releases.
 
     With neither MOD nor --pairing, all mods of your libraries are checked, or the bundled mods if you name no
-    library. With neither --vllm nor --tree, every release in the mods' ranges is checked, and the three newest releases
-    after these ranges. If a release's wheel was uploaded twice, both builds are checked (`0.20.1 build 0` is the first). Exit code 0 if every mod applies,
+    library. With neither --vllm nor --tree, the command checks every release in the mods' ranges and, of those after
+    them, the three newest. If a release's wheel was uploaded twice, both builds are checked (`0.20.1 build 0` is the first). Exit code 0 if every mod applies,
     or is already present, on every release in its ranges; with --against, if no verdict got worse. With --plugin, each release of the plugin
-    is checked on --vllm, or on the vLLM that it was made for and the next three releases: 0 if none of them breaks it.
+    is checked on --vllm, else on the vLLM that it was made for and the next three: exit code 0 if no vLLM breaks it.
     """
     if relock and (trees or others):
         why = "--update-lock records results for releases as published, so it cannot be used with --tree or --with"

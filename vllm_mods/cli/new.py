@@ -33,7 +33,7 @@ recorded = options.grouped(
     options.option("--partial", "With --each: make the mod without the entries that failed."),
     options.option(
         "--each NAME",
-        "If COMMAND applies a list of patches: the Python function or program that it calls for each. Each becomes an optional patch; if one fails, no mod is made, and all that failed are listed (exit code 1).",
+        "The Python function or program that COMMAND calls once for each of a list of patches. Every call becomes an optional patch; if one fails, no mod is made, and all failed calls are listed (exit code 1).",
     ),
     options.option("--env NAME=VALUE", "A variable in the sandbox.", "environ", multiple=True),
 )

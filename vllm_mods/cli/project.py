@@ -18,8 +18,8 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
     """Add someone else's library to the project, and lock its version; print what it may change. No vLLM is changed.
 
     SOURCE is git+URL[@REV][#subdirectory=DIR], package:NAME of an installed distribution, or a folder. The
-    project is the vllm-mods.toml here, or in a parent folder of this repository: SOURCE is written there, and
-    its present revision into vllm-mods.lock. `vllm-mods sync` applies the mods.
+    project is the vllm-mods.toml in this folder, or in a parent folder within the same repository. SOURCE is written
+    to it, and its current revision to vllm-mods.lock. `vllm-mods sync` applies the mods.
     """
     where = changing.project_path()
     library, suggested = changing.parse_source(source, where, signers)

@@ -336,7 +336,7 @@ def _lost(path: str, ran: sandbox.Ran) -> str:
     temporary = path.startswith((f"{HOME}/", f"{TEMPORARY}/", f"{WORKSPACE}/"))
     if temporary or path in ran.odd or image_paths.objection(path):
         return f"the command wrote {path}, which a mod cannot contain"
-    return f"the command wrote {path}; to have that file in a mod for images, add it to [[files]] in mod.toml"
+    return f"the command wrote {path}; if container images need that file, add it to [[files]] in mod.toml"
 
 
 def _listed(steps: Iterable[WatchedCommand]) -> str:
