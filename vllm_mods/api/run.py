@@ -70,17 +70,28 @@ def plan_service(
         trust.demand_model(folder)
     if is_here:
         look_at_model(
-            named, mods, folder=folder, memory=options.device_memory, arguments=arguments, here=True,
-            on_gpu=options.gpus != "none", environ={"HF_HOME": cache}, note=note,
-        )  # fmt: skip
+            named,
+            mods,
+            folder=folder,
+            memory=options.device_memory,
+            arguments=arguments,
+            here=True,
+            on_gpu=options.gpus != "none",
+            environ={"HF_HOME": cache},
+            note=note,
+        )
     blobs = sources.blobs_of(folder) if folder and is_here and at_path else None
     if blobs is not None:
         trust.demand_model(blobs)
     planned = service.service(
-        wanted, options._replace(model_folder=folder), command=locked.lock.command, cache=cache,
-        image=locked.lock.base.ref if mount else locked.tag, arguments=tuple(arguments),
+        wanted,
+        options._replace(model_folder=folder),
+        command=locked.lock.command,
+        cache=cache,
+        image=locked.lock.base.ref if mount else locked.tag,
+        arguments=tuple(arguments),
         beside=None if blobs is None else (blobs, sources.BLOBS),
-    )  # fmt: skip
+    )
     return ServedPairing(planned, locked, of_library, mount)
 
 

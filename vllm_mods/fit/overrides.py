@@ -166,9 +166,11 @@ def _made(world: World, override: Override, place: tuple[str, int]) -> Problems:
 def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> str:
     """Say what of a call that suited what was there does not suit what is put in, ``""`` if it does."""
     before, after = (
-        unbound(one.function) if bound or "classmethod" in one.function.marks else one.function.parameters
+        unbound(one.function)
+        if bound or "classmethod" in one.function.marks
+        else one.function.parameters
         for one in (old, new)
-    )  # fmt: skip
+    )
     where = f"the call in {call.path}:{call.node.lineno}"
     if (why := refusal(after, call.node)) and refusal(before, call.node) is None:
         return f"{where} {why}"

@@ -105,15 +105,20 @@ def _container(program: str, raw: Mapping[str, Any]) -> EngineContainer:
     state, config, host = raw["State"], raw["Config"], raw.get("HostConfig") or {}
     bound = (host.get("PortBindings") or {}).values()
     return EngineContainer(
-        program, raw["Name"].removeprefix("/"), config.get("Labels") or {}, bool(state["Running"]),
-        int(raw.get("RestartCount") or 0), state["StartedAt"], state=state["Status"],
+        program,
+        raw["Name"].removeprefix("/"),
+        config.get("Labels") or {},
+        bool(state["Running"]),
+        int(raw.get("RestartCount") or 0),
+        state["StartedAt"],
+        state=state["Status"],
         exit_code=int(state.get("ExitCode") or 0),
         out_of_memory=bool(state.get("OOMKilled")),
         memory=int(host.get("Memory") or 0),
         ports=tuple(f"{at['HostIp']}:{at['HostPort']}" for each in bound for at in each or ()),
         command=(raw.get("Path") or "", *(raw.get("Args") or ())),
         folders={at["Destination"]: at.get("Source", "") for at in raw.get("Mounts") or ()},
-    )  # fmt: skip
+    )
 
 
 def log(container: EngineContainer, *, since: str | None = None) -> bytes:

@@ -82,9 +82,12 @@ def _of_mod(mod: Mod, log: server_log.ServerLog) -> Evidence:
 def _first_matches(mod: Mod, searches: list[tuple[str, list[str]]]) -> list[str | None]:
     try:
         done = subprocess.run(
-            own_process.command(log_search.__name__), input=json.dumps(searches).encode(),
-            capture_output=True, timeout=limits.EVIDENCE_SECONDS, check=False,
-        )  # fmt: skip
+            own_process.command(log_search.__name__),
+            input=json.dumps(searches).encode(),
+            capture_output=True,
+            timeout=limits.EVIDENCE_SECONDS,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         why = f"{mod.name}: the search for its [evidence] took more than {limits.EVIDENCE_SECONDS}"
         hint = f"use a pattern without nested repeats in {mod.directory}/mod.toml, or a shorter log"

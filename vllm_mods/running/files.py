@@ -14,9 +14,12 @@ _NOT_PLAIN = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 def compose(planned: Service) -> str:
     """Return the file; a cluster has its two nodes in it."""
     text: str = yaml.dump(
-        {"services": _services(planned)}, Dumper=_Yaml, sort_keys=False, allow_unicode=True,
+        {"services": _services(planned)},
+        Dumper=_Yaml,
+        sort_keys=False,
+        allow_unicode=True,
         width=float("inf"),
-    )  # fmt: skip
+    )
     return text
 
 

@@ -179,14 +179,23 @@ def service(
         why = f"--gpus {asked.gpus}: the command starts {per_node} ranks on a node, and each needs its own GPU"
         raise UsageError(why, hint="--gpus all, or name that many GPUs")
     started = Service(
-        name=asked.name or wanted.name, pairing=wanted.name, image=asked.image or image,
-        command=command, env=wanted.env, mounts=mounts, port=port,
+        name=asked.name or wanted.name,
+        pairing=wanted.name,
+        image=asked.image or image,
+        command=command,
+        env=wanted.env,
+        mounts=mounts,
+        port=port,
         published=f"{host}:{port}:{inside}",
         url=f"http{'s' * tls}://{_REACHED.get(host, host)}:{port}",
-        gpus=asked.gpus, shm=asked.shm_size, restart=asked.restart or _KEPT,
+        gpus=asked.gpus,
+        shm=asked.shm_size,
+        restart=asked.restart or _KEPT,
         restart_at_first=asked.restart or _ON_TRIAL,
-        health=health(words, inside) if moved else None, arguments=arguments, cluster=cluster,
-    )  # fmt: skip
+        health=health(words, inside) if moved else None,
+        arguments=arguments,
+        cluster=cluster,
+    )
     # an engine, or a file that is kept, would show it
     if leaks := secrets.problems(started._asdict()):
         raise UsageError(f"{wanted.name}: {leaks[0]}", hint="--env-file FILE")

@@ -114,11 +114,13 @@ def _own_fields(cls: source.ClassPlace) -> tuple[ConfigField, ...]:
         init = _keyword(call, "init")
         doc = source.text_of(after.value) if isinstance(after, ast.Expr) else None
         field = ConfigField(
-            name=node.target.id, annotation=source.SourcePlace(cls.path, node.annotation),
-            doc=" ".join((doc or "").split()), is_required=node.value is None,
+            name=node.target.id,
+            annotation=source.SourcePlace(cls.path, node.annotation),
+            doc=" ".join((doc or "").split()),
+            is_required=node.value is None,
             init=not (isinstance(init, ast.Constant) and init.value is False),
             bounds=tuple(_bounds(call)),
-        )  # fmt: skip
+        )
         fields.append(field)
     return tuple(fields)
 
