@@ -170,6 +170,15 @@ def test_the_pages_with_a_table_of_codes_are_those_that_the_codes_name() -> None
 
 
 @pytest.mark.slow
+def test_a_message_and_a_hint_are_listed_whole() -> None:
+    made = f"{messages.codes()}{messages.errors()}"
+    assert "‹path›: not checked: ‹…›" in made
+    assert "names ‹…› / ‹where›: it has no weight&#95;map" in made
+    assert "--platform ‹first›, or name an image by its digest" in made
+    assert "leave --platform out, or name the image for that platform" in made
+
+
+@pytest.mark.slow
 def test_messages_in_troubleshooting_are_messages_of_the_code() -> None:
     made = f"{messages.codes()}{messages.errors()}{''.join(_literals())}"
     made = re.sub(r"&#(\d+);", lambda sign: chr(int(sign[1])), made).replace("`", "")

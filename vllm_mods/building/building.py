@@ -97,8 +97,8 @@ def _config(base: Base, resolved: Resolved) -> dict[str, object]:
     taken = oci.inherited(json.loads(base.config))
     merged = resolved.served.over(taken["config"])
     below = merged.get("Labels") or {}
-    said = {f"{_NAME}.base.digest", *(key for key in below if key.startswith("vllm-mods."))}
-    merged["Labels"] = {key: value for key, value in below.items() if key not in said}
+    earlier = {f"{_NAME}.base.digest", *(key for key in below if key.startswith("vllm-mods."))}
+    merged["Labels"] = {key: value for key, value in below.items() if key not in earlier}
     return {**taken, "config": merged}
 
 

@@ -42,8 +42,8 @@ def differences(
     """
     image = lock.image
     top = f"{lock.vllm.site_root}/"
-    said = [(one.path, text) for one in image.layer for text in _entry(base, one, data)]
-    placed = ((text, f"/{path}".removeprefix(f"/{top}")) for path, text in said)
+    faults = [(one.path, text) for one in image.layer for text in _entry(base, one, data)]
+    placed = ((text, f"/{path}".removeprefix(f"/{top}")) for path, text in faults)
     differing = [Finding(FindingCode.LOCK_DIFFERS, text, path) for text, path in placed]
     yield from (one for one in differing if one.path not in known)
     # our layer written again, of files that are as the lock says

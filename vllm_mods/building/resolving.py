@@ -162,5 +162,5 @@ def _mod(planned: ModPlan) -> pairing_lock.LockedMod:
 def _refusal(planned: Plan, base: Base) -> Refused:
     head = f"{base.reference}: not every mod applies to vLLM {planned.version or '(no version)'}"
     every = " ".join(one.mod.name for one in planned.mods)
-    why = f"vllm-mods check {every} --target image:{base.reference}"
-    return Refused("\n".join((head, *advice.reasons(planned))), hint=why, plan=planned)
+    hint = f"vllm-mods check {every} --target image:{base.reference}"
+    return Refused("\n".join((head, *advice.reasons(planned))), hint=hint, plan=planned)

@@ -141,14 +141,14 @@ class Asked:
     def code(self, of_rule: FindingCode) -> FindingCode:
         """Return the code of a member by what it is missing from: a module, a function, what may be None, ``getattr``."""
         member = self.member
-        told = self.diagnostic
-        if told.rule == "missing-union-attribute" and "on `None`" in told.text:
+        rule, text = self.diagnostic.rule, self.diagnostic.text
+        if rule == "missing-union-attribute" and "on `None`" in text:
             return FindingCode.FIT_KIND
         if member is None:
             return of_rule
         if any(named_member(node) == member[2] for node in self.around):
             return FindingCode.FIT_STRING
-        if self.diagnostic.text.startswith("Module"):
+        if text.startswith("Module"):
             return FindingCode.FIT_IMPORT
         called = FUNCTION.match(member[1]) or member[1].startswith(COROUTINE)
         return FindingCode.FIT_KIND if called else of_rule

@@ -96,8 +96,8 @@ def gone_hooks(before: World, after: World, origin: World, path: str) -> Problem
     for new in _added(before, after, path):
         method = new.function.name
         bases = lineage(after, new.symbol).classes[1:]
-        there = [one for base in bases for one in origin.lookup(base.path, base.cls.name).symbols]
-        lines = [lineage(origin, one) for one in there if isinstance(one.binding, Class)]
+        symbols = [one for base in bases for one in origin.lookup(base.path, base.cls.name).symbols]
+        lines = [lineage(origin, one) for one in symbols if isinstance(one.binding, Class)]
         owners = [owned[0] for line in lines if (owned := line.owner(method))]
         if not owners or method.startswith("__"):
             continue

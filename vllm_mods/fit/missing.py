@@ -49,9 +49,9 @@ def _is_known(asked: Asked, symbol: Symbol, special: str) -> bool:
     line = lineage(asked.world, symbol)
     dynamic = [one.cls for one in line.classes if one.cls.dynamic]
     # a class without a member says nothing of what is handed around under its name
-    told = any(one.cls.attributes for one in line.classes)
+    has_members = any(one.cls.attributes for one in line.classes)
     is_whole = "Protocol" not in line.bases and not line.unknown
-    return is_whole and told and (not dynamic or _is_called_in_vain(asked, dynamic, special))
+    return is_whole and has_members and (not dynamic or _is_called_in_vain(asked, dynamic, special))
 
 
 def _is_called_in_vain(asked: Asked, dynamic: list[Class], name: str) -> bool:

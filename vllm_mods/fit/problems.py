@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from functools import partial
 from itertools import starmap
 from typing import NamedTuple
 
@@ -86,15 +85,15 @@ def finding(problem: Problem) -> Finding:
     return Finding(code, f"{path}:{line}: {message}", path, line, scope=scope, level=level)
 
 
-def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
+def notes(doubts: Iterable[Doubt]) -> Iterator[Finding]:
     """Gather doubts into one note per file, the commonest reasons named."""
     files: dict[str, dict[str, Counter[str]]] = {}
     for doubt in doubts:
         reasons = files.setdefault(doubt.path, {}).setdefault(doubt.what, Counter())
         reasons[doubt.why] += 1
-    note = partial(Finding, FindingCode.FIT_UNKNOWN, scope="", level=Level.NOTE)
-    sums = {path: "; ".join(starmap(_sum, kinds.items())) for path, kinds in sorted(files.items())}
-    return tuple(note(f"{path}: not checked: {text}", path) for path, text in sums.items())
+    for path, kinds in sorted(files.items()):
+        message = f"{path}: not checked: {'; '.join(starmap(_sum, kinds.items()))}"
+        yield Finding(FindingCode.FIT_UNKNOWN, message, path, scope="", level=Level.NOTE)
 
 
 def _sum(what: str, reasons: Counter[str]) -> str:

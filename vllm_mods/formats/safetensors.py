@@ -58,9 +58,10 @@ def files_of_index(data: bytes, where: str) -> tuple[str, ...]:
     names = {name for name in weight_map.values() if isinstance(name, str)}
     wrong = sorted(name for name in names if "/" in name or not name.endswith(".safetensors"))
     if not names or wrong:
-        why = f"its weight_map names {wrong[0]!r}" if wrong else "it has no weight_map"
+        lacks = f"{where}: it has no weight_map"
+        why = f"{where}: its weight_map names {wrong[0]!r}" if wrong else lacks
         hint = "the index of a checkpoint names the safetensors files beside it"
-        raise TreeError(f"{where}: {why}", hint=hint)
+        raise TreeError(why, hint=hint)
     if len(names) > limits.SHARDS:
         raise TreeError(f"{where} names {len(names):,} files; the limit is {limits.SHARDS}")
     return tuple(sorted(names))

@@ -85,8 +85,8 @@ class Choice(NamedTuple):
         known = "".join(f"\n  {one.digest}  {name or 'names no platform'}" for one, name in images)
         first = next((name for _, name in images if name), None)
         why = f"{reference}: {len(fitting)} of its {len(images)} images are for {wanted}{known}"
-        either = f"--platform {first}, or " if first else ""
-        raise UsageError(why, hint=f"{either}name an image by its digest: …@sha256:…")
+        hint = f"--platform {first}, or " if first else ""
+        raise UsageError(why, hint=hint + "name an image by its digest: …@sha256:…")
 
 
 def this_platform() -> str:

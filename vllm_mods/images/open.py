@@ -95,9 +95,9 @@ def demand_platform(base: Base, platform: str) -> None:
     actual = oci.platform_of(base.config)
     if not oci.is_for(actual, platform):
         pull = engine_command.STORES.get(base.where, engine_command.DOCKER)
-        hint = "leave --platform out, or name the image for that platform"
-        if base.where not in {"oci-layout", "registry"}:
-            hint = f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
+        again = f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
+        other = "leave --platform out, or name the image for that platform"
+        hint = other if base.where in {"oci-layout", "registry"} else again
         raise UsageError(f"{base.reference}: it is for {actual}, not {platform}", hint=hint)
 
 

@@ -127,8 +127,8 @@ class _RecordedRun(NamedTuple):
             names = ((_PATCH.findall(" ".join(one.argv)) or ["optional"])[-1] for one in steps)
             between = zip(names, itertools.pairwise((*stages, effect.changes)), strict=True)
             changing = ((name, before) for name, (before, after) in between if before != after)
-            after_each = ((name, {one.path: one.after for one in its}) for name, its in changing)
-            optional = tuple(after_each)
+            without = ((name, {one.path: one.after for one in files}) for name, files in changing)
+            optional = tuple(without)
             if stages[0] or len(optional) > 1:  # one alone is all of the mod
                 effect = effect._replace(optional=optional)
         return effect

@@ -85,8 +85,8 @@ def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[Writ
 def places_in(mod: Mod, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:
     """Return what ``written.record`` does, of each variant that was written for a tree."""
     workspace = known_trees.WORKSPACE
-    parts = ((one, patching.parts_of(mod, one, workspace)) for one in mod.variants)
-    places = (written_places.record(variant, its, tree, base) for variant, its in parts)
+    with_parts = ((one, patching.parts_of(mod, one, workspace)) for one in mod.variants)
+    places = (written_places.record(variant, parts, tree, base) for variant, parts in with_parts)
     return tuple(place for place in places if place is not None)
 
 

@@ -161,8 +161,8 @@ class _Planner(NamedTuple):
         for group in (inside,) if self.strict_version else (inside, outside):
             tries = {variant: self.attempt(mod, variant) for variant in group}
             good = {variant: one for variant, one in tries.items() if one.verdict.ok}
-            changes = (plan.changes for plan in good.values())
-            results = {tuple((one.path, sha256(one.after)) for one in its) for its in changes}
+            each = (one.changes for one in good.values())
+            results = {tuple((one.path, sha256(one.after)) for one in changes) for changes in each}
             if len(results) > 1:
                 return refusal.undecided(mod, [*good])
             if good:

@@ -131,8 +131,8 @@ def check(
     pairs = [one[:2] for one in (*outcomes, *replays) if one.rendered.prompt is not None]
     rust = render([job for job, _ in pairs], rust=True).rendered
     findings += _compare_engines(pairs, rust)
-    said = (about.tool_call_parser, about.reasoning_parser) if about else (None, None)
-    pair = (parsers[0] or said[0], parsers[1] or said[1])
+    of_model = (about.tool_call_parser, about.reasoning_parser) if about else (None, None)
+    pair = (parsers[0] or of_model[0], parsers[1] or of_model[1])
     back = release and reading_back.read_back(
         release, prompts_of, answer.formats, pair, with_tools="tools" in answer.variables
     )

@@ -48,8 +48,8 @@ def assistant_message(text: str, reasoning: str | None = None, *calls: Message) 
 
 def message_of(answer: Mapping[str, Any]) -> Message:
     """Return the message that a client sends back after an answer: its content, reasoning and calls."""
-    made = enumerate(answer.get("calls", ()))
-    calls = (tool_call(i, call["name"], call["arguments"]) for i, call in made)
+    numbered = enumerate(answer.get("calls", ()))
+    calls = (tool_call(i, call["name"], call["arguments"]) for i, call in numbered)
     return assistant_message(answer["content"], answer.get("reasoning") or None, *calls)
 
 
