@@ -426,8 +426,6 @@ SILENT = [
     "found = find(c)\nif found:\n    found.run()",
     "found = find(c)\nassert found is not None\nprint(found.run())",
     "find(c)",
-    "from vllm.parts import fetch\n\n\nasync def f():\n    found: list[int] = [fetch() for _ in m]\n    return await c.late.gather(*found)",
-    "from vllm.parts import fetch\n\n\nasync def f():\n    found: int = 1\n    found = fetch()\n    return await found",
     "import os\nos.environ['VLLM_LOGGING'], os.environ['HOME']",
     "import os\nos.environ['VLLM_OWN'] = '1'\nprint(os.environ['VLLM_OWN'])",
     "from vllm.platforms import current_platform\ncurrent_platform.is_cuda(), current_platform.synchronize()",

@@ -171,18 +171,10 @@ def _assignment(asked: Asked) -> bool | None:
         return isinstance(value, ast.Tuple)
     what, _, stated = text.partition(" is not assignable to ")
     is_one = f"of type `{COROUTINE}" in what and not _is_union(what)  # ``gather`` waits for many
-    waits = is_one and stated and not _AWAITS.search(stated) and not _is_awaited(asked)
+    waits = is_one and stated and not _AWAITS.search(stated)
     if waits or "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
-
-
-def _is_awaited(asked: Asked) -> bool:
-    """Tell whether what is assigned is waited for later, whatever it is stated to be."""
-    assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
-    names = {ast.unparse(one) for one in assigned.targets} if assigned else set()
-    waited = (one for one in every(asked.tree) if isinstance(one, ast.Await))
-    return any(ast.unparse(one.value) in names for one in waited)
 
 
 def _index(asked: Asked) -> bool | None:

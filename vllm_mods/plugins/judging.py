@@ -211,7 +211,8 @@ def _unlike(target: View, now: Override, before: Override) -> str:
     """Say that a method is stated to give what vLLM's no longer does: as many values, or no class of vLLM; ``""`` for no."""
     mine, new = now.method.returns or "", now.overridden.returns or ""
     meant = [one.binding for one in target.world.resolve(now.base.path, new).symbols]
-    is_other = mine[:5] == new[:5] == "tuple" or (mine in NUMBERS and Class in map(type, meant))
+    is_other = mine[:6] == new[:6] == "tuple[" and "..." not in mine + new
+    is_other |= mine in NUMBERS and Class in map(type, meant)
     if mine == new or mine != before.overridden.returns or not is_other:
         return ""
     return f"returns {mine}, but {now.base.cls.name} returns {new} in this vLLM"
@@ -232,7 +233,8 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
         if before is None or not origin.has(before, name):
             continue
         if not target.has(owner, name):
-            read = re.compile(rb"\.%b\b(?!\s*=[^=])" % name.encode())
+            asks = rb"\.%b\b(?!\s*=[^=])|(?:has|get)attr\([^()]*[\"']%b[\"']|[\"']%b[\"'] (?:not )?in\b"
+            read = re.compile(asks % ((name.encode(),) * 3))
             level = Level.NOTE if any(map(read.search, target.files.values())) else Level.ERROR
             text = f"{what} is replaced, but only vLLM {origin.world.tree.version} has it, not this vLLM"
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
