@@ -113,6 +113,12 @@ GUARDED = {
         "with suppress(ImportError):\n    from vllm.names import old_name\n"
         "with suppress(Exception):\n    kept(1)\n"
     ),
+    "a class and a method for a version": (
+        "import vllm\nfrom vllm.loader import Loader\nIS_OLD = vllm.__version__ < '0.19'\n"
+        "if IS_OLD:\n    class Fast(Loader):\n        def load(self, name): ...\n        def size(self, name): ...\n"
+        "else:\n    class Faster(Loader):\n        def load(self, name): ...\n        def unload(self): ...\n"
+        "        if IS_OLD:\n            def close(self): ...\n"
+    ),
     "a name that may be there": (
         "from vllm.loader import Engine\n"
         "if 'stop' in vars(Engine):\n    setattr(Engine, 'stop', lambda self: 1)\n"

@@ -79,6 +79,11 @@ class View:
         answers = override_problems(self.world, override, override.owner.path, override.method.line)
         return [one for one in answers if isinstance(one, Problem)]
 
+    def lets_be(self, problem: Problem) -> bool:
+        """Tell whether a problem is of a class or method that is for other versions."""
+        sites = _sites(self.files[problem.path], rb"\b(?:class|def)\b")
+        return any(one.scope.tolerant and one.node.lineno == problem.line for one in sites)
+
     def owner(self, write: Write) -> Symbol | None:
         """Return the class or module of vLLM that is written to, where it is one."""
         owners = write.owners(self.world)
@@ -126,6 +131,7 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
         problems += (one for key, one in met.items() if key not in known)
         problems += _standing_in(target, origin, path) if origin else ()
     problems += (*_overriding(target, origin), *_replaced(target, origin)) if origin else ()
+    problems = [one for one in problems if not target.lets_be(one)]
     met_at = {(one.path, one.line) for one in problems}
     by_place = target.diagnostics
     old = origin.diagnostics if origin and by_place else {}
