@@ -26,7 +26,7 @@ LOADER = "def load():\n    return 1\n\n\ndef other():\n    return 1\n"
 NEW = "diff --git a/{0} b/{0}\nnew file mode 100644\n--- /dev/null\n+++ b/{0}\n@@ -0,0 +1 @@\n+PART = 3\n"
 GONE = "diff --git a/{0} b/{0}\ndeleted file mode 100644\n--- a/{0}\n+++ /dev/null\n@@ -1 +0,0 @@\n-B = 1\n"
 PATCH = diff_of("vllm/loader.py", LOADER, LOADER.replace("return 1", "return 2"))
-PATCH += NEW.format("vllm/new/part.py").encode()
+PATCH += NEW.format("vllm/new/part.py").encode() + NEW.format("vllm/new/E=1,N=2.json").encode()
 SERVER = """#!/usr/local/bin/python3
 import os, sys, time
 from vllm import a, loader
@@ -114,6 +114,7 @@ def test_mods_are_tried_without_an_image_of_them(host: Host, tmp_path: Path) -> 
     bound = {one["Destination"]: one for one in told["Mounts"]}
     assert not [path for path in bound if "receipt" in path or "pairing.lock" in path]
     assert bound[f"/{SITE}/vllm/new/part.py"]["RW"] is False
+    assert bound[f"/{SITE}/vllm/new/E=1,N=2.json"]["RW"] is False
     assert bound[f"/{SITE}/{STALE}"]["RW"] is False
     listed = host.tool("ps")
     assert "patching@1.0.0 writing@1.0.0 (mounted)" in re.sub(" +", " ", listed.stdout)
@@ -131,6 +132,10 @@ def test_what_cannot_be_mounted_is_refused(host: Host, tmp_path: Path) -> None:
     assert "cannot be mounted" in unbound.stderr
     assert "hint: VLLM_MODS_CACHE=DIR" in unbound.stderr
     (tmp_path / "a b").mkdir()
+    (tmp_path / "a b/bound").symlink_to(tmp_path)
+    linked = host.run("--mount", code=3, VLLM_MODS_CACHE=str(tmp_path / "a b")).stderr
+    assert "was not created by vllm-mods" in linked
+    (tmp_path / "a b/bound").unlink()
     host.run("--mount", VLLM_MODS_CACHE=str(tmp_path / "a b"))
     assert host.said().startswith("2 2 3 ")
     host.engine("rm", "--force", NAME)

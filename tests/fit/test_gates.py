@@ -411,6 +411,7 @@ def test_what_is_missing_of_what(
         ("invalid-assignment", "Object of type `CoroutineType[Any, Any, int]` is not assignable to attribute `x` of type `int | None`", "error error"),
         ("invalid-assignment", "Object of type `CoroutineType[Any, Any, int]` is not assignable to `Task[int]`", "nothing nothing"),
         ("invalid-assignment", "Object of type `CoroutineType[Any, Any, int] | A` is not assignable to `A`", "nothing nothing"),
+        ("invalid-assignment", "Object of type `list[int | CoroutineType[Any, Any, int]]` is not assignable to `list[int]`", "nothing nothing"),
         ("index-out-of-bounds", "Index 2 is out of bounds for tuple `tuple[int]` with length 1", "error error"),
         ("index-out-of-bounds", "Index 0 is out of bounds for tuple `tuple[()]` with length 0", "nothing nothing"),
         ("index-out-of-bounds", "Index 0 is out of bounds for string `x` with length 0", "nothing nothing"),

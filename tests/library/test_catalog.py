@@ -187,6 +187,7 @@ def test_what_is_hidden_or_has_no_file_of_its_kind_is_not_listed(tmp_path: Path)
 def test_files_without_a_manifest_are_not_passed_over(tmp_path: Path) -> None:
     write_mod(tmp_path, "mine")
     (write_mod(tmp_path, "other") / "mod.toml").unlink()
+    (tmp_path / "patches/gone/__pycache__").mkdir(parents=True)  # git leaves what it does not have
     library = Library(tmp_path)
     assert library.own_names() == ("mine", "other")
     with pytest.raises(UsageError, match=r"patches/other has no mod\.toml"):

@@ -100,6 +100,33 @@ GUARDED = {
         "from vllm.names import kept\nfrom fast_plugin.utils import vllm_version_is\n\n\n"
         'def f():\n    return kept(1) if vllm_version_is("0.18.0") else kept(1, 2)\n'
     ),
+    "a version that was asked before": (
+        "import vllm\nfrom vllm.names import kept\nIS_OLD = vllm.__version_tuple__ < (0, 19)\n\n\n"
+        "f = lambda: kept(1) if IS_OLD else kept(1, 2)\n"
+    ),
+    "a version of the installation": (
+        "from importlib.metadata import version\nmatch version('vllm')[:4]:\n"
+        "    case '0.18':\n        from vllm.names import old_name\n"
+    ),
+    "what is suppressed": (
+        "from contextlib import suppress\nfrom vllm.names import kept\n"
+        "with suppress(ImportError):\n    from vllm.names import old_name\n"
+        "with suppress(Exception):\n    kept(1)\n"
+    ),
+    "a class and a method for a version": (
+        "import vllm\nfrom vllm.loader import Loader\nIS_OLD = vllm.__version__ < '0.19'\n"
+        "if IS_OLD:\n    class Fast(Loader):\n        def load(self, name): ...\n        def size(self, name): ...\n"
+        "else:\n    class Faster(Loader):\n        def load(self, name): ...\n        def unload(self): ...\n"
+        "        if IS_OLD:\n            def close(self): ...\n"
+    ),
+    "a name that may be there": (
+        "from vllm.loader import Engine\n"
+        "if 'stop' in vars(Engine):\n    setattr(Engine, 'stop', lambda self: 1)\n"
+    ),
+    "a base that may have it": (
+        "from vllm.loader import Loader\n\n\nclass Fast(Loader):\n    def load(self, name): ...\n    def unload(self): ...\n"
+        "    def end(self):\n        return super().close() if hasattr(super(), 'close') else None\n"
+    ),
     "for type checkers": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from vllm.names import old_name\n",
     "a file for a version": (
         "from fast_plugin.utils import vllm_version_is\n"
@@ -284,6 +311,11 @@ TRACED = {'name="a")': 'name="a", trace=True)', "size: int | None = None)": "tra
         (f"{REQUEST}{OWN.format('*rest, name, trace')}", TRACED, None),
         (LAYER.format("__init__(self, size): ..."), WITH_KIND, "argument 'kind'"),
         (UNREGISTERED.format("__init__(self, size): ..."), WITH_KIND, None),
+        (
+            UNREGISTERED.format("__init__(self, size): ...\n\n\nNAMES = ['Layer', 'Fast']"),
+            WITH_KIND,
+            None,
+        ),
         # what is given back is of another class, or as many as it was
         (FAST.format("times(self) -> float: ..."), {"float:": "Request:"}, "returns float, but"),
         (FAST.format("times(self) -> float: ..."), {"float:": "int:"}, None),
@@ -291,6 +323,11 @@ TRACED = {'name="a")': 'name="a", trace=True)', "size: int | None = None)": "tra
             FAST.format("pair(self) -> tuple[int, int]: ..."),
             TRIPLE,
             "Runner returns tuple[_, _, _]",
+        ),
+        (
+            FAST.format("pair(self) -> tuple[int, int]: ..."),
+            {"tuple[int, int]": "tuple[int, ...]"},
+            None,
         ),
         (f"{RUNNER}def f(one: Runner):\n    a, b = one.pair()\n", TRIPLE, "Expected 2"),
         (f"{RUNNER}def f(one: Runner):\n    return one.pair()\n", TRIPLE, None),

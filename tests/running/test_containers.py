@@ -50,11 +50,13 @@ def test_the_labels_of_an_image(docker: Program, raw: object, labels: dict[str, 
     assert docker.calls == ["image inspect -- x:1"] * 2
 
 
-def test_what_files_of_variables_give(tmp_path: Path) -> None:
-    for name, text in (("a", "# X\nA=1\nB=b=c\n"), ("b", "A=2")):
-        (tmp_path / name).write_text(text)
+def test_what_files_of_variables_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("C", "here")  # as engines do, a name alone has what it has here
+    for name, text in (("a", "\ufeffD=4\n# X\nA=1\n  B=b=c\n"), ("b", "A=2\nC\nE\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
     given = engine.variables([str(tmp_path / name) for name in "ab"])
-    assert {name: text for name, text in given.items() if name in "AB"} == {"A": "2", "B": "b=c"}
+    named = {name: text for name, text in given.items() if name in "ABCDE"}
+    assert named == {"A": "2", "B": "b=c", "C": "here", "D": "4"}
     with pytest.raises(TreeError):
         engine.variables([str(tmp_path / "c")])
 

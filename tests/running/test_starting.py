@@ -203,3 +203,4 @@ def test_the_line_to_type_next_is_the_one_before_with_changes(
     assert Typed(("run",)).again(arguments=("--a",)) == "vllm-mods run -- --a"
     recorded = Typed(("run", "p", "--record", "r", "--mount"))
     assert (recorded.label, Typed(("run", "p")).label) == ("run p --mount", "run p")
+    assert Typed(("run", "p", "--record=r", "--mount")).label == "run p --mount"

@@ -170,7 +170,8 @@ def _assignment(asked: Asked) -> bool | None:
             return asked.world.origin is not None or None
         return isinstance(value, ast.Tuple)
     what, _, stated = text.partition(" is not assignable to ")
-    waits = COROUTINE in what and stated and not _is_union(what) and not _AWAITS.search(stated)
+    is_one = f"of type `{COROUTINE}" in what and not _is_union(what)  # ``gather`` waits for many
+    waits = is_one and stated and not _AWAITS.search(stated)
     if waits or "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None

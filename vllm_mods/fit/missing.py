@@ -153,7 +153,9 @@ def _lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind o
     of_protocol = any("Protocol" in line.bases for line in lines)
     if "Protocol" in owner or owner.partition("[")[0] in _INTERFACES or of_protocol:
         return False
-    if not all(line.classes for line in lines):
+    asks = re.compile(rf"hasattr\([^,]+, '{name}'\)|getattr\([^,]+, '{name}', ")
+    functions = (ast.unparse(one) for one in asked.around if isinstance(one, DefNode))
+    if not all(line.classes for line in lines) or any(map(asks.search, functions)):
         return None  # ``super()`` in a mixin
     if above or SELF.fullmatch(owner):  # a mixin has what those have that it is mixed into
         mixed = any(_is_mixin(asked.world, line) for line in lines)

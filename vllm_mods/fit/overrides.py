@@ -30,6 +30,11 @@ from vllm_mods.fit.world import World
 
 # Methods that Python calls, each class in its own way.
 _OWN = words("__new__ __init_subclass__ __post_init__ __class_getitem__")
+# ``{"A": B}``, ``register(B, name="A")``, ``@A.register()`` above ``class B``, ``A.register(B)``
+_REGISTERED = (
+    rb"""["']%(A)b["']\s*[:,]\s*(?:\w+=|["'][\w.:]*[.:])?%(B)b\b|\b%(B)b,\s*(?:\w+=)?["']%(A)b["']"""
+    rb"""|(?:["']%(A)b["']|\b%(A)b\.register)[^\n]*\n[ \t]*class %(B)b\b|\b%(A)b\.register\w*\(%(B)b\b"""
+)
 _WORD = re.compile(r"\w+")
 _ANYTHING = words("Unknown Any object Never")
 _USES = ast.Attribute | ast.Subscript | ast.BinOp | ast.Compare | ast.For | ast.Tuple
@@ -148,7 +153,8 @@ def _made(world: World, override: Override, place: tuple[str, int]) -> Problems:
     base, mine, theirs = override.base, override.method, override.overridden
     open_ = any(one.kind is one.VAR_KEYWORD for one in mine.parameters)
     more = {one.name for one in theirs.parameters} - {one.name for one in mine.parameters}
-    registered = re.compile(rb"""["']%b["']|\b%b\.register""" % ((base.cls.name.encode(),) * 2))
+    names = {b"A": base.cls.name.encode(), b"B": override.owner.cls.name.encode()}
+    registered = re.compile(_REGISTERED % names)
     chooses = lineage(world, base).owner("__new__") is not None
     chooses &= any(registered.search(world.read(path) or b"") for path in world.files)
     variable = re.compile(rb"\b%b = " % base.cls.name.encode())

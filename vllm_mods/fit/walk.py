@@ -27,6 +27,7 @@ from vllm_mods.fit.signatures import (
 from vllm_mods.formats import syntax_tree
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_ASKING = {"parameters", "__version__", "__version_tuple__", "Version", "__code__"}
 _IMPORT_ERRORS = {"", "ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
 Source = Parameter | Import | None
@@ -107,18 +108,34 @@ def _children(node: ast.AST, scope: CodeScope) -> list[tuple[ast.AST, CodeScope]
     if isinstance(node, ast.If) and tests_typing(node):
         inner = replace(scope, typing_only=True)
         return [*((c, inner) for c in node.body), *((c, scope) for c in node.orelse)]
-    if isinstance(node, ast.If | ast.IfExp) and any(map(asks_for_version, every(node.test))):
-        inner = replace(scope, tolerant=True, guarded=True)
-        return [(c, scope if c is node.test else inner) for c in children(node)]
+    if isinstance(node, ast.If | ast.IfExp | ast.Match):
+        test = node.subject if isinstance(node, ast.Match) else node.test
+        named = {name for one in scope.around() for name in _answers(one.node)}
+        if any(asks_for_version(n) or getattr(n, "id", "") in named for n in every(test)):
+            inner = replace(scope, tolerant=True, guarded=True)
+            return [(c, scope if c is test else inner) for c in children(node)]
     if isinstance(node, ast.Try):
         return [*_try(node, scope)]
+    if isinstance(node, ast.With):  # ``with suppress(TypeError)`` does what a ``try`` does
+        given = (arg for item in node.items for arg in getattr(item.context_expr, "args", ()))
+        handlers = [ast.ExceptHandler(kind, body=[]) for kind in given]
+        scope = next(_try(ast.Try(node.body, handlers, [], []), scope))[1]
     return [(child, scope) for child in children(node)]
+
+
+@lru_cache(maxsize=256)
+def _answers(node: ast.AST) -> frozenset[str]:
+    """Return the names in a module, class or function that have what was asked of a version."""
+    stored = (one for one in children(node) if isinstance(one, ast.Assign))
+    asked = (one for one in stored if any(map(asks_for_version, every(one.value))))
+    return frozenset(ast.unparse(target) for one in asked for target in one.targets)
 
 
 def asks_for_version(node: ast.AST) -> bool:
     """Tell whether what depends on a node is for other versions: ``signature(f).parameters``, ``vllm.__version__``, ``vllm_version_is``."""
     word = getattr(node, "attr", getattr(node, "id", ""))
-    asks = word in {"parameters", "__version__", "Version"} or dotted(node) == "version.parse"
+    asks = word in _ASKING or dotted(node) == "version.parse"
+    asks |= isinstance(node, ast.Call) and ast.unparse(node).endswith("version('vllm')")
     named = "vllm_version" in word.lower() or "version_is" in word.lower()
     return asks or named or named_module(node, "find_spec") is not None
 

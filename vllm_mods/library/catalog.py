@@ -320,6 +320,6 @@ def _members(root: str, kind: str) -> Iterator[tuple[str, str]]:
             yield name, place
         # what begins with a dot is not finished, or somebody's own
         elif file and not entry.startswith((".", "__")) and os.path.isdir(place):
-            held = os.listdir(place)
+            held = [one for one in os.listdir(place) if not one.startswith((".", "__"))]
             if file in held or (held and kind == "mod"):  # one without its mod.toml is told, too
                 yield entry, place

@@ -79,6 +79,11 @@ class View:
         answers = override_problems(self.world, override, override.owner.path, override.method.line)
         return [one for one in answers if isinstance(one, Problem)]
 
+    def lets_be(self, problem: Problem) -> bool:
+        """Tell whether a problem is of a class or method that is for other versions."""
+        sites = _sites(self.files[problem.path], rb"\b(?:class|def)\b")
+        return any(one.scope.tolerant and one.node.lineno == problem.line for one in sites)
+
     def owner(self, write: Write) -> Symbol | None:
         """Return the class or module of vLLM that is written to, where it is one."""
         owners = write.owners(self.world)
@@ -126,6 +131,7 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
         problems += (one for key, one in met.items() if key not in known)
         problems += _standing_in(target, origin, path) if origin else ()
     problems += (*_overriding(target, origin), *_replaced(target, origin)) if origin else ()
+    problems = [one for one in problems if not target.lets_be(one)]
     met_at = {(one.path, one.line) for one in problems}
     by_place = target.diagnostics
     old = origin.diagnostics if origin and by_place else {}
@@ -211,7 +217,8 @@ def _unlike(target: View, now: Override, before: Override) -> str:
     """Say that a method is stated to give what vLLM's no longer does: as many values, or no class of vLLM; ``""`` for no."""
     mine, new = now.method.returns or "", now.overridden.returns or ""
     meant = [one.binding for one in target.world.resolve(now.base.path, new).symbols]
-    is_other = mine[:5] == new[:5] == "tuple" or (mine in NUMBERS and Class in map(type, meant))
+    is_other = mine[:6] == new[:6] == "tuple[" and "..." not in mine + new
+    is_other |= mine in NUMBERS and Class in map(type, meant)
     if mine == new or mine != before.overridden.returns or not is_other:
         return ""
     return f"returns {mine}, but {now.base.cls.name} returns {new} in this vLLM"
@@ -232,7 +239,8 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
         if before is None or not origin.has(before, name):
             continue
         if not target.has(owner, name):
-            read = re.compile(rb"\.%b\b(?!\s*=[^=])" % name.encode())
+            asks = rb"\.%b\b(?!\s*=[^=])|(?:has|get)attr\([^()]*[\"']%b[\"']|[\"']%b[\"'] (?:not )?in\b"
+            read = re.compile(asks % ((name.encode(),) * 3))
             level = Level.NOTE if any(map(read.search, target.files.values())) else Level.ERROR
             text = f"{what} is replaced, but only vLLM {origin.world.tree.version} has it, not this vLLM"
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)

@@ -1,6 +1,7 @@
 """docker and podman, by their own commands: what a container is, and what it said."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -70,11 +71,12 @@ def labels(program: str, image: str) -> Mapping[str, str] | None:
 
 def variables(env_files: Sequence[str]) -> dict[str, str]:
     """Return what files of variables give to a container."""
-    lines: list[str] = []
+    given: dict[str, str | None] = {}
     for path in env_files:
-        with reading(path), open(path, encoding="utf-8", errors="replace") as file:
-            lines += file.read().splitlines()
-    return dict(line.partition("=")[::2] for line in lines)
+        with reading(path), open(path, encoding="utf-8-sig", errors="replace") as file:
+            rows = (line.lstrip().partition("=") for line in file.read().splitlines())
+            given |= {name: text if sign else os.environ.get(name) for name, sign, text in rows}
+    return {name: text for name, text in given.items() if text is not None}
 
 
 def container(name: str, wanted: str | None = None) -> EngineContainer:

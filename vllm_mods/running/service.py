@@ -88,8 +88,9 @@ class Typed(NamedTuple):
     @property
     def label(self) -> str:
         """The words but for a record, which is there when they are typed again."""
-        at = self.words.index("--record") if "--record" in self.words else len(self.words)
-        return shlex.join(self.words[:at] + self.words[at + 2 :])
+        words = tuple(word for word in self.words if not word.startswith("--record="))
+        at = words.index("--record") if "--record" in words else len(words)
+        return shlex.join(words[:at] + words[at + 2 :])
 
     def again(self, *options: tuple[str, ...], arguments: tuple[str, ...] = ()) -> str:
         """Return the line to type next: the same with these options, and with these arguments of vLLM's."""
@@ -244,7 +245,9 @@ def inside(planned: Service) -> list[str]:
     for source, target, read_only in planned.mounts:
         # a model has to be there; docker would make an empty folder of a --volume that is not
         bind = f"type=bind,source={source},target={target},readonly"
-        words += ["--mount", bind] if read_only else ["--volume", f"{source}:{target}"]
+        is_plain = read_only and "," not in target  # which --mount takes for its own
+        volume = f"{source}:{target}{':ro' * read_only}"
+        words += ["--mount", bind] if is_plain else ["--volume", volume]
     return words + [word for pair in planned.added.items() for word in ("--env", "=".join(pair))]
 
 
