@@ -8,7 +8,6 @@ cache has in its keys.
 import contextlib
 import fcntl
 import functools
-import glob
 import hashlib
 import os
 import shlex
@@ -216,11 +215,14 @@ class UsedCopy(NamedTuple):
 def used_copies() -> Iterator[UsedCopy]:
     """Yield the copies that are in use, once for each that asked for one."""
     held: list[list[str]] = []
+    inode_of: dict[str, int] = {}
     with contextlib.suppress(OSError), open("/proc/locks") as locks:
         held = [line.split()[-4:-2] for line in locks]  # proc_locks(5): a process, and a file
-    for lock in sorted(glob.glob(f"{glob.escape(cache_folder(os.environ))}/shadow/*.lock")):
-        root, inode = lock.removesuffix(".lock"), f":{os.stat(lock).st_ino}"
-        pids = [int(pid) for pid, file in held if file.endswith(inode)]
+    with contextlib.suppress(OSError), os.scandir(f"{cache_folder(os.environ)}/shadow") as entries:
+        inode_of = {entry.path: entry.inode() for entry in entries if entry.name.endswith(".lock")}
+    for lock, inode in sorted(inode_of.items()):
+        root = lock.removesuffix(".lock")
+        pids = [int(pid) for pid, file in held if file.endswith(f":{inode}")]
         if pids and (applied := receipt_of(FolderTree(root))):
             mods = tuple(f"{mod.name}@{mod.version}" for mod in applied.mods)
             yield from (UsedCopy(root, mods, pid, _command(pid)) for pid in pids)
