@@ -153,12 +153,16 @@ def _made(world: World, override: Override, place: tuple[str, int]) -> Problems:
     base, mine, theirs = override.base, override.method, override.overridden
     open_ = any(one.kind is one.VAR_KEYWORD for one in mine.parameters)
     more = {one.name for one in theirs.parameters} - {one.name for one in mine.parameters}
+    if open_ or not more:
+        return
     names = {b"A": base.cls.name.encode(), b"B": override.owner.cls.name.encode()}
-    registered = re.compile(_REGISTERED % names)
+    registered, variable = re.compile(_REGISTERED % names), re.compile(rb"\b%(A)b = " % names)
     chooses = lineage(world, base).owner("__new__") is not None
-    chooses &= any(registered.search(world.read(path) or b"") for path in world.files)
-    variable = re.compile(rb"\b%b = " % base.cls.name.encode())
-    if open_ or not more or not (chooses or is_mentioned(world, base.cls.name, variable)):
+    if chooses:
+        own = filter(None, map(world.read, world.files))
+        both = (data for data in own if all(map(data.__contains__, names.values())))
+        chooses = any(map(registered.search, both))
+    if not (chooses or is_mentioned(world, base.cls.name, variable)):
         return
     for call in calls_of(world, base.cls.name, rb"\b"):
         name = dotted(call.node.func) or ""
