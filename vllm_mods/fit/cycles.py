@@ -76,7 +76,7 @@ def load_steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
     """Return the imports of a file that stand at its margin."""
     steps: list[_LoadStep] = []
     last = max((match.end() for match in _IMPORT.finditer(data)), default=0)
-    for match in _IMPORT.finditer(_without_texts(data[:last])):
+    for match in _IMPORT.finditer(_blank_texts(data[:last])):
         if match["whole"]:
             steps += (_LoadStep(match.start(), one, ()) for one in _names(match["whole"]))
             continue
@@ -88,7 +88,7 @@ def load_steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
     return tuple(steps)
 
 
-def _without_texts(data: bytes) -> bytes:
+def _blank_texts(data: bytes) -> bytes:
     return _TEXT.sub(lambda match: re.sub(rb"[^\n]", b" ", match[0]), data)
 
 
@@ -152,7 +152,7 @@ class Loading:
         below = _file(self.world, f"{step.module}.{name}")
         if target is None or done:
             return None if below is None or self._binds(target, name) else self.load(below)
-        source = _without_texts(self.world.glance(target) or b"")
+        source = _blank_texts(self.world.glance(target) or b"")
         word = re.compile(
             rb"\b%b\b|^from[^\n]*import[ \t]*\*" % re.escape(name.encode()), re.MULTILINE
         )

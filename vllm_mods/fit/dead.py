@@ -72,13 +72,13 @@ def _unnamed(before: World, after: World, path: str) -> Problems:
         ):
             continue
         near = nearest(method, new.above)
-        is_meant = _is_meant(after, new)
-        why = f"{near}, a hook that takes the same" if is_meant else near
+        is_misspelt = _is_misspelt_hook(after, new)
+        why = f"{near}, a hook that takes the same" if is_misspelt else near
         message = f"nothing calls {new.scope}, and no base class defines it{why}"
-        yield _problem(path, new, message, Level.ERROR if is_meant else Level.NOTE)
+        yield _problem(path, new, message, Level.ERROR if is_misspelt else Level.NOTE)
 
 
-def _is_meant(world: World, new: _Added) -> bool:
+def _is_misspelt_hook(world: World, new: _Added) -> bool:
     """Tell whether an added method is to be a hook of nearly its name: it takes the same, others override that, and no code puts its name together."""
     hook = "".join(get_close_matches(new.function.name, new.above, 1, 0.8))
     line = lineage(world, new.symbol)

@@ -60,10 +60,8 @@ def judge(
     judged: list[FileChange] = []
     sought: list[Sought] = []
     writes: list[Write] = []
-    at_origin = None
-    if (
-        origin is not None
-    ):  # what the type checker can be asked about the patch where it was written
+    at_origin = None  # what the type checker can be asked about the patch where it was written
+    if origin is not None:
         there = tuple(change for change in origin.changes if change.path.endswith(".py"))
         at_origin = Question(*_states(origin.tree, there, cache), there, (), frozenset())
     origin_with = at_origin and at_origin.after

@@ -131,7 +131,7 @@ def lacks(asked: Asked) -> bool | None:
     sure, member = _lacks(asked), asked.member
     if sure is not False or member is None:
         return sure
-    return all(_had(asked, kind, member[2]) for kind in member[1].split(" | "))
+    return all(_had_member(asked, kind, member[2]) for kind in member[1].split(" | "))
 
 
 def _lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of owner
@@ -167,7 +167,7 @@ def _lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind o
     return False if len(kinds) > 1 else is_missing(asked)
 
 
-def _had(asked: Asked, kind: str, name: str) -> bool:
+def _had_member(asked: Asked, kind: str, name: str) -> bool:
     """Tell whether a class had a member at the origin, and since then no class below has got it, nor has anybody begun to set it from outside."""
     world, origin, classes = asked.world, asked.world.origin, asked.classes(kind)
     if origin is None or not classes:

@@ -116,7 +116,7 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
     """
     mine, theirs = override.method, override.overridden
     if mine.name == "__init__":  # each class has its own, but for a plugin's that stands for vLLM's
-        yield from _made(world, override, (path, line)) if world.origin else ()
+        yield from _constructor_problems(world, override, (path, line)) if world.origin else ()
         return
     if is_property(mine) or is_property(theirs):
         yield from _other_kind(world, override, (path, line))
@@ -148,7 +148,7 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
         yield Doubt(path, "override", why)
 
 
-def _made(world: World, override: Override, place: tuple[str, int]) -> Problems:
+def _constructor_problems(world: World, override: Override, place: tuple[str, int]) -> Problems:
     """Judge the calls by a base's name that may make one of a class: the name is a variable, or the base chooses in ``__new__``."""
     base, mine, theirs = override.base, override.method, override.overridden
     open_ = any(one.kind is one.VAR_KEYWORD for one in mine.parameters)
