@@ -89,7 +89,7 @@ def test_the_sides_are_started_by_turns_and_asked_the_same_and_a_difference_is_f
     assert copied == [False, True, True, False, False, True]
     asked = [line.split() for line in (toy / "asked").read_text().splitlines()]
     assert [line[:2] for line in asked] == [
-        ["8", "False"], ["64", "False"], ["8", "True"], ["64", "True"],
+        *[["8", "False"]] * 2, *[["64", "False"]] * 2, ["8", "True"], ["64", "True"],
     ] * 6  # fmt: skip
     assert {line[2] for line in asked} == {str(site)}  # the plain one's client
     rows = {re.split(r"  +", line)[0]: line for line in answer.out.splitlines()}
@@ -197,6 +197,20 @@ def test_what_is_interrupted_leaves_no_server(sent: signal.Signals, toy: Path, s
 
 
 @pytest.mark.slow
+def test_what_is_sent_while_a_server_still_compiles_kernels_is_not_counted(
+    bench: Bench, toy: Path
+) -> None:
+    (toy / "cold").touch()
+    answer = bench("plain", "nothing", "--starts", 1, "--json")
+    assert answer.code == 0, answer.err
+    rates = [
+        one["numbers"]["throughput at 512, tokens/s"] for one in json.loads(answer.out)["starts"]
+    ]
+    assert rates == pytest.approx([100, 100], rel=0.02)
+    assert len((toy / "asked").read_text().splitlines()) == 2 * 5
+
+
+@pytest.mark.slow
 def test_a_server_that_leaves_prompts_unanswered_is_not_compared(bench: Bench, toy: Path) -> None:
     (toy / "unanswered").touch()
     answer = bench("plain", "dies", "--prompts", 5)
@@ -208,15 +222,39 @@ def test_what_cannot_be_compared_is_said_before_anything_starts(
     bench: Bench, call: Callable[..., Answer], toy: Path, site: Path
 ) -> None:
     wrong: dict[Any, str] = {
-        bench("plain", "slow", serve=("m",)): "it has no word `serve`",
+        bench("plain", "slow", serve=("m",)): "has no word `serve`",
         bench("plain", "none"): "no mod named `none`",
         bench("plain", "slow", "--starts", 0): "--starts",
         bench("plain", "slow", serve=("serve", "m", "--hf-token", "hf_" + "a" * 34)): "secret",
-        call(
-            "bench", "plain", "slow", "--target", site
-        ): "`bench` compares mods, not images of pairings",
+        call("bench", "plain", "slow", "--target", site): "plain needs a command",
     }
     for answer, words in wrong.items():
         assert (answer.code, words in answer.err) == (2, True), answer.err
     assert not servers(toy)
     assert not Path("bench").exists()
+
+
+@pytest.mark.slow
+def test_a_pairing_is_a_side_with_its_own_command_environment_and_mods(
+    bench: Bench, call: Callable[..., Answer], toy: Path, site: Path, library: Path
+) -> None:
+    (library / "pairings").mkdir(exist_ok=True)
+    for name, mod in (("one", "nothing"), ("two", "slow")):
+        (library / f"pairings/{name}.toml").write_text(
+            f'schema = 1\nname = "{name}"\nsummary = "s"\nmodel = "m"\nbase = "b:1"\nmods = ["{mod}"]\n'
+            f"command = '''\n{toy}/vllm serve {{model}} \\\n  --port 9 --{name}'''\n"
+            f'[env]\nVLLM_SIDE = "{name}"\n'
+        )
+    answer = call("bench", "one", "two", "--starts", 2, "--json", "--target", site)
+    assert answer.code == 0, answer.err
+    asked = json.loads(answer.out)["asked"]
+    assert asked["sides"] == ["one", "two"]
+    assert asked["commands"] == [
+        [f"{toy}/vllm", "serve", "m", "--port", "9", f"--{name}"] for name in ("one", "two")
+    ]
+    assert [stated["VLLM_SIDE"] for stated in asked["environments"]] == ["one", "two"]
+    assert "times the time per token" in json.loads(answer.out)["sentence"]
+    assert all("shadow" in paths for _, _, paths in servers(toy))
+    both = bench("one", "plain", "--starts", 1, "--json", "--output", "both", serve=("serve", "x"))
+    asked = json.loads(both.out)["asked"]
+    assert [words[1:] for words in asked["commands"]] == [["serve", "x"]] * 2

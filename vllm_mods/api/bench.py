@@ -1,6 +1,7 @@
 """Which of two sides is faster here: one server with the mods of each, started by turns and asked the same."""
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -16,7 +17,10 @@ from vllm_mods.base.errors import ManifestError, Refused, UsageError, refusing_t
 from vllm_mods.base.model import Mod
 from vllm_mods.base.output import write_whole
 from vllm_mods.base.tree import Folder
+from vllm_mods.formats import container, receipt
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.schema import decode, encode
+from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.images import engine_command
 from vllm_mods.running import benched_start, evidence, ratios
 from vllm_mods.running.benched_start import BenchedStart, BenchLoad
@@ -52,13 +56,15 @@ def bench(
     target: Folder,
     *,
     output: str,
+    pairings: Sequence[Pairing | None] = (None, None),
     starts: int = 4,
     load: BenchLoad | None = None,
     note: Callable[[str], object] = lambda _text: None,
 ) -> BenchResult:
     """Start a server by turns with the mods of either side, or without any, and compare what it does.
 
-    ``command`` is its ``vllm serve …``, ``starts`` are those of each side. The folder ``output`` keeps what they
+    ``command`` is its ``vllm serve …``, ``starts`` are those of each side. A side that is one of the ``pairings`` has
+    that one's environment, and its command where ``command`` is empty. The folder ``output`` keeps what they
     show: what the same call left there is not measured again. Raises ``Refused`` for a folder of another call,
     ``TreeError`` for a server that does not serve, and as ``shadow``.
 
@@ -67,27 +73,23 @@ def bench(
     ...
     vllm_mods.base.errors.UsageError: `true` does not start a server: it has no word `serve`
     """
-    if "serve" not in command[1:]:
-        why = f"`{' '.join(command)}` does not start a server: it has no word `serve`"
-        raise UsageError(why, hint="-- vllm serve MODEL")
     target, load = find_site_root(os.fspath(target)), load or BenchLoad()
-    titles = [", ".join(mod.title for mod in mods) or PLAIN for mods in (first, second)]
-    variables = {name: os.environ[name] for name in os.environ if _VARIABLES.match(name)}
-    asked: dict[str, Any] = {"sides": titles, "copies": [], "command": command}
-    asked |= {"environment": variables, **load._asdict()}
-    if leaks := secrets.problems(asked):
-        raise UsageError(leaks[0], hint="env --unset=NAME vllm-mods bench A B -- vllm serve MODEL")
-    environs = []
+    asked: dict[str, Any] = load._asdict()
     with contextlib.ExitStack() as stack:
-        for mods in (first, second):
-            root, environ = "", dict(os.environ)
-            if mods:
-                copy = stack.enter_context(shadow(mods, target))
-                root, environ = copy.root, copy.environ
-                for text in (*copy.notes, *check_import(command, root, copy.of, environ)):
-                    note(text)
-            asked["copies"].append(root)
-            environs.append(environ)
+        prepare = functools.partial(_prepared, stack, target, command)
+        sides = [prepare(*side) for side in zip((first, second), pairings, strict=True)]
+        for text in (text for side in sides for text in side.notes):
+            note(text)
+        titles = [side.title for side in sides]
+        asked |= {"sides": titles, "copies": [side.root for side in sides]}
+        asked["commands"] = [side.command for side in sides]
+        asked["environments"] = [
+            {name: text for name, text in side.environ.items() if _VARIABLES.match(name)}
+            for side in sides
+        ]
+        if leaks := secrets.problems(asked):
+            hint = "env --unset=NAME vllm-mods bench A B -- vllm serve MODEL"
+            raise UsageError(leaks[0], hint=hint)
         head = encode({"schema": 1, "asked": asked, "machine": _machine()})
         file, done = f"{output}/bench.json", _read(f"{output}/bench.json", head)
         with refusing_to_write(output):
@@ -96,7 +98,9 @@ def bench(
         for number, side in enumerate(order[len(done) :], len(done) + 1):
             which, log = "AB".index(side), f"{output}/start-{number}.log"
             note(f"start {number} of {len(order)}: {titles[which]}")
-            done.append(benched_start.measure(side, command, environs[which], load, log))
+            done.append(
+                benched_start.measure(side, sides[which].command, sides[which].environ, load, log)
+            )
             with refusing_to_write(file):
                 write_whole(file, json.dumps({**head, "starts": encode(done)}, indent=1).encode())
             with open(log, "rb") as said:
@@ -105,6 +109,43 @@ def bench(
                 if not mod.ok:
                     note(f"{log} does not show that the code of {mod.name} ran")
     return _result(done, asked, head["machine"])
+
+
+class _Side(NamedTuple):
+    """How the servers of a side are started; ``root`` is the copy of vLLM that they import, if any."""
+
+    title: str
+    root: str
+    command: Sequence[str]
+    environ: Mapping[str, str]
+    notes: Sequence[str]
+
+
+def _prepared(
+    stack: contextlib.ExitStack,
+    target: str,
+    command: Sequence[str],
+    mods: Sequence[Mod],
+    pairing: Pairing | None,
+) -> _Side:
+    copy = stack.enter_context(shadow(mods, target)) if mods else None
+    title, environ = ", ".join(mod.title for mod in mods) or PLAIN, dict(os.environ)
+    templates: Mapping[str, str] = {}
+    if copy is not None:
+        environ = copy.environ
+        templates = copy.plan.template_paths(f"{copy.root}/{receipt.TEMPLATES}")
+    if pairing is not None:
+        served = container.served(taken_over(pairing, mods).pairing, templates)
+        title, command = pairing.name, command or served.entrypoint
+        environ |= {name: served.env[name] for name in served.env.keys() - os.environ.keys()}
+    if "serve" not in command[1:]:
+        what = f"`{' '.join(command)}`" if command else "no command"
+        why = f"{title} needs a command that starts a server: {what} has no word `serve`"
+        raise UsageError(why, hint="vllm-mods bench A B -- vllm serve MODEL")
+    if copy is None:
+        return _Side(title, "", command, environ, ())
+    notes = (*copy.notes, *check_import(command, copy.root, copy.of, environ))
+    return _Side(title, copy.root, command, environ, notes)
 
 
 def _read(file: str, head: Mapping[str, Any]) -> list[BenchedStart]:

@@ -27,10 +27,8 @@ class Applied(NamedTuple):
         from vllm_mods.formats import pairing as pairings  # noqa: PLC0415  (where one is named)
         from vllm_mods.formats.taken_over import taken_over  # noqa: PLC0415
 
-        variants = [planned.variant for planned in self.plan.mods if planned.variant is not None]
-        files = [template.file for variant in variants for template in variant.templates]
         served = taken_over(pairing, [planned.mod for planned in self.plan.mods]).pairing
-        return pairings.serve_script(served, {file: f"{self.templates}/{file}" for file in files})
+        return pairings.serve_script(served, self.plan.template_paths(self.templates))
 
 
 class Reverted(NamedTuple):

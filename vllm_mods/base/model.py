@@ -366,6 +366,12 @@ class Plan:
         """Whether every mod would end up in the tree."""
         return all(mod.verdict.ok for mod in self.mods)
 
+    def template_paths(self, folder: str) -> dict[str, str]:
+        """Return where the chat templates lie that the mods bring to ``folder``, by their file names."""
+        variants = (one.variant for one in self.mods if one.variant is not None)
+        files = [template.file for variant in variants for template in variant.templates]
+        return {file: f"{folder}/{file}" for file in files}
+
     def __repr__(self) -> str:
         answer = f"{len(self.changes)} files would change" if self.ok else "refused"
         head = f"{self.spec}, vLLM {self.version or 'of unknown version'}: {answer}"

@@ -61,7 +61,7 @@ def resolve(
     folder = outside or f"/{site_root}/{planner.WORKSPACE}"
     variants = [one.variant for one in planned.mods if one.variant is not None]
     files = [file for variant in variants for file in variant.templates]
-    templates = {file.file: f"{folder}/{file.file}" for file in files}
+    templates = planned.template_paths(folder)
     served = taken_over(wanted, mods).pairing
     platform = platform_of(base.config)
     going_in = [one.variant for one in planned.mods if one.verdict is not Verdict.UPSTREAM]

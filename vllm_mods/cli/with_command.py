@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from vllm_mods.api import bench
-from vllm_mods.api.libraries import choose
+from vllm_mods.api.libraries import Chosen, choose
 from vllm_mods.applying.shadow import shadow
 from vllm_mods.base.errors import UsageError, system_errors
 from vllm_mods.cli import answers, named_files, options
@@ -108,22 +108,26 @@ _load = options.grouped(
 def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
     """Compare vLLM servers with mods and without, on this machine.
 
-    A and B are `plain` (no mods), or mods joined by commas. COMMAND is started in the order A B B A, on a copy with the mods,
-    as by `with`. An unpatched `vllm bench serve` sends the same prompts to every server; results of its first pass are dropped.
+    A and B are `plain` (no mods), mods joined by commas, or a pairing. COMMAND is started in the order A B B A, on a copy with
+    the mods, as by `with`. If no COMMAND is given, each pairing's own is started. An unpatched `vllm bench serve` sends the same prompts to every server; what it sends until a server gets no faster is dropped.
     Each result is B divided by A, as an interval. If 1 is not in it, A and B differ (95 % confidence for all results together). If
     a bench was stopped, the same command continues it. DIR/bench.html shows each start.
     """
     words: list[str] = click.get_current_context().meta["command"]
-    if not words:
-        why = "there is no command to run; `bench` compares mods, not images of pairings"
-        raise UsageError(why, hint=f"vllm-mods bench {a} {b} -- vllm serve MODEL")
     for sent in (signal.SIGTERM, signal.SIGHUP):  # a server is ended then, as after Ctrl-C
         signal.signal(sent, signal.default_int_handler)
-    first, second = (
-        () if side == bench.PLAIN else choose(library, side.split(","), None).mods
-        for side in (a, b)
-    )
+    (first, one), (second, other) = (_side(library, side) for side in (a, b))
+    given["pairings"] = one, other
     result = bench.bench(first, second, words, target, note=answers.note, **given)
     reply = report.compared(result)
     named_files.write(f"{given['output']}/bench.html", report.page(result, reply).encode())
     return reply
+
+
+def _side(library: Library, side: str) -> Chosen:
+    if side == bench.PLAIN:
+        return Chosen((), None)
+    if not library.has(side) and library.has_pairing(side):
+        trust.demand_pairing(library, side)
+        return choose(library, (), side)
+    return choose(library, side.split(","), None)

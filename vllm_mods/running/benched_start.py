@@ -22,8 +22,8 @@ from vllm_mods.running.failure import cause_of
 from vllm_mods.scripts.command_line import flag_value
 
 _HOST, _POLL_SECONDS, _STOP_SECONDS = "127.0.0.1", 0.1, 30
-_WARM_UP = 1_000_003
-"""Added to the seed of the pass that is dropped: prompts that it had too would be in the cache."""
+_WARM_UP, _MOST_WARM_UPS, _STILL_RISING = 1_000_003, 5, 1.05
+"""Added to the seed for each pass that is dropped: prompts that it had too would be in the cache."""
 _COUNTER = re.compile(r"^vllm:(\w+)_total\{.* (\S+)$", re.MULTILINE)
 _TEXT = "The quick brown fox jumps over the lazy dog 3.14159 times a day.\ndef area(shape):\n    width, height = shape\n    return width * height\n"
 """What each start gives log probabilities of."""
@@ -102,7 +102,7 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: str) -> float:
 
 def _numbers(client: Sequence[str], url: str, load: BenchLoad) -> dict[str, float]:
     for length in load.input_lengths:
-        _drive(client, length, load._replace(seed=load.seed + _WARM_UP))
+        _warm_up(client, length, load)
     numbers, before = {}, _counters(url)
     for length in load.input_lengths:
         told = _drive(client, length, load)
@@ -115,6 +115,16 @@ def _numbers(client: Sequence[str], url: str, load: BenchLoad) -> dict[str, floa
     if asked := grown.get("prefix_cache_queries"):
         numbers["prefix cache hits, share"] = grown["prefix_cache_hits"] / asked
     return numbers
+
+
+def _warm_up(client: Sequence[str], length: int, load: BenchLoad) -> None:
+    """Ask until the server is no faster than before: kernels are compiled when the first batch needs them."""
+    speed = 0.0
+    for _ in range(_MOST_WARM_UPS):
+        load = load._replace(seed=load.seed + _WARM_UP)
+        before, speed = speed, _drive(client, length, load)["output_throughput"]
+        if before and speed < before * _STILL_RISING:
+            return
 
 
 def _drive(client: Sequence[str], length: int, load: BenchLoad) -> dict[str, Any]:
