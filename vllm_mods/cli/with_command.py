@@ -116,9 +116,9 @@ def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -
     words: list[str] = click.get_current_context().meta["command"]
     for sent in (signal.SIGTERM, signal.SIGHUP):  # a server is ended then, as after Ctrl-C
         signal.signal(sent, signal.default_int_handler)
-    (first, one), (second, other) = (_side(library, side) for side in (a, b))
-    given["pairings"] = one, other
-    result = bench.bench(first, second, words, target, note=answers.note, **given)
+    first, second = (_side(library, side) for side in (a, b))
+    given["pairings"] = first.pairing, second.pairing
+    result = bench.bench(first.mods, second.mods, words, target, note=answers.note, **given)
     reply = report.compared(result)
     named_files.write(f"{given['output']}/bench.html", report.page(result, reply).encode())
     return reply
