@@ -21,16 +21,17 @@ class Clash(NamedTuple):
     theirs: Lines
 
 
-def merge(
-    base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
-) -> list[Lines | Clash]:
+Stretches = list[Lines | Clash]
+
+
+def merge(base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]) -> Stretches:
     """Return the merged stretches in order."""
     to_ours = dict(line_diff.matching(base, ours))
     to_theirs = dict(line_diff.matching(base, theirs))
     stable = [i for i in range(len(base)) if i in to_ours and i in to_theirs]
     i = a = b = 0
     common: list[bytes] = []
-    merged: list[Lines | Clash] = []
+    merged: Stretches = []
     for k in (*stable, len(base)):
         x, y = to_ours.get(k, len(ours)), to_theirs.get(k, len(theirs))
         part = _resolved(tuple(ours[a:x]), tuple(base[i:k]), tuple(theirs[b:y]))

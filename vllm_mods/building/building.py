@@ -46,9 +46,8 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[tarball.TarEntry] = (
         nodes += written
     nodes += _image_files(base, site_root, resolved.planned.mods, epoch=lock.epoch)
     entries = layer.entries(base, nodes, gone, epoch=lock.epoch)
-    image = pairing_lock.LockedImage(
-        config=_config(base, resolved), layer=tuple(_listed(one, lock) for one in entries)
-    )
+    listed = tuple(_listed(one, lock) for one in entries)
+    image = pairing_lock.LockedImage(_config(base, resolved), listed)
     return Drafted(lock._replace(image=image), entries)
 
 
@@ -60,9 +59,8 @@ def build(base: Base, drafted: Drafted, data: bytes) -> oci.BuiltImage:
     entries = (one._replace(data=data) if one.path == place else one for one in drafted.entries)
     written = tarball.write(entries)
     named = labels(lock, data, (raw.get("config") or {}).get("Labels") or {})
-    return oci.append(
-        raw, base.layers, written, created_by=created_by(lock), labels=named, epoch=lock.epoch
-    )
+    maker = created_by(lock)
+    return oci.append(raw, base.layers, written, created_by=maker, labels=named, epoch=lock.epoch)
 
 
 def created_by(lock: pairing_lock.PairingLock) -> str:

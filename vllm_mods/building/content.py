@@ -136,9 +136,8 @@ class _Slice:
             os.mkfifo(place)
 
     def content(self, drafted: Draft) -> tuple[list[TarEntry], list[str]]:
-        nodes = [
-            TarEntry(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made
-        ]
+        made = map(self.place, drafted.journal.made)
+        nodes = [TarEntry(path, None, 0o755, self.epoch) for path in made]
         nodes += [self.node(op, drafted.receipt) for op in drafted.ops if not op.removes]
         gone = [self.place(op.step.path) for op in drafted.ops if op.removes]
         gone += [self.place(folder.path) for folder in drafted.journal.gone]

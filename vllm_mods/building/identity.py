@@ -119,12 +119,10 @@ def _strange(layer: Layer | None, lock: PairingLock) -> str:
     if layer is None:  # an engine shows only all of them together
         return "; to see its contents: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
     listed = {one.path for one in lock.image.layer}
-    hidden = {
-        f"{posixpath.dirname(one)}/{WHITEOUT}{posixpath.basename(one)}": one for one in layer.gone
-    }
-    strange = [
-        f"/{path}" for path, one in layer.entries.items() if one.kind != DIR and path not in listed
-    ]
+    gone = ((path, *posixpath.split(path)) for path in layer.gone)
+    hidden = {f"{folder}/{WHITEOUT}{name}": path for path, folder, name in gone}
+    others = (path for path, one in layer.entries.items() if one.kind != DIR)
+    strange = [f"/{path}" for path in others if path not in listed]
     strange += [f"/{path} deleted" for place, path in hidden.items() if place not in listed]
     strange += [f"everything in /{path} deleted" for path in layer.opaque]
     more = f" and {len(strange) - _SHOWN} more" if len(strange) > _SHOWN else ""
@@ -145,10 +143,8 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
     if "history" not in after:  # an engine does not tell it
         del before["history"]
     layers = [one["rootfs"].pop("diff_ids") for one in (before, after)]
-    differing = [
-        *_parts(before.pop("config"), after.pop("config", None) or {}),
-        *_values("the image's", _filled(before), _filled(after)),
-    ]
+    differing = [*_parts(before.pop("config"), after.pop("config", None) or {})]
+    differing += _values("the image's", _filled(before), _filled(after))
     yield from differing
     is_told = base.where != "containerd" or base.manifest is not None
     if not differing and layers[0] == layers[1] and is_told:
@@ -225,10 +221,8 @@ def _document(
 ) -> Iterator[Finding]:
     if document.get("schemaVersion") != 2:
         yield differs(f"{what}'s schemaVersion is {_value(document, 'schemaVersion')}, not 2")
-    # OCI's first version left it out
-    yield from _descriptor(
-        what, {"mediaType": types[0], **document}, (*known, "schemaVersion"), types
-    )
+    typed = {"mediaType": types[0], **document}  # OCI's first version left it out
+    yield from _descriptor(what, typed, (*known, "schemaVersion"), types)
 
 
 def _descriptor(

@@ -61,9 +61,10 @@ def resolve(
     folder = outside or f"/{site_root}/{planner.WORKSPACE}"
     variants = [one.variant for one in planned.mods if one.variant is not None]
     files = [file for variant in variants for file in variant.templates]
+    placed = [(f"{folder}/{file.file}", sha256(file.data) or "") for file in files]
     templates = planned.template_paths(folder)
     served = taken_over(wanted, mods).pairing
-    platform = platform_of(base.config)
+    ref, platform = _base_name(base, wanted.base), platform_of(base.config)
     going_in = [one.variant for one in planned.mods if one.verdict is not Verdict.UPSTREAM]
     requirements = [text for variant in going_in if variant is not None for text in variant.python]
     needed: tuple[pairing_lock.LockedWheel, ...] = ()
@@ -80,22 +81,10 @@ def resolve(
             pairing_digest=pairing.digest(wanted),
             model=wanted.model,
             revision=wanted.revision,
-            base=pairing_lock.LockedBase(
-                ref=_base_name(base, wanted.base),
-                config=base.config_digest,
-                diff_ids=base.diff_ids,
-                platform=platform,
-            ),
-            vllm=pairing_lock.LockedVllm(
-                version=tree.version, site_root=site_root, record=_record(tree, applied)
-            ),
+            base=pairing_lock.LockedBase(ref, base.config_digest, base.diff_ids, platform),
+            vllm=pairing_lock.LockedVllm(tree.version, site_root, _record(tree, applied)),
             mods=tuple(_mod(one) for one in planned.mods),
-            templates=tuple(
-                pairing_lock.LockedTemplate(
-                    path=f"{folder}/{file.file}", sha256=sha256(file.data) or ""
-                )
-                for file in files
-            ),
+            templates=tuple(pairing_lock.LockedTemplate(*one) for one in placed),
             wheels=needed,
             command=pairing.serve_script(served, templates),
             epoch=epoch,
@@ -125,9 +114,8 @@ def _as_locked(mod: Mod, was: pairing_lock.LockedMod | None) -> Mod:
         return mod
     text = was.manifest.encode("utf-8", "surrogateescape")
     try:
-        restored = packed_mod.unpack(
-            packed_mod.pack(mod._replace(manifest=text, lock=None)), mod.name, mod.name
-        )
+        packed = packed_mod.pack(mod._replace(manifest=text, lock=None))
+        restored = packed_mod.unpack(packed, mod.name, mod.name)
     except (ManifestError, Refused):
         return mod  # it names other files: the lock says what moved
     same = restored.digest == was.digest

@@ -115,9 +115,8 @@ def faults(pairing: Pairing) -> tuple[str, ...]:
 
 def placeholders(command: str) -> tuple[tuple[int, str], ...]:
     """Return the 1-based line and the name of each ``{name}``."""
-    return tuple(
-        (line, text[1:-1]) for line, text in _braces(command) if re.fullmatch(_PLACEHOLDER, text)
-    )
+    braces = _braces(command)
+    return tuple((at, text[1:-1]) for at, text in braces if re.fullmatch(_PLACEHOLDER, text))
 
 
 def _braces(command: str) -> Iterator[tuple[int, str]]:
@@ -150,9 +149,8 @@ def rendered(pairing: Pairing) -> str:
         raise UsageError(why, hint="give each a value under [defaults]")
     text = pairing.command.format(**values)
     if _loses_executor(pairing):
-        text = "\n".join(
-            line for line in _without_executor(text).split("\n") if line.strip() not in {"", "\\"}
-        )
+        lines = _without_executor(text).split("\n")
+        text = "\n".join(line for line in lines if line.strip() not in {"", "\\"})
     text = text.strip()
     return text.rstrip("\\\n").rstrip() if text.endswith("\\") else text
 

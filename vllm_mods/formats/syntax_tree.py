@@ -116,9 +116,7 @@ def check_depth(tree: ast.AST) -> None:
     depth = 0
     while level:
         depth += 1
-        if depth > limits.PYTHON_NESTING or any(
-            _width(node) > limits.PYTHON_OPERANDS for node in level
-        ):
+        if depth > limits.PYTHON_NESTING or max(map(_width, level)) > limits.PYTHON_OPERANDS:
             raise DeepError
         level = [child for node in level for child in ast.iter_child_nodes(node)]
 

@@ -45,12 +45,9 @@ def taken_over(pairing: pairings.Pairing, mods: Sequence[Mod]) -> TakenOver:
     remarks: list[tuple[str, str]] = []
     problems: list[str] = []
     env: dict[str, str] = {}
-    variables = (
-        (mod.name, name, (name, value), f"{name}={shlex.quote(value)}")
-        for mod in mods
-        for name, value in mod.env
-    )
-    for name, wanted in _grouped(variables):
+    env_of = ((mod.name, *pair) for mod in mods for pair in mod.env)
+    rows = ((mod, name, (name, v), f"{name}={shlex.quote(v)}") for mod, name, v in env_of)
+    for name, wanted in _grouped(rows):
         if name in own:
             remarks += _kept(wanted, f"{name}={shlex.quote(own[name])}")
         elif len(wanted) > 1:
@@ -144,7 +141,7 @@ def _adds(pairing: pairings.Pairing, changed: pairings.Pairing, words: tuple[str
     (old, before), (new, after) = (pairings.serve_command(one) for one in (pairing, changed))
     commands, others = list(before.commands), list(after.commands)
     del commands[pairings.serving(before)], others[pairings.serving(after)]
-    same = commands == others and old.assignments == new.assignments
-    return same and any(
-        new.argv == (*old.argv[:i], *words, *old.argv[i:]) for i in range(2, len(old.argv) + 1)
-    )
+    if commands != others or old.assignments != new.assignments:
+        return False
+    places = range(2, len(old.argv) + 1)
+    return any(new.argv == (*old.argv[:i], *words, *old.argv[i:]) for i in places)

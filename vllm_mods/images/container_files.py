@@ -29,9 +29,7 @@ _LARGEST_KEPT = 1 << 20
 _KEPT = re.compile(r"\.(?:pyi?|pth|jinja|json)\Z|\.dist-info/|/\.vllm-mods/")
 _LARGEST_PASSED = 8 << 20  # less than what another request costs; libraries of vLLM's are larger
 # What is read as one stream: vLLM if it has no large library, else each package in it; metadata; a receipt with all it needs.
-_PACKAGE = re.compile(
-    r".*-packages/(?:vllm(?:/[^/]+)?|[^/]+\.dist-info|\.vllm-mods)(?=/|\Z)", re.DOTALL
-)
+_PACKAGE = re.compile(r"(?s).*-packages/(?:vllm(?:/[^/]+)?|[^/]+\.dist-info|\.vllm-mods)(?=/|\Z)")
 # os.ModeDir of Go, in which the engine is written, its links, and all that is no file
 _GO_FOLDER, _GO_LINK, _GO_OTHERS = 1 << 31, 1 << 27, 0b1111 << 24
 _NO_OWNER = -1

@@ -34,13 +34,9 @@ def connect() -> APIClient:
     """Return a client of the engine that ``docker`` would talk to. Raises ``TreeError``."""
     where: dict[str, Any] = {}
     try:
-        if os.environ.get("DOCKER_HOST"):
-            where = kwargs_from_env()
-        else:
-            where = ContextAPI.kwargs_from_context()
-        return APIClient(
-            version="auto", use_ssh_client=True, timeout=limits.ENGINE_SECONDS, **where
-        )
+        read = kwargs_from_env if os.environ.get("DOCKER_HOST") else ContextAPI.kwargs_from_context
+        where, most = read(), limits.ENGINE_SECONDS
+        return APIClient(version="auto", use_ssh_client=True, timeout=most, **where)
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
         place = where.get("base_url") or "its default socket"
         why = f"no docker engine responds at {place}: {reason(error)}"

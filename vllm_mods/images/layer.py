@@ -140,9 +140,8 @@ def _is_kept(path: str, member: tarfile.TarInfo) -> bool:
     if not member.isreg() or member.size > _LARGEST_KEPT:
         return False
     folders = path.split("/")[:-1]
-    inside = any(
-        f.endswith(("-packages", ".dist-info")) or f in {"vllm", ".vllm-mods"} for f in folders
-    )
+    inside = any(one.endswith(("-packages", ".dist-info")) for one in folders)
+    inside = inside or not {"vllm", ".vllm-mods"}.isdisjoint(folders)
     return inside and (path.endswith(_KEPT) or ".dist-info/" in path or "/.vllm-mods/" in path)
 
 

@@ -13,9 +13,8 @@ from vllm_mods.base.errors import UsageError
 
 HUB = "docker.io"
 _KINDS = ("docker", "podman", "registry")
-_REPOSITORY = re.compile(
-    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*\Z"
-)
+_FOLDER = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"{_FOLDER}(?:/{_FOLDER})*\Z")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _HOST = re.compile(

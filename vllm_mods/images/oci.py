@@ -131,10 +131,8 @@ class OciImage(LayeredImage):
             layers, ids = len(self.layers), len(self.diff_ids)
             why = f"{reference}: the manifest names {layers} layers, but the configuration {ids}"
             raise TreeError(why, hint=_HINT)
-        blobs = (
-            Blob(one.digest, one.size, partial(open_blob, one), diff_id)
-            for one, diff_id in zip(self.layers, self.diff_ids, strict=True)
-        )
+        pairs = zip(self.layers, self.diff_ids, strict=True)
+        blobs = (Blob(one.digest, one.size, partial(open_blob, one), of) for one, of in pairs)
         super().__init__(reference, tuple(blobs), how.cache, how.progress)
 
 

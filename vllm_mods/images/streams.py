@@ -57,11 +57,9 @@ class CheckedStream(io.RawIOBase):
         data = self._source.read(len(into))
         into[: len(data)] = data
         self._done += len(data)
-        at_end = bool(into) and not data
-        if self._size is not None and (
-            self._done > self._size or (at_end and self._done < self._size)
-        ):
-            has = "more" if self._done > self._size else str(self._done)
+        at_end, size = bool(into) and not data, self._size
+        if size is not None and (self._done > size or (at_end and self._done < size)):
+            has = "more" if self._done > size else str(self._done)
             why = f"{self._what}: it should have {self._size} bytes, but has {has}"
             raise TreeError(why, hint="the copy is damaged or incomplete: get the image again")
         self._hash.update(data)

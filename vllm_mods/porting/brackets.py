@@ -105,11 +105,9 @@ def _comments(statement: KeyedStatement) -> list[bytes]:
 def _span(statement: KeyedStatement, element: _Element) -> tuple[int, int]:
     """Return from where to where an element stands in a statement's text, in bytes."""
     first, last = element[0], element[-1]
-    ends = (first.lineno, first.col_offset), (last.end_lineno, last.end_col_offset)
-    start, end = (
-        sum(map(len, statement.text[: line - statement.start])) + column for line, column in ends
-    )
-    return start, end
+    above = (statement.text[: line - statement.start] for line in (first.lineno, last.end_lineno))
+    start, end = (sum(map(len, lines)) for lines in above)
+    return start + first.col_offset, end + last.end_col_offset
 
 
 def _insert(

@@ -45,17 +45,14 @@ def follow(
     for cut in cuts:
         failing = {finding.line for finding in errors if finding.path == cut.path}
         tree = syntax_tree.module(cut.after) if cut.after is not None and failing else None
+        data = cut.after
         # columns in bytes are those of the file if it is UTF-8, without a mark at its beginning
-        if (
-            tree is None
-            or cut.after is None
-            or syntax_tree.decoded(cut.after).encode() != cut.after
-        ):
+        if tree is None or data is None or syntax_tree.decoded(data).encode() != data:
             edited.append(cut)
             continue
-        added = added_lines(cut.before, cut.after)
+        added = added_lines(cut.before, data)
         moves = list(_moves(before, now, cut.path, tree, failing & added))
-        data = _rewrite(cut.after, moves, added)
+        data = _rewrite(data, moves, added)
         edited.append(cut._replace(after=data))
         for move in moves if data != cut.after else ():
             name, old = move.alias.name, _module(cut.path, move.node)
@@ -118,21 +115,19 @@ def _rewrite(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes
             continue
         gone = [one.alias for one in own]
         rest = [one for one in node.names if one not in gone]
-        new = [
-            ast.ImportFrom(one.module, [ast.alias(one.alias.name, one.alias.asname)], level=0)
-            for one in own
-        ]
+        bound = ((one.module, ast.alias(one.alias.name, one.alias.asname)) for one in own)
+        new = [ast.ImportFrom(module, [alias], level=0) for module, alias in bound]
         if set(range(first + 1, last + 1)) <= added:
             kept = [ast.ImportFrom(node.module, rest, node.level)] if rest else []
             block = []
         else:
             kept = []
-            rows = {one.lineno - 1 for one in gone}
-            if not rest or not rows <= {n - 1 for n in added}:
+            rows = {one.lineno for one in gone}
+            if not rest or not rows <= added:
                 continue
             if not all(_alone(one, lines[one.lineno - 1]) for one in gone):
                 continue
-            block = [line for n, line in enumerate(block, first) if n not in rows]
+            block = [line for n, line in enumerate(block, node.lineno) if n not in rows]
         text = [indent + ast.unparse(one).encode() + end for one in (*kept, *new)]
         lines[first:last] = [*block, *text]
     return b"".join(lines)

@@ -83,9 +83,8 @@ def _effects(nodes: Sequence[ast.AST]) -> set[Place]:
     """Return what is bound, and by ``name()`` the calls made for their effect."""
     walked = list(_walk(nodes))
     calls = {(f"{'.'.join(called)}()",) for called, _ in _called(walked)}
-    shared = {
-        name for one in walked if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names
-    }
+    scopes = (one for one in walked if isinstance(one, ast.Global | ast.Nonlocal))
+    shared = {name for one in scopes for name in one.names}
     bound = {(*one, "global") if one[0] in shared else one for one in _bound(walked)}
     return bound | calls
 
@@ -123,9 +122,8 @@ def _walk(nodes: Sequence[ast.AST], *, leaving: bool = True) -> Iterator[ast.AST
             inner = value if isinstance(value, list) else [value]
             ends = bool(inner) and isinstance(inner[-1], ast.Return | ast.Raise)
             if leaving or not ends:
-                yield from _walk(
-                    [one for one in inner if isinstance(one, ast.AST)], leaving=leaving
-                )
+                below = [one for one in inner if isinstance(one, ast.AST)]
+                yield from _walk(below, leaving=leaving)
 
 
 def _meet(place: Place, other: Place) -> bool:

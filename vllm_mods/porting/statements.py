@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from vllm_mods.base import line_diff
-from vllm_mods.base.diff3 import Clash, Lines
+from vllm_mods.base.diff3 import Clash, Lines, Stretches
 from vllm_mods.formats import syntax_tree
 from vllm_mods.porting import brackets, independence, suites
 from vllm_mods.porting.suites import BothChangedError, KeyedStatement, Suite, is_text
@@ -60,7 +60,7 @@ def _compiles(data: bytes) -> bool:
     return True
 
 
-def agrees(text: bytes, stretches: Sequence[Lines | Clash]) -> bool:
+def agrees(text: bytes, stretches: Stretches) -> bool:
     """Tell whether a text is what was merged line by line, with something in the place of each clash."""
     at = 0
     for n, stretch in enumerate(stretches):

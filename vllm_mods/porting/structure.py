@@ -5,17 +5,18 @@ So a change cannot land in another function, however alike the two are, and defi
 their order. What cannot be told for certain is a problem, named with its scope.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import diff3, line_diff
-from vllm_mods.base.diff3 import Clash, Lines
+from vllm_mods.base.diff3 import Clash, Lines, Stretches
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.outline import Outline, is_mark, within
 
-Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]
+Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], Stretches]
 MARKED = frozenset({FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_ADD})
 """Codes of the problems that a conflict marker shows."""
 
@@ -30,7 +31,7 @@ class Ported(NamedTuple):
     """
 
     text: bytes | None
-    stretches: list[Lines | Clash]
+    stretches: Stretches
     problems: tuple[Finding, ...] = ()
     touched: tuple[str, ...] = ()
     proof: str | None = None
@@ -65,20 +66,18 @@ class _Merger:
         self.merge_lines = merge_lines
         self.problems: list[Finding] = []
 
-    def outline(
-        self, base: Outline, ours: Outline, theirs: Outline, scope: str
-    ) -> list[Lines | Clash]:
+    def outline(self, base: Outline, ours: Outline, theirs: Outline, scope: str) -> Stretches:
         if _same(ours, base):
             return [tuple(theirs.flat())]
         merged = self.lines(base.lines, ours.lines, theirs.lines)
         if any(isinstance(one, Clash) for one in merged):
             self.problem(FindingCode.CLASH, scope, "the target changed the same lines")
-        elif self.twice(base, ours, theirs, merged):
+        elif self.twice(base.lines, ours.lines, theirs.lines, merged):
             why = "the target already has these lines at another place; `port` does not add them twice"
             self.problem(FindingCode.TWICE, scope, why)
         in_base, in_ours, in_theirs = sides = base.marked, ours.marked, theirs.marked
         self.lost(sides, scope)
-        out: list[Lines | Clash] = []
+        out: Stretches = []
         for stretch in merged:
             if isinstance(stretch, Clash):
                 out.append(Clash(*map(_whole, stretch, (in_ours, in_base, in_theirs))))
@@ -87,14 +86,14 @@ class _Merger:
                 out += self.inner(line, sides, scope) if is_mark(line) else [(line,)]
         return out
 
-    def lines(self, base: Lines, ours: Lines, theirs: Lines) -> list[Lines | Clash]:
+    def lines(self, base: Lines, ours: Lines, theirs: Lines) -> Stretches:
         if ours == base:
             return [theirs]
         if theirs in {base, ours}:
             return [ours]
         return self.merge_lines(base, ours, theirs)  # a process of git each
 
-    def inner(self, line: bytes, sides: _Sides, scope: str) -> list[Lines | Clash]:
+    def inner(self, line: bytes, sides: _Sides, scope: str) -> Stretches:
         base, ours, theirs = (side.get(line) for side in sides)
         if base is not None and ours is not None and theirs is not None:
             return self.outline(base, ours, theirs, within(scope, base.name))
@@ -127,17 +126,13 @@ class _Merger:
                     message = f"the target has {count} definitions of this name, but the base has {before}"
                     self.problem(FindingCode.AMBIGUOUS, name, message)
 
-    def twice(
-        self, base: Outline, ours: Outline, theirs: Outline, merged: Sequence[Lines | Clash]
-    ) -> bool:
+    def twice(self, base: Lines, ours: Lines, theirs: Lines, merged: Stretches) -> bool:
         """Tell whether both sides added the same lines, at places of which the merge made two."""
         out = [line for one in merged for line in one if isinstance(line, bytes)]
-        for _, _, k, m in line_diff.changes(base.lines, ours.lines):
-            filled = [line for line in ours.lines[k:m] if _says_something(line)]
-            if filled and all(
-                out.count(line) > max(ours.lines.count(line), theirs.lines.count(line))
-                for line in filled
-            ):
+        more = Counter(out) - (Counter(ours) | Counter(theirs))
+        for _, _, k, m in line_diff.changes(base, ours):
+            filled = {line for line in ours[k:m] if _says_something(line)}
+            if filled and filled <= more.keys():
                 return True
         return False
 
@@ -156,13 +151,12 @@ def _says_something(line: bytes) -> bool:
 
 
 def _whole(side: Lines, inner: dict[bytes, Outline]) -> Lines:
-    return tuple(
-        text for line in side for text in (inner[line].flat() if line in inner else (line,))
-    )
+    flat = (inner[line].flat() if line in inner else (line,) for line in side)
+    return tuple(text for lines in flat for text in lines)
 
 
-def _join(stretches: Sequence[Lines | Clash]) -> list[Lines | Clash]:
-    out: list[Lines | Clash] = []
+def _join(stretches: Stretches) -> Stretches:
+    out: Stretches = []
     for stretch in stretches:
         last = out[-1] if out else None
         if isinstance(stretch, Clash) or last is None or isinstance(last, Clash):

@@ -46,13 +46,10 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[outline.Outline]) -> s
         return done._replace(text=by_scope[0], stretches=merges[0].stretches, proof="scopes")
     worst = next((one for one in merges if one.problems), None)
     if worst is not None:
-        by_statement = None
-        if not followed and {p.code for one in merges for p in one.problems} == {"clash"}:
-            by_statement = statements.merge(*sides)
-        if by_statement is not None and all(
-            statements.agrees(by_statement, one.stretches) for one in merges
-        ):
-            return done._replace(text=by_statement, proof="statements")
+        codes = {problem.code for one in merges for problem in one.problems}
+        text = statements.merge(*sides) if not followed and codes == {"clash"} else None
+        if text is not None and all(statements.agrees(text, one.stretches) for one in merges):
+            return done._replace(text=text, proof="statements")
         return done._replace(stretches=worst.stretches, problems=worst.problems)
     message = "a merge of the whole file and a merge by scope give different results"
     problem = Finding(FindingCode.DISAGREE, message, scope=", ".join(merges[0].touched))
@@ -61,10 +58,10 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[outline.Outline]) -> s
     return done._replace(stretches=both, problems=(problem,))
 
 
-def _both(first: bytes, other: bytes) -> list[diff3.Lines | diff3.Clash]:
+def _both(first: bytes, other: bytes) -> diff3.Stretches:
     """Return two results as one text, with both where they differ."""
     mine, theirs = line_diff.split(first), line_diff.split(other)
-    out: list[diff3.Lines | diff3.Clash] = []
+    out: diff3.Stretches = []
     at = 0
     for i, j, k, m in line_diff.changes(mine, theirs):
         out += [mine[at:i], diff3.Clash(mine[i:j], (), theirs[k:m])]

@@ -15,9 +15,7 @@ _MARKS = (b"<", b"|", b"=", b">")
 _BROKEN = 128  # exit codes below it count conflicts
 
 
-def merge(
-    base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
-) -> list[diff3.Lines | diff3.Clash]:
+def merge(base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]) -> diff3.Stretches:
     """Merge with ``git merge-file`` (``TreeError`` if it fails), else with our own diff3."""
     if shutil.which("git") is None:
         return diff3.merge(base, ours, theirs)
@@ -42,11 +40,11 @@ def _longer_than_all(lines: Iterable[bytes]) -> int:
     return max(_LONG, max(runs, default=0) + 1)
 
 
-def _read(text: bytes, long: int) -> list[diff3.Lines | diff3.Clash]:
+def _read(text: bytes, long: int) -> diff3.Stretches:
     """Read the stretches out of what git marked: between merged lines the three sides of a clash."""
     markers = b"|".join(re.escape(mark * long) for mark in _MARKS)
     parts = [line_diff.split(part) for part in re.split(rb"(?m)^(?:%b).*\n" % markers, text)]
-    out: list[diff3.Lines | diff3.Clash] = []
+    out: diff3.Stretches = []
     for n in range(0, len(parts), 4):
         out += [parts[n]] if parts[n] else []
         out += [diff3.Clash(*parts[n + 1 : n + 4])] if n + 1 < len(parts) else []

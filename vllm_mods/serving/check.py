@@ -217,9 +217,8 @@ class _Checker:
         for word, behind in self.parsed.loose:
             if command.looks_like_flag(word):
                 message = "begins with a typographic dash, so it is not read as a flag"
-                yield ServeFault(
-                    FindingCode.DASH, word, message, f"--{word.lstrip(word[0]).lstrip('-')}"
-                )
+                meant = f"--{word.lstrip(word[0]).lstrip('-')}"
+                yield ServeFault(FindingCode.DASH, word, message, meant)
                 dashed = behind
             elif dashed is behind or self.serving.fills_in(word):
                 continue  # meant as the value of that one, or there is a note on it already

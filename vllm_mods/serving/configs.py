@@ -41,11 +41,8 @@ class Validator(NamedTuple):
 
 def is_dataclass(sources: source.ModuleSources, cls: source.ClassPlace) -> bool:
     """Tell whether the class itself, or one it inherits from, is decorated as a dataclass."""
-    return any(
-        source.last_name(mark) in {"config", "dataclass"}
-        for one in sources.bases(cls)
-        for mark in one.node.decorator_list
-    )
+    marks = (mark for one in sources.bases(cls) for mark in one.node.decorator_list)
+    return any(source.last_name(mark) in {"config", "dataclass"} for mark in marks)
 
 
 def fields(sources: source.ModuleSources, cls: source.ClassPlace) -> dict[str, ConfigField]:
@@ -83,22 +80,16 @@ def validators(
 
 def is_enum(sources: source.ModuleSources, cls: source.ClassPlace) -> bool:
     """Tell whether a class is an enumeration."""
-    return any(
-        source.last_name(base).endswith(("Enum", "Flag"))
-        for one in sources.bases(cls)
-        for base in one.node.bases
-    )
+    above = (base for one in sources.bases(cls) for base in one.node.bases)
+    return any(source.last_name(base).endswith(("Enum", "Flag")) for base in above)
 
 
 def members(cls: source.ClassPlace) -> dict[str, ast.expr]:
     """Return what the members of an enumeration are assigned, by name."""
-    return {
-        target.id: node.value
-        for node in cls.node.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name) and not target.id.startswith("_")
-    }
+    sets = (node for node in cls.node.body if isinstance(node, ast.Assign))
+    pairs = ((target, node.value) for node in sets for target in node.targets)
+    named = ((target.id, value) for target, value in pairs if isinstance(target, ast.Name))
+    return {name: value for name, value in named if not name.startswith("_")}
 
 
 @lru_cache(maxsize=512)

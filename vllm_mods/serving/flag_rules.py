@@ -33,11 +33,8 @@ class FlagRules(NamedTuple):
 def read(sources: ModuleSources) -> FlagRules:
     """Return the rules of a tree, which are those of its ``get_kwargs``."""
     parsed = sources.parse(_MAKER)
-    functions = {
-        node.name: node
-        for node in (parsed.body if parsed else ())
-        if isinstance(node, ast.FunctionDef)
-    }
+    body = parsed.body if parsed else ()
+    functions = {one.name: one for one in body if isinstance(one, ast.FunctionDef)}
     makers = [functions[name] for name in ("get_kwargs", "_compute_kwargs") if name in functions]
     text = "".join(map(ast.unparse, makers))
     parser = sources.find(_MAKER, "FlexibleArgumentParser")
@@ -59,12 +56,9 @@ def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
     for node in ast.walk(function):
         if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
             continue
-        reads = [
-            name.id
-            for statement in node.body
-            for name in ast.walk(statement)
-            if isinstance(name, ast.Name) and name.id.startswith("human_readable_")
-        ]
+        inside = (one for statement in node.body for one in ast.walk(statement))
+        names = (one.id for one in inside if isinstance(one, ast.Name))
+        reads = [name for name in names if name.startswith("human_readable_")]
         if dotted(node.test.left) == "name" and reads:
             against = node.test.comparators[0]
             for part in ast.walk(sets.get(dotted(against) or "", against)):

@@ -204,11 +204,8 @@ class _FlagReader:
         """``for key, value in kwargs.items(): … add_argument(f"--{key}", **value)``: every field."""
         over = node.iter.func if isinstance(node.iter, ast.Call) else None
         whole = self.value(over.value, scope) if isinstance(over, ast.Attribute) else None
-        adds = any(
-            isinstance(one, ast.Call) and (dotted(one.func) or "").endswith(".add_argument")
-            for one in ast.walk(node)
-        )
-        if not adds:
+        calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+        if not any((dotted(one) or "").endswith(".add_argument") for one in calls):
             self.block(node.body, scope)
             return
         if not isinstance(whole, _Kwargs):

@@ -11,9 +11,7 @@ from vllm_mods.serving import configs, source
 _BUILTINS = frozenset({"bool", "int", "float", "str", "dict", "list", "tuple", "set", "None"})
 _CAPITAL = {"Dict": "dict", "List": "list", "Tuple": "tuple", "Set": "set"}
 # What only wraps the type that it says something about.
-_WRAPPERS = frozenset(
-    {"Annotated", "SkipValidation", "Final", "InitVar", "Required", "NotRequired"}
-)
+_WRAPPERS = {"Annotated", "SkipValidation", "Final", "InitVar", "Required", "NotRequired"}
 _DEPTH = 12
 
 

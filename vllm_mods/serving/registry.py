@@ -83,13 +83,8 @@ def named(
     if cls is not None and field is not None:
         around = configs.validators(sources, cls, field.name)
         functions += [one.at.node for one in around if one.early or not one.whole]
-    compared = [
-        text
-        for function in functions
-        for node in ast.walk(function)
-        if isinstance(node, ast.Compare)
-        for text in _texts(node)
-    ]
+    nodes = (node for function in functions for node in ast.walk(function))
+    compared = [text for one in nodes if isinstance(one, ast.Compare) for text in _texts(one)]
     code = " ".join(ast.unparse(function) for function in functions)
     return Offered(
         names=tuple(dict.fromkeys([*_annotated_names(sources, field), *compared])),
@@ -125,13 +120,10 @@ def request_keys(sources: ModuleSources) -> frozenset[str]:
 
 def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
     """Say that none of a model's architectures has a class in vLLM, or that its list of them cannot be read; else ``""``."""
-    listed = {
-        text
-        for node in sources.nodes(_MODELS)
-        if isinstance(node, ast.Dict)
-        for key, held in zip(node.keys, node.values, strict=True)
-        if isinstance(held, ast.Tuple) and (text := text_of(key)) is not None
-    }
+    tables = (node for node in sources.nodes(_MODELS) if isinstance(node, ast.Dict))
+    rows = (row for one in tables for row in zip(one.keys, one.values, strict=True))
+    keys = (text_of(key) for key, held in rows if isinstance(held, ast.Tuple))
+    listed = {key for key in keys if key is not None}
     named, version = ", ".join(architectures), sources.tree.version
     if not listed:
         return f"{_MODELS} lists no classes, so it is unknown whether vLLM {version} has one for {named}"
@@ -169,13 +161,9 @@ def _table(sources: ModuleSources, variable: str, files: tuple[str, ...]) -> Off
             if isinstance(node, ast.Call) and "register" in (dotted(node.func) or ""):
                 first = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "name")]
                 names += [one.value for one in first if isinstance(one, ast.Constant)]
-            elif (
-                isinstance(node, ast.Subscript)
-                and isinstance(node.ctx, ast.Store)
-                and isinstance(node.slice, ast.Constant)
-                and dotted(node.value) == variable
-            ):
-                names.append(node.slice.value)
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                key = node.slice if dotted(node.value) == variable else None
+                names += [key.value] if isinstance(key, ast.Constant) else []
         why = f"{path} computes keys of {variable}" if computed else ""
         return Offered(tuple(name for name in names if isinstance(name, str)), open=why)
     return None

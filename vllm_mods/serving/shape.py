@@ -124,12 +124,9 @@ def _kind(kinds: tuple[hints.Hint, ...], names: set[str], human: str | None) -> 
 def _as_dict(sources: ModuleSources, hint: hints.Hint) -> hints.Hint:
     if hint.place is None:
         return hint
-    above = (
-        dotted(base.value if isinstance(base, ast.Subscript) else base)
-        for one in sources.bases(hint.place)
-        for base in one.node.bases
-    )
-    return hints.Hint("builtin", "dict") if "dict" in above else hint
+    above = (base for one in sources.bases(hint.place) for base in one.node.bases)
+    plain = (base.value if isinstance(base, ast.Subscript) else base for base in above)
+    return hints.Hint("builtin", "dict") if "dict" in map(dotted, plain) else hint
 
 
 def _of_literal(literals: list[hints.Hint], *, free: bool) -> FlagShape:

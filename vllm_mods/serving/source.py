@@ -137,9 +137,8 @@ class ModuleSources:
             return None if folder == path else self.file_of(f"{folder}/{name}".replace("/", "."))
         if not isinstance(binding, Import):
             return SourcePlace(path, binding)
-        target = self.file_of(
-            name if binding.whole else absolute(path, binding.level, binding.module)
-        )
+        named = name if binding.whole else absolute(path, binding.level, binding.module)
+        target = self.file_of(named)
         if target is None or binding.name is None:
             return target
         return self._look_up(target, binding.name, typing=typing, depth=depth + 1)

@@ -27,6 +27,7 @@ _KWARGS = "--default-chat-template-kwargs"
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 _ENGINE_FINDINGS = {FindingCode.RUST_FRONTEND, FindingCode.TEMPLATE_UNREADABLE}
 _CALLS, _REASONING = "--tool-call-parser", "--reasoning-parser"
+_CONTENT = "--chat-template-content-format"
 
 
 class Serving(NamedTuple):
@@ -80,9 +81,7 @@ def open_served(library: Library | None, file: TemplateFile) -> Template:
 
 def fitting(about: About) -> dict[str, tuple[str, ...]]:
     """Return the values that a template goes with, by their flags."""
-    values: dict[str, tuple[str, ...]] = {
-        "--chat-template-content-format": ("auto", about.content_format)
-    }
+    values: dict[str, tuple[str, ...]] = {_CONTENT: ("auto", about.content_format)}
     if about.tool_call_parser:
         values[_CALLS] = (about.tool_call_parser, *about.other_tool_call_parsers)
     if about.reasoning_parser:

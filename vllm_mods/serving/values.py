@@ -225,12 +225,9 @@ def _early_problems(
     sources: ModuleSources, cls: ClassPlace, field: ConfigField, value: object, at: str
 ) -> Iterator[ServeFault]:
     """Yield a name that no validator in front makes one of the enumerated names of."""
-    plain = all(
-        hint.kind == "literal"
-        or hint.name == "None"
-        or (hint.place and configs.is_enum(sources, hint.place))
-        for hint in hints.hints(sources, field.annotation)
-    )
+    kinds = hints.hints(sources, field.annotation)
+    others = [one.place for one in kinds if one.kind != "literal" and one.name != "None"]
+    plain = all(place and configs.is_enum(sources, place) for place in others)
     names = registry.named(sources, cls, field) if plain and isinstance(value, str) else None
     if names is not None and not names.has(str(value)):
         for fault in choice_problems(value, names.names):

@@ -19,9 +19,7 @@ from vllm_mods.formats import tree_names
 from vllm_mods.formats.receipt import STATE, TEMPLATES
 
 # What `link` answers where there are no hard links, not across these two places, or not for us.
-_NO_LINK = frozenset(
-    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
-)
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a file is opened that must not be there yet."""
 

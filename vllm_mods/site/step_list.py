@@ -185,12 +185,9 @@ class Steps:
         """
         clear = not self.transition.mods
         made_for_mods = {path for path, file in self.old.items() if file.kind == receipt.FOLDER}
-        ours = {
-            folder
-            for folder in self.maybe_gone | made_for_mods | ({receipt.STATE} if clear else set())
-            if folder.split("/", 1)[0] == receipt.STATE
-            or folder.removesuffix("/__pycache__") in made_for_mods
-        }
+        known = self.maybe_gone | made_for_mods | ({receipt.STATE} if clear else set())
+        ours = {path for path in known if path.removesuffix("/__pycache__") in made_for_mods}
+        ours |= {path for path in known if path.split("/", 1)[0] == receipt.STATE}
         removed: dict[str, Folder] = {}
         notes: list[str] = []
         stays = {*self.made, *(path for path, op in self.ops.items() if not op.removes)}

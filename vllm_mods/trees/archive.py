@@ -53,9 +53,8 @@ class ArchiveTree(PristineTree):
         versions = {version for _, version in tree_names.dist_infos(self._tops).values()}
         if len(versions) == 1:
             return versions.pop()
-        return tree_names.pkg_info_version(
-            self._archive.read("PKG-INFO")
-        ) or tree_names.module_version(self._archive.read("vllm/_version.py"))
+        stated = tree_names.pkg_info_version(self._archive.read("PKG-INFO"))
+        return stated or tree_names.module_version(self._archive.read("vllm/_version.py"))
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none; ``TreeError`` if it is broken."""

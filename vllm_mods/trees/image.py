@@ -12,15 +12,7 @@ from vllm_mods.trees.folder import MARKER, SKIPPED, outside_workspace
 
 _VERSIONS = ("python3", *(f"python3.{minor}" for minor in range(10, 16)))
 # Beside what the image itself names: where images of vLLM and of its forks have it.
-_PREFIXES = (
-    "usr/local",
-    "usr",
-    "opt/venv",
-    "opt/conda",
-    "opt/vllm",
-    "app/.venv",
-    "workspace/.venv",
-)
+_USUAL = ("usr/local", "usr", "opt/venv", "opt/conda", "opt/vllm", "app/.venv", "workspace/.venv")
 
 
 class ImageTree(Tree):
@@ -249,7 +241,7 @@ def _candidates(base: Base) -> Iterator[str]:
         *(posixpath.dirname(place) for place in programs if place.endswith("/bin")),
         variables.get("PYTHONUSERBASE") or f"{home}/.local",
         f"{variables.get('UV_TOOL_DIR') or f'{data}/uv/tools'}/vllm",
-        *_PREFIXES,
+        *_USUAL,
     )
     for folder in (*folders, working):
         yield resolve(base, folder)

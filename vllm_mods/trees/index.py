@@ -11,12 +11,7 @@ from html.parser import HTMLParser
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urldefrag, urljoin, urlsplit
 
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
+from packaging import utils
 from packaging.version import Version
 
 from vllm_mods.base import limits, versions
@@ -82,12 +77,12 @@ def release_file(filename: str, url: str, project: str = PROJECT) -> ReleaseFile
     """Read what a file name says; ``None`` if it names no wheel or sdist of the project."""
     try:
         if filename.endswith(".whl"):
-            name, version, build, tags = parse_wheel_filename(filename)
+            name, version, build, tags = utils.parse_wheel_filename(filename)
         elif filename.endswith(".tar.gz"):
-            (name, version), build, tags = parse_sdist_filename(filename), (), frozenset()
+            (name, version), build, tags = utils.parse_sdist_filename(filename), (), frozenset()
         else:
             return None
-    except (InvalidWheelFilename, InvalidSdistFilename):
+    except (utils.InvalidWheelFilename, utils.InvalidSdistFilename):
         return None
     if name != project:
         return None

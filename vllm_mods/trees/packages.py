@@ -117,11 +117,10 @@ def needs(
     """Return what ``Requires-Dist`` demands of a machine, of these canonical names if any are given."""
     head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0]
     lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
-    texts = (line.partition(":")[2].strip() for line in lines)
-    asked = (
-        text for text in texts if names is None or canonical(re.split(_NO_NAME, text)[0]) in names
-    )
-    return [needed for text in asked if (needed := parse_requirement(text, machine)) is not None]
+    texts = [line.partition(":")[2].strip() for line in lines]
+    if names is not None:
+        texts = [text for text in texts if canonical(re.split(_NO_NAME, text)[0]) in names]
+    return [needed for text in texts if (needed := parse_requirement(text, machine)) is not None]
 
 
 def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:

@@ -79,19 +79,17 @@ def tag_refusal(tag: str, current: str, ours: str) -> Refused:
 
 def _load(program: str, data: bytes, tag: str) -> str | None:
     """Hand an archive over, and return the ID that the engine says it has, if it says one."""
+    most = limits.DOWNLOAD_SECONDS
     if program == engine_command.DOCKER:
-        done = engine_command.run(
-            program, "load", "--quiet", given=data, within=limits.DOWNLOAD_SECONDS
-        )
+        done = engine_command.run(program, "load", "--quiet", given=data, within=most)
     else:
         # Only from a file does it know that the base's layers need not be in it.
         with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
             place = os.path.join(folder, "image.tar")
             with open(place, "wb") as file:
                 file.write(data)
-            done = engine_command.run(
-                program, "pull", "--quiet", f"oci-archive:{place}", within=limits.DOWNLOAD_SECONDS
-            )
+            archive = f"oci-archive:{place}"
+            done = engine_command.run(program, "pull", "--quiet", archive, within=most)
     if done.code == 0:
         words = done.out.split()
         return f"sha256:{words[-1]}" if words and _ID.fullmatch(words[-1]) else None
