@@ -101,9 +101,8 @@ def _server(url: str, environ: Mapping[str, str]) -> tuple[Forge, str]:
     """Return the forge that a URL is of, and the URL of its server."""
     gitea = GITEA
     if environ.get("GITEA_ACTIONS") or environ.get("FORGEJO_ACTIONS"):  # its runner sets GitHub's
-        gitea = GITEA._replace(
-            servers=GITEA.servers + GITHUB.servers, tokens=GITEA.tokens + GITHUB.tokens
-        )
+        tokens = GITEA.tokens + GITHUB.tokens
+        gitea = GITEA._replace(servers=GITEA.servers + GITHUB.servers, tokens=tokens)
     scheme, host = urlsplit(url).scheme, urlsplit(url).hostname
     for forge in (gitea, GITHUB, GITLAB):
         stated = [environ.get(name, "").rstrip("/") for name in forge.servers]

@@ -225,9 +225,8 @@ def _widen_range(
         wide = [f">={number}", *(bound for bound in bounds if not bound.startswith(">"))]
     reasons = []
     for version in sorted(ways.releases.versions(), key=versions.sort_key):
-        is_new = versions.in_range(version, ",".join(wide)) and not (
-            versions.in_range(version, variant.vllm) or version == number
-        )
+        was_in = version == number or versions.in_range(version, variant.vllm)
+        is_new = versions.in_range(version, ",".join(wide)) and not was_in
         if not is_new or not versions.is_final(version):
             continue
         between = planner.plan_alone(mod, ways.releases.open(version))
@@ -262,9 +261,8 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
     by_rule += [f"{one.new_path}: merged, proof `{one.ported.proof}`" for one in merged]
     if outcome.fits and outcome.new is not None:
         port_writing.write_variant(job, outcome.new)
-        return kept._replace(
-            did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=repaired
-        )
+        after = _row(outcome.new.planned)
+        return kept._replace(did="ported", after=after, told=tuple(by_rule), left=repaired)
     work = port_writing.lay_out(outcome)
     if work is None:
         return kept._replace(did="fits", after="upstream", told=tuple(by_rule))

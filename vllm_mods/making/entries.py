@@ -40,9 +40,8 @@ def read(written: Mapping[str, bytes]) -> tuple[Entry, ...]:
     """Read the entries that were noted, among the files that were written."""
     found: list[Entry] = []
     log = watching.commands(written.get(f"{watching.LAUNCHER}/entries", b""))
-    for number, call in enumerate(
-        (call for call in log if len(call.argv) > 2), 1
-    ):  # it may be forged
+    calls = (call for call in log if len(call.argv) > 2)  # it may be forged
+    for number, call in enumerate(calls, 1):
         called, why, folder, *paths = call.argv
         called = re.sub(r"\.(?:py|sh|patch|diff)\Z|[^A-Za-z0-9._]", "-", called).strip("-._")[:80]
         is_new = called and all(called != other.name for other in found)

@@ -111,9 +111,8 @@ def is_of(data: bytes, where: str, tree: Tree, *, alone: bool = True) -> bool:
 
 def _is_at_its_lines(file: FileDiff, data: bytes) -> bool:
     rows = data.splitlines(keepends=True)
-    return all(
-        tuple(rows[one.stated - 1 : one.stated - 1 + len(one.old)]) == one.old for one in file.hunks
-    )
+    places = ((one.stated - 1, one.old) for one in file.hunks)
+    return all(tuple(rows[at : at + len(old)]) == old for at, old in places)
 
 
 def _parts(data: bytes, where: str) -> Iterator[DiffPart]:

@@ -84,10 +84,8 @@ class _Maker:
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
         unmade = "no variant reproduces the changes of the script on this release"
         whys = {version: why.get(version, unmade) for version in plans if version not in ids}
-        rows = (
-            ReleaseRow(version, ids.get(version), planned.verdict.value, whys.get(version))
-            for version, planned in plans.items()
-        )
+        verdicts = ((version, planned.verdict.value) for version, planned in plans.items())
+        rows = (ReleaseRow(one, ids.get(one), verdict, whys.get(one)) for one, verdict in verdicts)
         notes = dict.fromkeys(line for effect in self.effects.values() for line in effect.notes)
         unknown = compose.unknown(self.wanted._replace(vllm=self.wanted.vllm or "stated"), None)
         failed = (f"{on}: {one}" for on, effect in self.effects.items() for one in effect.failed)
@@ -129,9 +127,8 @@ class _Maker:
         """Put variants, oldest first, into one mod with the ranges that they hold in."""
         files: dict[str, bytes] = {}
         parts = []
-        for composed, covered in sorted(
-            variants, key=lambda one: max(map(versions.sort_key, one.versions))
-        ):
+        in_order = sorted(variants, key=lambda one: max(map(versions.sort_key, one.versions)))
+        for composed, covered in in_order:
             parts.append(self.stated_for(composed.parts, covered))
             files |= composed.files
         env = tuple(dict.fromkeys(row for effect in self.effects.values() for row in effect.env))

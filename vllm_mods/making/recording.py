@@ -67,9 +67,8 @@ def record(
     while True:
         fetched = fetcher.files() if fetcher is not None else ()
         try:
-            return _RecordedRun(
-                argv, name, files, sources, whole, tree, limits, container, fetched
-            ).run()
+            run = _RecordedRun(argv, name, files, sources, whole, tree, limits, container, fetched)
+            return run.run()
         except Lacked as error:
             if fetcher is None or not fetcher.take(error.urls):
                 raise
@@ -140,15 +139,13 @@ class _RecordedRun(NamedTuple):
 
         No more than ``most`` of these steps are taken: the others fail.
         """
+        place = self.site if self.container is None else sandbox.LAYER
         job = sandbox.SandboxJob(
             argv=self.argv,
             cwd=self.home,
             environ=self._environ() | ({} if most is None else {"VLLM_MODS_STEPS": str(most)}),
             files=self._laid_out(),
-            places=[
-                *(self.site if self.container is None else sandbox.LAYER, WORKSPACE),
-                *(HOME, TEMPORARY, LAUNCHER),
-            ],
+            places=[place, WORKSPACE, HOME, TEMPORARY, LAUNCHER],
             programs=watching.BIN,
             seconds=self.limits.seconds,
         )

@@ -115,16 +115,13 @@ def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
 def _exchange(
     command: Sequence[str], job: SandboxJob, environ: Mapping[str, str] | None, errors: IO[bytes]
 ) -> bytes:
-    sent = json.dumps(
-        {
-            **job._replace(files={})._asdict(),
-            "bytes": limits.RECORDED_BYTES,
-            "files": limits.RECORDED_FILES,
-            "memory": limits.RECORDED_MEMORY,
-            "output": limits.RECORDED_OUTPUT,
-            "processes": limits.RECORDED_PROCESSES,
-        }
-    )
+    sent = job._replace(files={})._asdict() | {
+        "bytes": limits.RECORDED_BYTES,
+        "files": limits.RECORDED_FILES,
+        "memory": limits.RECORDED_MEMORY,
+        "output": limits.RECORDED_OUTPUT,
+        "processes": limits.RECORDED_PROCESSES,
+    }
     process = subprocess.Popen(
         command,
         env=environ,
@@ -139,7 +136,7 @@ def _exchange(
     assert process.stdout is not None  # noqa: S101
     try:
         with contextlib.suppress(BrokenPipeError):  # standard error says why
-            process.stdin.write(sent.encode() + b"\n" + _packed(job))
+            process.stdin.write(json.dumps(sent).encode() + b"\n" + _packed(job))
             process.stdin.flush()
         with process.stdout as out:
             return out.read(_ANSWER + limits.RECORDED_BYTES)

@@ -82,9 +82,8 @@ def disagreement(tried: ModPlan, at_origin: ModPlan, version: str | None) -> Fin
             scope = scopes.get((hunk.patch, hunk.path, hunk.number))
             if hunk.path == change.path and scope is not None and scope != hunk.scope:
                 message = f"{hunk.path}: hunk {hunk.number} of {hunk.patch}: its text is at line {hunk.line} (`{hunk.scope or 'module level'}`), but in vLLM {version} it is in `{scope or 'module level'}`"
-                return Finding(
-                    FindingCode.ELSEWHERE, message, hunk.path, hunk.line, hunk.number, scope
-                )
+                place = hunk.path, hunk.line, hunk.number, scope
+                return Finding(FindingCode.ELSEWHERE, message, *place)
     return None
 
 

@@ -17,16 +17,14 @@ def entry(planned: ModPlan) -> LockedTree | None:
     """Return what a lock says of a plan but its version and witness; None if nothing is written."""
     if not planned.verdict.writes or planned.variant is None:
         return None
+    places = ((one.patch, one.path, one.number, one.line, one.scope) for one in planned.hunks)
     return LockedTree(
         vllm=(),
         in_range=planned.in_range,
         variant=planned.variant.id,
         verdict=planned.verdict.value,
         files=hashes(planned.changes),
-        hunks=tuple(
-            LockedHunk(hunk.patch, hunk.path, hunk.number, hunk.line, hunk.scope)
-            for hunk in planned.hunks
-        ),
+        hunks=tuple(LockedHunk(*place) for place in places),
         beside=planned.beside,
         witness=(),
         proof=planned.proof,
@@ -63,10 +61,8 @@ def first(mod: Mod, plans: Iterable[tuple[ModPlan, Tree]]) -> dict[str, bytes]:
             continue
         if planned.in_range or known.variant not in places:
             places |= {place.variant: place for place in _places(planned, tree)}
-        released = (
-            one.before is None or tree.pristine or tree.is_released(one.path, one.before)
-            for one in planned.changes
-        )
+        known_before = ((one.path, one.before) for one in planned.changes if one.before is not None)
+        released = (tree.pristine or tree.is_released(*one) for one in known_before)
         if tree.version is not None and is_final(tree.version) and all(released):
             states.append((known, tree.version, planned.witness))
     if not (states or places):
@@ -96,10 +92,8 @@ def merge_states(entries: Iterable[tuple[LockedTree, str, str]]) -> tuple[Locked
     for state, version, witness in entries:
         versions, witnesses = states.setdefault(state, ({}, {}))
         versions[version] = witnesses[witness] = None
-    return tuple(
-        state._replace(vllm=tuple(versions), witness=tuple(witnesses))
-        for state, (versions, witnesses) in states.items()
-    )
+    rows = ((state, tuple(names), tuple(seen)) for state, (names, seen) in states.items())
+    return tuple(state._replace(vllm=names, witness=seen) for state, names, seen in rows)
 
 
 def current(mod: Mod) -> Lock | None:

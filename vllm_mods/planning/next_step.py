@@ -89,9 +89,8 @@ def _beside_other(mod: Mod, plan: Plan, tree: Tree, *, same_lines: bool) -> str:
     asked, current = {one.mod.name for one in plan.mods}, receipt_of(tree)
     inside = [one.name for one in (current.mods if current else ()) if one.name not in asked]
     kept = ((name, kept_mod(tree, name)) for name in inside)
-    rivals = [
-        name for name, one in kept if name in mod.conflicts or (one and mod.name in one.conflicts)
-    ]
+    theirs = {name: one.conflicts if one else () for name, one in kept}
+    rivals = [name for name in theirs if name in mod.conflicts or mod.name in theirs[name]]
     undo = f"vllm-mods revert {' '.join(rivals)} --target {shlex.quote(plan.spec)}"
     return f"{undo}  # then {mod.name} can be applied" if rivals else "name one of the two mods"
 

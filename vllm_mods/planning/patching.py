@@ -85,14 +85,9 @@ def parts_of(
     built = [file for file in variant.binary if platform in {None, file.platform}]
     first_built = {file.path: file for file in reversed(built)}
     whole: tuple[OverlayFile | BinaryFile, ...] = (*variant.overlay, *first_built.values())
-    parts += [
-        Part(source=file.source, path=file.path, whole=file.data, replaces=file.replaces)
-        for file in whole
-    ]
-    parts += [
-        Part(source=file.source, path=f"{workspace}/{file.file}", whole=file.data)
-        for file in variant.templates
-    ]
+    contents = [(one.source, one.path, one.data, one.replaces) for one in whole]
+    contents += ((one.source, f"{workspace}/{one.file}", one.data, ()) for one in variant.templates)
+    parts += [Part(source, None, path, data, was) for source, path, data, was in contents]
     return tuple(parts)
 
 
@@ -175,9 +170,8 @@ def backward(parts: tuple[Part, ...], tree: Tree) -> tuple[FileChange, ...] | No
     view = LayeredTree(tree)
     for free, group in reversed(_groups(parts)):
         trial = LayeredTree(view) if free else view
-        is_out = not any(
-            PatchingStep(part, trial).take_out() for part in reversed(group) if not _only_mode(part)
-        )
+        steps = (PatchingStep(part, trial) for part in reversed(group) if not _only_mode(part))
+        is_out = not any(step.take_out() for step in steps)
         if is_out and free:
             view.lay(trial.changes())
         elif not is_out and (not free or _goes_in(group, LayeredTree(view))):

@@ -215,9 +215,8 @@ class _Planner(NamedTuple):
 def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
     """Sort mods so that each follows what it ``requires`` and is ``after``; else as given."""
     names = {mod.name: mod for mod in mods}
-    waits = {
-        mod.name: [name for name in (*mod.requires, *mod.after) if name in names] for mod in mods
-    }
+    others = {mod.name: (*mod.requires, *mod.after) for mod in mods}
+    waits = {mod: [name for name in before if name in names] for mod, before in others.items()}
     try:
         graphlib.TopologicalSorter(waits).prepare()
     except graphlib.CycleError as error:

@@ -44,11 +44,9 @@ class _Dumper(yaml.SafeDumper):
     """Writes text of several lines as a block where YAML can hold it so."""
 
 
+_TEXT = "tag:yaml.org,2002:str"
 _Dumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
-    ),
+    str, lambda own, text: own.represent_scalar(_TEXT, text, style="|" if "\n" in text else None)
 )
 
 
@@ -122,7 +120,7 @@ def _inside(
     entries: dict[str, tuple[yaml.Node, int]] = {}
     for key, inner in node.value:
         line = _line(text, key.start_mark.index)
-        if key.tag != "tag:yaml.org,2002:str" or not isinstance(key.value, str):
+        if key.tag != _TEXT or not isinstance(key.value, str):
             shown = key.value if isinstance(key, yaml.ScalarNode) else f"a {key.id}"
             raise YamlError(line, f"a key must be text, and quoted if it looks like more: {shown}")
         path = f"{at}.{key.value}" if at else key.value

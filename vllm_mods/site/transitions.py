@@ -47,15 +47,13 @@ def forward(
     """
     before = () if applied is None else applied.mods
     new = [one for one in planned.mods if one.verdict.writes]
+    named = ((one.mod.name, kept(one) if kept else one.mod._replace(lock=None)) for one in new)
     return Transition(
         changes=planned.changes,
         before=before,
         mods=(*before, *(_entry(one) for one in new)),
         vllm=planned.version,
-        sources=tuple(
-            (one.mod.name, packed_mod.pack(kept(one) if kept else one.mod._replace(lock=None)))
-            for one in new
-        ),
+        sources=tuple((name, packed_mod.pack(mod)) for name, mod in named),
     )
 
 

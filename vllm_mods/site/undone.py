@@ -29,9 +29,8 @@ class Undone(NamedTuple):
 
     def mods(self, applied: Receipt) -> tuple[str, ...]:
         """Return the names of the mods that are not in whole any more."""
-        return tuple(
-            mod.name for mod in applied.mods if any(one.path in self.paths for one in mod.files)
-        )
+        files = ((mod.name, {one.path for one in mod.files}) for mod in applied.mods)
+        return tuple(name for name, paths in files if not self.paths.isdisjoint(paths))
 
 
 def look(applied: Receipt, tree: Tree) -> Undone:
@@ -90,9 +89,8 @@ def installed_anew(
             data is None or not mine or len(left) < len(mine)
         ):
             paths.update([one.path for one in mine], [step.path])
-    return paths | {
-        step.path for step in steps if any(bytecode.is_of(step.path, source) for source in paths)
-    }
+    every = (step.path for step in steps)
+    return paths | {one for one in every if any(bytecode.is_of(one, source) for source in paths)}
 
 
 def _plain(tree: Tree, path: str) -> bytes | None:
@@ -121,11 +119,9 @@ def _is_new(record_file: ReceiptFile, applied: Receipt, tree: Tree) -> bool:
         return False
     if data is None or sha256(data) in {record_file.before, record_file.after}:
         return data is None or sha256(data) == record_file.before
-    return not any(
-        record.agrees(data, file.path, file.after, file.size or 0)
-        for file in applied.files
-        if file.kind == receipt.FILE and file.after is not None and file.after != file.before
-    )
+    files = (file for file in applied.files if file.kind == receipt.FILE)
+    made = ((one.path, one.after, one.size or 0) for one in files if one.after != one.before)
+    return not any(after and record.agrees(data, path, after, size) for path, after, size in made)
 
 
 def _is_undone(
@@ -144,9 +140,8 @@ def _is_undone(
 
 
 def _lists_any(base: bytes | None, paths: list[str]) -> bool:
-    return base is not None and any(
-        record.lists(base, path) or record.takes(base, path) for path in paths
-    )
+    says = (record.lists, record.takes)
+    return base is not None and any(say(base, path) for path in paths for say in says)
 
 
 def _list_of(tree: Tree, file: ReceiptFile) -> bytes | None:

@@ -57,9 +57,8 @@ def reader(
         return _Both(parser.adjust_request(request), parser)
     thinker = caller = None
     if reasoning is not None:
-        kind = _import_name("vllm.reasoning", "ReasoningParserManager").get_reasoning_parser(
-            reasoning
-        )
+        reasoners = _import_name("vllm.reasoning", "ReasoningParserManager")
+        kind = reasoners.get_reasoning_parser(reasoning)
         thinker = kind(tokenizer, chat_template_kwargs=kwargs)
     if tool is not None:
         kind = _import_name("vllm.tool_parsers", "ToolParserManager").get_tool_parser(tool)
@@ -90,9 +89,8 @@ class _Both:
             self.parser.set_prompt_token_ids(prompt)
         taken = inspect.signature(self.parser.parse).parameters
         more = {"model_output_token_ids": ids} if "model_output_token_ids" in taken else {}
-        reasoning, content, calls = self.parser.parse(
-            text, self.request, enable_auto_tools=True, **more
-        )
+        parts = self.parser.parse(text, self.request, enable_auto_tools=True, **more)
+        reasoning, content, calls = parts
         return answer(reasoning, content, calls or [])
 
     def piece(self, text: str, ids: list[int], prompt: list[int], *, last: bool) -> Any:
@@ -125,9 +123,8 @@ class _Apart:
         if not self.reasoned and self.reasoning.is_reasoning_end(prompt):
             self.reasoned, now_ids = True, ids
         elif not self.reasoned:
-            delta = self.reasoning.extract_reasoning_streaming(
-                before, now, text, before_ids, now_ids, ids
-            )
+            seen = before, now, text, before_ids, now_ids, ids
+            delta = self.reasoning.extract_reasoning_streaming(*seen)
             if self.reasoning.is_reasoning_end(ids):
                 self.reasoned = True
                 now_ids = self.reasoning.extract_content_ids(ids)
@@ -140,9 +137,8 @@ class _Apart:
             thought = delta.reasoning if delta else None
             if not self.calling:
                 self.calling, before, before_ids, text, ids = True, "", [], now, now_ids
-            delta = self.tool.extract_tool_calls_streaming(
-                before, now, text, before_ids, now_ids, ids, self.request
-            )
+            seen = before, now, text, before_ids, now_ids, ids
+            delta = self.tool.extract_tool_calls_streaming(*seen, self.request)
             if thought and delta is None:
                 delta = SimpleNamespace(reasoning=thought, content=None, tool_calls=[])
             elif thought:
@@ -157,13 +153,8 @@ AnswerReader = _Both | _Apart
 
 def answer(reasoning: str | None, content: str | None, calls: Sequence[Any]) -> dict[str, Any]:
     """Return what was read; arguments that are no JSON come back as text, for the reader to see."""
-    return {
-        "reasoning": reasoning or "",
-        "content": content or "",
-        "calls": [
-            {"name": call.name, "arguments": _parse_arguments(call.arguments)} for call in calls
-        ],
-    }
+    read = [{"name": call.name, "arguments": _parse_arguments(call.arguments)} for call in calls]
+    return {"reasoning": reasoning or "", "content": content or "", "calls": read}
 
 
 def _parse_arguments(arguments: str | None) -> Any:

@@ -122,14 +122,9 @@ def _aliases(assign: nodes.Assign, name: str, rules: FormatRules) -> Iterator[st
             raise _TooMuchError
         elif isinstance(target, nodes.NSRef):
             yield f"{target.name}.{target.attr}"
-    elif (
-        rules.namespaces
-        and isinstance(target, nodes.Name)
-        and isinstance(value, nodes.Call)
-        and isinstance(value.node, nodes.Name)
-        and value.node.name == "namespace"
-    ):
-        for keyword in value.kwargs:
+    elif rules.namespaces and isinstance(target, nodes.Name) and isinstance(value, nodes.Call):
+        is_namespace = isinstance(value.node, nodes.Name) and value.node.name == "namespace"
+        for keyword in value.kwargs if is_namespace else ():
             if _path(_unwrap(keyword.value), rules) == name:
                 yield f"{target.name}.{keyword.key}"
 

@@ -74,10 +74,8 @@ class ReleaseParsers(NamedTuple):
         """
         asked = [job._asdict() for job in jobs]
         _, read = run(SANDBOX, self.sources, asked, 1 + len(jobs)) if jobs else ((), [{}])
-        return [
-            {way: _sanitize(answer.get(way, answer)) for way in job.ways}
-            for job, answer in zip(jobs, read[1:], strict=True)
-        ]
+        pairs = zip(jobs, read[1:], strict=True)
+        return [{way: _sanitize(one.get(way, one)) for way in job.ways} for job, one in pairs]
 
 
 def open_release(tree: Tree) -> ReleaseParsers:

@@ -164,9 +164,8 @@ def answers_of(
         ended = text.endswith(tail)
         if message.get("reasoning", "") in text:
             text = text.removesuffix(tail)
-            written.append(
-                WrittenAnswer(name, message, history.prompt[:same], text, opened, ended, ())
-            )
+            begun = history.prompt[:same]
+            written.append(WrittenAnswer(name, message, begun, text, opened, ended, ()))
     tags = tuple({tag: None for one in written for tag in _TAG.findall(one.prompt + one.text)})
     return [one._replace(tags=tags) for one in written], findings
 

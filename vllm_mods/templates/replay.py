@@ -187,9 +187,8 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Case
         findings += _form_findings(conversation, prompts, whole.prompt or "")
     turns = kept_turns = total = kept = 0
     for at, after in _steps(conversation):
-        wanted = reusable_prefix(
-            conversation.messages[at], prompts[at, True], prompts[at, False], prompts[at + 1, False]
-        )
+        asked, without, told = prompts[at, True], prompts[at, False], prompts[at + 1, False]
+        wanted = reusable_prefix(conversation.messages[at], asked, without, told)
         then = prompts[after, True]
         same = len(_common_prefix(wanted, then))
         if same < len(wanted) and turns == kept_turns:

@@ -31,13 +31,8 @@ _TURN = timedelta(seconds=61)
 """How long a message takes where time goes by: another second and another minute."""
 _GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(?=\s*[-+]?%\})")
 _LATER = (
-    "encodings.unicode_escape",
-    "html",
-    "jinja2.constants",
-    "jinja2.debug",
-    "minijinja._internal",
-    "pprint",
-    "textwrap",
+    *("encodings.unicode_escape", "html", "jinja2.constants", "jinja2.debug"),
+    *("minijinja._internal", "pprint", "textwrap"),
 )
 """Imported by the engines and MarkupSafe when a template first needs it: behind the fence it would be too late."""
 
@@ -99,9 +94,9 @@ def rust_environment(template: str) -> minijinja.Environment:
     (``rust/src/chat/src/renderer/hf`` in vLLM's sdist).
     """
     text = template.strip().replace("\\n", "\n")
-    text = _GENERATION.sub(r"\1\2with", text)
+    named = {"": _GENERATION.sub(r"\1\2with", text)}
     env = minijinja.Environment(
-        templates={"": text}, trim_blocks=True, lstrip_blocks=True, pycompat=True
+        templates=named, trim_blocks=True, lstrip_blocks=True, pycompat=True
     )
     env.add_filter("tojson", _tojson)
     env.add_global("raise_exception", _raise_exception)

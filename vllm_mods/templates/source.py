@@ -174,9 +174,7 @@ def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
 
 def _read_conversations(library: Library, folder: str) -> tuple[Conversation, ...]:
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
-    return tuple(
-        conversation.parse(library.read(path, folder) or b"", path, name.removesuffix(".json"))
-        for name in names
-        if name.endswith(".json")
-        for path in [os.path.join(folder, name)]
-    )
+    stems = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+    paths = ((stem, os.path.join(folder, f"{stem}.json")) for stem in stems)
+    cases = ((library.read(path, folder) or b"", path, stem) for stem, path in paths)
+    return tuple(conversation.parse(*case) for case in cases)

@@ -31,10 +31,9 @@ def parse(argv: list[str]) -> tuple[str, str] | None:
     None for a use that is not known: what it gets may be something else than what lies at the URL.
     """
     curl = os.path.basename(argv[0]) == "curl"
+    known = (_CURL, [*_CURL_LONG]) if curl else (_WGET, [*_WGET_LONG])
     try:
-        options, urls = getopt.gnu_getopt(
-            argv[1:], *((_CURL, [*_CURL_LONG]) if curl else (_WGET, [*_WGET_LONG]))
-        )
+        options, urls = getopt.gnu_getopt(argv[1:], *known)
     except getopt.GetoptError:
         return None
     given = dict(options)
