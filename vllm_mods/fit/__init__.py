@@ -83,9 +83,7 @@ def fit(
     # What is in no package that is changed is the environment: it differs from one installation to the next.
     roots = ("vllm/", *(f"{path.partition('/')[0]}/" for path in changed))
     beside = (path for path in consulted - changed if path.startswith(roots))
-    return Fit(
-        findings=tuple(ranked), beside=tuple(sorted(beside)), proof="types", unexamined=UNEXAMINED
-    )
+    return Fit(tuple(ranked), tuple(sorted(beside)), proof="types", unexamined=UNEXAMINED)
 
 
 def _allowed(finding: Finding, reasons: Mapping[tuple[str, str], str]) -> Finding:

@@ -117,12 +117,9 @@ def _run(folder: str, paths: list[str]) -> str:
         )
         try:
             with contextlib.suppress(ProcessLookupError):  # it may have ended
-                for what, most in (
-                    (resource.RLIMIT_CPU, _PROCESSOR_SECONDS),
-                    (resource.RLIMIT_AS, _MEMORY),
-                    (resource.RLIMIT_FSIZE, _ANSWER),
-                ):
-                    own_process.limit(what, most, process.pid)
+                own_process.limit(resource.RLIMIT_CPU, _PROCESSOR_SECONDS, process.pid)
+                own_process.limit(resource.RLIMIT_AS, _MEMORY, process.pid)
+                own_process.limit(resource.RLIMIT_FSIZE, _ANSWER, process.pid)
             code = process.wait(_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise _failed(f"it took more than {_SECONDS} seconds") from error

@@ -153,9 +153,7 @@ class Loading:
         if target is None or done:
             return None if below is None or self._binds(target, name) else self.load(below)
         source = _blank_texts(self.world.glance(target) or b"")
-        word = re.compile(
-            rb"\b%b\b|^from[^\n]*import[ \t]*\*" % re.escape(name.encode()), re.MULTILINE
-        )
+        word = re.compile(rb"(?m)\b%b\b|^from[^\n]*import[ \t]*\*" % re.escape(name.encode()))
         if word.search(source[: self.at[target]]) or b"__getattr__" in source:
             return None
         if below is not None:

@@ -12,19 +12,11 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
+from vllm_mods.fit import missing
 from vllm_mods.fit.arguments import argument, bound, overload, takes
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, QUOTED, TYPE, Asked
 from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic
-from vllm_mods.fit.missing import (
-    NUMBERS,
-    is_missing,
-    is_plain,
-    lacks,
-    not_found,
-    sometimes_unset,
-    unset,
-)
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.results import abstract_methods
 from vllm_mods.fit.search import is_mentioned
@@ -98,12 +90,12 @@ def _value(asked: Asked) -> bool:
     if given.startswith(COROUTINE):
         return not _AWAITS.search(wanted)
     if special := _ASKED_OF.get(wanted.partition("[")[0]):
-        return is_plain(asked, given, special) or _CONTAINERS.fullmatch(given) is not None
+        return missing.is_plain(asked, given, special) or _CONTAINERS.fullmatch(given) is not None
     if "`isinstance`" in asked.diagnostic.text or "`issubclass`" in asked.diagnostic.text:
         return FUNCTION.match(given) is not None
-    if wanted not in NUMBERS | _TEXTS or "|" in given:
+    if wanted not in missing.NUMBERS | _TEXTS or "|" in given:
         return False
-    others = _TEXTS if wanted in NUMBERS else NUMBERS
+    others = _TEXTS if wanted in missing.NUMBERS else missing.NUMBERS
     return _kind_of(given) in others or _CONTAINERS.fullmatch(given) is not None
 
 
@@ -123,7 +115,7 @@ def _kind(asked: Asked) -> bool:
         "invalid-context-manager": "__enter__",
         "invalid-await": "__await__",
     }.get(asked.diagnostic.rule, "")
-    return bool(kinds) and all(is_plain(asked, kind, special) for kind in kinds)
+    return bool(kinds) and all(missing.is_plain(asked, kind, special) for kind in kinds)
 
 
 def _is_stated_to_hold(asked: Asked) -> bool:
@@ -155,8 +147,8 @@ def _operands(asked: Asked) -> bool:
     if held and any(map(_CONTAINERS.fullmatch, kinds)):
         return False
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
-    known = {*filter(_CONTAINERS.fullmatch, kinds), *(NUMBERS if with_text else ())}
-    plain = (kind in known or is_plain(asked, kind) for kind in kinds)
+    known = {*filter(_CONTAINERS.fullmatch, kinds), *(missing.NUMBERS if with_text else ())}
+    plain = (kind in known or missing.is_plain(asked, kind) for kind in kinds)
     return asked.is_stating() or (bool(kinds) and all(plain))
 
 
@@ -228,10 +220,10 @@ _NAMES_OF = {
     # Which overload was meant is not told, unless none takes so many.
     Rule(_C.FIT_TYPES, overload, overload): "no-matching-overload",
     # A class below, or somebody outside, may set it.
-    Rule(_C.FIT_ATTRIBUTE, lacks, is_missing): "missing-attribute",
+    Rule(_C.FIT_ATTRIBUTE, missing.lacks, missing.is_missing): "missing-attribute",
     # A module may make its names when asked.
-    Rule(_C.FIT_IMPORT, not_found, not_found): "import-not-found",
-    Rule(_C.FIT_IMPORT, lacks, _yes): "missing-module-member",
+    Rule(_C.FIT_IMPORT, missing.not_found, missing.not_found): "import-not-found",
+    Rule(_C.FIT_IMPORT, missing.lacks, _yes): "missing-module-member",
     # The code may know which of a union it has.
     Rule(_C.FIT_ATTRIBUTE, _no, _no): "missing-union-attribute",
     # What has no known class may have the method, or the operator.
@@ -263,9 +255,11 @@ _NAMES_OF = {
         "instance-layout-conflict invalid-dataclass-field-order invalid-frozen-dataclass-subclass"
     ),
     # No path has set it.
-    Rule(_C.FIT_UNDEFINED_NAME, unset, _yes): "unresolved-reference unresolved-global",
+    Rule(_C.FIT_UNDEFINED_NAME, missing.unset, _yes): "unresolved-reference unresolved-global",
     # A branch may be the only one that is ever taken.
-    Rule(_C.FIT_UNDEFINED_NAME, sometimes_unset, sometimes_unset): "possibly-unresolved-reference",
+    Rule(
+        _C.FIT_UNDEFINED_NAME, missing.sometimes_unset, missing.sometimes_unset
+    ): "possibly-unresolved-reference",
 }
 RULES: Mapping[str, Rule] = {n: rule for rule, names in _NAMES_OF.items() for n in names.split()}
 """The rules that are asked for; above each is what an error by it rests on."""

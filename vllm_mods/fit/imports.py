@@ -50,9 +50,7 @@ def _moved_to(world: World, name: str | None) -> str:
     """Name the one module of the tree that defines a name, for the end of a message."""
     if name is None or name == "*":
         return ""
-    places = [
-        one for one, _ in files_mentioning(world, (name,)) if defines_plainly(world, one, name)
-    ]
+    places = [p for p, _ in files_mentioning(world, (name,)) if defines_plainly(world, p, name)]
     if len(places) != 1:
         return ""
     module = places[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -24,7 +24,7 @@ from vllm_mods.fit.replacements import owner_name, replacement_problems
 from vllm_mods.fit.results import abstract_misuses, call_misuses, result_misuses
 from vllm_mods.fit.run_time import Write, run_time_writes, soften
 from vllm_mods.fit.search import WORD, classes_in, subclasses
-from vllm_mods.fit.shapes import Class, Import, Value
+from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.signatures import every, imports_of
 from vllm_mods.fit.strings import string_misuses
 from vllm_mods.fit.types import MOST_USERS, Question, syntax_problems, type_problems
@@ -119,9 +119,8 @@ def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> Non
     nodes = syntax_tree.all_statements(syntax_tree.module(data) or ast.Module([], []))
     imports = (n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom))
     aliases = (pair for node in imports for pair in imports_of(node))
-    symbols = [
-        s for n, a in aliases if n.encode() in named for s in after.imported(path, a).symbols
-    ]
+    found = (after.imported(path, alias) for name, alias in aliases if name.encode() in named)
+    symbols = [symbol for one in found for symbol in one.symbols]
     for _, symbol in classes_in(after, path):
         if not lines.isdisjoint(range(symbol.cls.line, symbol.cls.end + 1)):
             symbols.append(symbol)
@@ -225,11 +224,8 @@ def _look(
 def _names(world: World, path: str, tree: ast.Module) -> Answers:
     """Judge the names of a module that are bound for type checkers only, where each scope reads them first."""
     module = world.module(path)
-    typing = {
-        name
-        for name, bindings in (module.names.items() if module else ())
-        if all(isinstance(one, Import | Value) and one.typing_only for one in bindings)
-    }
+    names = module.names if module else {}
+    typing = {n for n, by in names.items() if all(getattr(b, "typing_only", False) for b in by)}
     for node, scope in walk(tree, lines_with(world.glance(path) or b"", typing)):
         if not isinstance(node, ast.Name) or node.id not in typing or scope.typing_only:
             continue

@@ -75,9 +75,8 @@ class Taker(NamedTuple):
         """Whether all that it returns is something that nobody can wait for."""
         returned = [n.value for n in every(self.node or ast.Pass()) if isinstance(n, ast.Return)]
         plain = ast.Constant | ast.Tuple | ast.List | ast.Dict | ast.Set | ast.JoinedStr | None
-        return isinstance(self.node, ast.FunctionDef) and all(
-            isinstance(one, plain) for one in returned
-        )
+        is_plain = all(isinstance(one, plain) for one in returned)
+        return isinstance(self.node, ast.FunctionDef) and is_plain
 
 
 def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator[Override]:
@@ -175,11 +174,9 @@ def _constructor_problems(world: World, override: Override, place: tuple[str, in
 
 def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> str:
     """Say what of a call that suited what was there does not suit what is put in, ``""`` if it does."""
+    pair = old.function, new.function
     before, after = (
-        unbound(one.function)
-        if bound or "classmethod" in one.function.marks
-        else one.function.parameters
-        for one in (old, new)
+        unbound(f) if bound or "classmethod" in f.marks else f.parameters for f in pair
     )
     where = f"the call in {call.path}:{call.node.lineno}"
     if (why := refusal(after, call.node)) and refusal(before, call.node) is None:

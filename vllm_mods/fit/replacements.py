@@ -151,12 +151,9 @@ def _why(  # noqa: PLR0911 - an answer per kind of what was there
         return _of_calls(world, name, meant, (old, new), owner.module)
     if name == "__init__":
         return _of_calls(world, owner.cls.name, owner, (old, new))
-    candidates = {
-        call: whys
-        for call in calls_of(world, name)
-        if tuple(call.scope.name.split(".")[-2:]) not in replaced
-        and any(whys := [broken(call, old, new, bound=bound) for bound in (True, False)])
-    }
+    calls = (c for c in calls_of(world, name) if (*c.scope.name.split(".")[-2:],) not in replaced)
+    judged = ((c, [broken(c, old, new, bound=bound) for bound in (True, False)]) for c in calls)
+    candidates = {call: whys for call, whys in judged if any(whys)}
     kinds = receiver_types(world, tuple(candidates))
     override = Override(owner, new.function, owner, old.function)
     for call, (on_instance, on_class) in candidates.items():

@@ -5,18 +5,10 @@ import re
 from collections.abc import Iterator
 
 from vllm_mods.base.model import Level
+from vllm_mods.fit import search
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Misuse, Misuses
-from vllm_mods.fit.search import (
-    class_at,
-    class_named,
-    classes_in,
-    is_mentioned,
-    meant_in,
-    python_files,
-    subclasses,
-)
 from vllm_mods.fit.shapes import Function, Symbol
 from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator, refusal, unbound
 from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
@@ -75,7 +67,7 @@ def call_misuses(world: World, path: str, site: CodeSite) -> Misuses:
 @remembered
 def _cached(world: World) -> frozenset[str]:
     """Return the names of the functions whose results are kept."""
-    files = (world.glance(path) or b"" for path in python_files(world))
+    files = (world.glance(path) or b"" for path in search.python_files(world))
     marks = b"@cache", b"lru_cache", b"functools.cache"
     texts = (data for data in files if any(mark in data for mark in marks))
     return frozenset(name.decode() for data in texts for name in _CACHED.findall(data))
@@ -90,11 +82,11 @@ def _function(
     symbols: tuple[Symbol, ...] = ()
     method = next((one for one in scope.around() if receiver(one)), None)
     if method is not None and head == receiver(method) and "." not in rest:
-        cls = class_at(world, path, method.parent)
+        cls = search.class_at(world, path, method.parent)
         owner, functions = (cls and lineage(world, cls).owner(rest)) or (None, ())
         symbols = tuple(Symbol(owner.path, function) for function in functions if owner)
     elif name:
-        symbols = meant_in(world, path, scope, name)
+        symbols = search.meant_in(world, path, scope, name)
     plain = [(s, s.binding) for s in symbols if isinstance(s.binding, Function)]
     return plain if len(plain) == len(symbols) == 1 else []
 
@@ -123,9 +115,10 @@ def _entered(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misus
 
 def _is_overridden(world: World, symbol: Symbol, function: Function) -> bool:
     """Tell whether a method has another one below its class, which may be meant."""
-    owners = (c for _, c in classes_in(world, symbol.path))
+    owners = (c for _, c in search.classes_in(world, symbol.path))
     mine = (c for c in owners if function in c.cls.methods.get(function.name, ()))
-    return any(function.name in one.cls.methods for c in mine for one in subclasses(world, c))
+    below = (one.cls for cls in mine for one in search.subclasses(world, cls))
+    return any(function.name in cls.methods for cls in below)
 
 
 # --- classes that nobody can make one of
@@ -160,19 +153,19 @@ def abstract_misuses(world: World, path: str, site: CodeSite, at_origin: World |
     if not isinstance(node, ast.ClassDef):
         return
     name = f"{site.scope.name}.{node.name}".lstrip(".")
-    symbol = class_named(world, path, name, node.lineno)
+    symbol = search.class_named(world, path, name, node.lineno)
     if symbol is None:
         return
     left = abstract_methods(world, symbol)
     above = lineage(world, symbol).classes[1:]
     asked = {m for one in above for m in one.cls.methods if _is_abstract(one, m)}
     at_end = asked & symbol.cls.methods.keys() and symbol not in left.values()
-    if not left or not at_end or subclasses(world, symbol):
+    if not left or not at_end or search.subclasses(world, symbol):
         return
     call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
-    there = None if at_origin is None else dict(classes_in(at_origin, path)).get(name)
+    there = None if at_origin is None else dict(search.classes_in(at_origin, path)).get(name)
     is_news = at_origin and there and not abstract_methods(at_origin, there)
-    level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
+    level = Level.ERROR if is_news or search.is_mentioned(world, node.name, call) else Level.NOTE
     method, owner = min(left.items())
     asks = f"{owner.path}:{owner.cls.methods[method][0].line} requires"
     text = f"{node.name} cannot be instantiated: the class has no {method}, which {asks}"

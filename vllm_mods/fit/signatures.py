@@ -13,12 +13,9 @@ DefNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = DefNode | ast.ClassDef
 _LEAVES = words("identifier int string constant expr_context operator cmpop boolop unaryop")
 # The fields of each kind of node that hold nodes, as its grammar says: ``Call(expr func, expr* args, keyword* keywords)``.
+_FIELD = re.compile(r"(\w+)[?*]* (\w+)")
 _BELOW = {
-    kind: tuple(
-        name
-        for of, name in re.findall(r"(\w+)[?*]* (\w+)", kind.__doc__ or "")
-        if of not in _LEAVES
-    )
+    kind: tuple(name for of, name in _FIELD.findall(kind.__doc__ or "") if of not in _LEAVES)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }

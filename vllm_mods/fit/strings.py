@@ -33,6 +33,7 @@ from vllm_mods.formats import syntax_tree
 
 _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
 _QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
+_BACKENDS = "attention/backends/registry.py"
 _ENVS = "vllm/envs.py"
 _MODELS = "vllm/model_executor/models/"
 _REGISTERED = re.compile(rb"register_quantization_config\(\s*[\"']([\w-]+)[\"']")
@@ -44,11 +45,7 @@ _PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*(?:\d+|(\*))?(?:\.\d+)?[hlL]?([a-
 # By what they name: what strings of one kind look like, where the names that there are stand, and how.
 _ALONE = {
     "environment variable": (r"VLLM_\w+", _ENVS, rb"\bVLLM_\w+"),
-    "attention backend": (
-        r"[A-Z]\w{3,}",
-        "attention/backends/registry.py",
-        rb"\b([A-Z][A-Z0-9_]{3,})\s*=",
-    ),
+    "attention backend": (r"[A-Z]\w{3,}", _BACKENDS, rb"\b([A-Z][A-Z0-9_]{3,})\s*="),
 }
 # What adds keys to a table: what is no method that reads may.
 _CHANGED = rb"\b%b\b\s*(?:\[[^\]]*\]\s*=[^=]|\|=|\.(?!get\b|items\b|keys\b|values\b)\w+\()"
