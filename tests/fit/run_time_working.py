@@ -118,6 +118,9 @@ def x(w: Worker):
 def calm(engine: Engine):
     engine.worker.step = lambda batch, dry: (batch, 1)
 """,
+    "a lambda that gives what it unpacks": """
+Worker.step = lambda self, batch, *, dry=False: (*[batch, 1],)
+""",
     "a function that its own module calls": """
 def split(text, at=1): return text[:at], text[at:]
 a.split = split

@@ -71,7 +71,7 @@ def bench(
     >>> vm.bench((), vm.Library("library").mods("fast"), ["true"], "site-packages", output="measured")
     Traceback (most recent call last):
     ...
-    vllm_mods.base.errors.UsageError: `true` does not start a server: it has no word `serve`
+    vllm_mods.base.errors.UsageError: plain needs a command that starts a server: `true` has no word `serve`
     """
     target, load = find_site_root(os.fspath(target)), load or BenchLoad()
     asked: dict[str, Any] = load._asdict()

@@ -56,11 +56,12 @@ def arities(node: DefNode | None) -> frozenset[int | None]:
     """Return the lengths of the tuples that a function returns, ``None`` for what can't be told."""
     if node is None or is_generator(node):
         return frozenset((None,))
-    return frozenset(
-        None
-        if not isinstance(inner.value, ast.Tuple)
-        or any(isinstance(element, ast.Starred) for element in inner.value.elts)
-        else len(inner.value.elts)
-        for inner in _own(node)
-        if isinstance(inner, ast.Return)
-    )
+    returns = (inner for inner in _own(node) if isinstance(inner, ast.Return))
+    return frozenset(length_of(inner.value) for inner in returns)
+
+
+def length_of(value: ast.expr | None) -> int | None:
+    """Return how many values a tuple has, ``None`` for what can't be told."""
+    if not isinstance(value, ast.Tuple) or any(isinstance(x, ast.Starred) for x in value.elts):
+        return None
+    return len(value.elts)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.bodies import arities, definition, is_generator, only_raises
+from vllm_mods.fit.bodies import arities, definition, is_generator, length_of, only_raises
 from vllm_mods.fit.calls import MethodCall, calls_of, receiver_types
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Answers, Doubt, Problem, Problems
@@ -61,8 +61,7 @@ class Taker(NamedTuple):
     def lengths(self) -> frozenset[int | None]:
         """How many values it gives, ``None`` for what can't be told."""
         if isinstance(self.node, ast.Lambda):
-            body = self.node.body
-            return frozenset((len(body.elts) if isinstance(body, ast.Tuple) else None,))
+            return frozenset((length_of(self.node.body),))
         return arities(self.node) or frozenset((None,))
 
     @property
