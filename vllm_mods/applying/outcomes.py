@@ -48,13 +48,25 @@ class Reverted(NamedTuple):
     notes: tuple[str, ...]
 
 
+class InstalledPlugin(NamedTuple):
+    """A package beside a vLLM which an ``entry_point`` starts; it replaces the names ``shared`` at run time, whose code ``mods`` have changed."""
+
+    name: str
+    version: str
+    package: str
+    entry_point: str
+    shared: tuple[str, ...]
+    mods: tuple[str, ...]
+
+
 class Status(NamedTuple):
     """What the receipt of a tree says, and whether the tree is so.
 
     ``target`` is the site root, ``version`` vLLM's. ``unfinished`` says that an ``apply`` or ``revert`` was
     interrupted: the next one puts the tree back first. ``findings`` are those of ``verify``; ``undone`` are paths at
     which an installer has put its own files in place of what mods had changed; ``hint`` is the command that puts things
-    right, None where nothing is wrong; ``names`` are the mods that were asked about, all of them if empty.
+    right, None where nothing is wrong; ``names`` are the mods that were asked about, all of them if empty; ``plugins``
+    lie beside vLLM: each has a ``name``, and in ``shared`` what it replaces and ``mods`` change too.
     """
 
     target: str
@@ -65,6 +77,7 @@ class Status(NamedTuple):
     undone: frozenset[str] = frozenset()
     hint: str | None = None
     names: tuple[str, ...] = ()
+    plugins: tuple[InstalledPlugin, ...] = ()
 
     @property
     def mods(self) -> tuple[ReceiptMod, ...]:
