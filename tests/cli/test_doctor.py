@@ -129,7 +129,11 @@ def test_what_a_plugin_and_a_mod_both_change_is_told(
     (named,) = call("status", "--target", site, "--json").json["plugins"]
     assert (named["shared"], named["mods"]) == (told, ["fast"] * len(told))
     status = call("status", "--target", site).out
-    assert status.count("replaces Loader.load at run time, which fast changes too") == len(told)
+    lost = "beside vLLM: plugin fast_plugin 1.2; it replaces Loader.load at run time, which fast changes too"
+    assert status.count(lost) == len(told)
+    (cell,) = call("matrix", "fast", "--tree", site, "--json").json["cells"]
+    notes = [one["message"] for one in cell["findings"] if one["code"] == "plugin"]
+    assert notes == [lost if told else "beside vLLM: plugin fast_plugin 1.2"]
     if told:
         kept = site / ".vllm-mods/originals/vllm/loader.py"
         data = kept.read_bytes()

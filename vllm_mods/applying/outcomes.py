@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.model import Finding, Plan, all_well
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Level, Plan, all_well
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 
@@ -57,6 +58,13 @@ class InstalledPlugin(NamedTuple):
     entry_point: str
     shared: tuple[str, ...]
     mods: tuple[str, ...]
+
+    @property
+    def note(self) -> Finding:
+        """What it is called, and what it and mods change, in words."""
+        both = f"; it replaces {', '.join(self.shared)} at run time, which {' or '.join(self.mods)} changes too"
+        told = f"beside vLLM: plugin {self.name} {self.version}{both * bool(self.shared)}"
+        return Finding(FindingCode.PLUGIN, told, level=Level.NOTE)
 
 
 class Status(NamedTuple):

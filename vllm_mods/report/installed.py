@@ -20,9 +20,7 @@ def status(result: Status, target: str) -> Reply:
         lines += [f"    {file.path}" for file in entry.files]
     lines += [] if result.receipt and result.receipt.mods else ["  no mods are applied"]
     lines += [f"  {name}: is not applied" for name in result.absent]
-    for one in result.plugins:
-        both = f"; it replaces {', '.join(one.shared)} at run time, which {' or '.join(one.mods)} changes too"
-        lines.append(f"  beside vLLM: plugin {one.name} {one.version}{both * bool(one.shared)}")
+    lines += [f"  {one.note.message}" for one in result.plugins]
     answer = {
         "tree": {"spec": target, "version": result.version},
         **data.fields(result, "ok", "unfinished"),
