@@ -95,6 +95,11 @@ def test_plugins_beside_vllm_are_named(call: Call, site: Path) -> None:
         "(vllm.general_plugins: fast = fast_plugin.sub:register)"
     )
     assert call(*told["hint"].split()[1:]).out.startswith("fast-plugin 1.2 on vLLM 0.19.1")
+    status = call("status", "--target", site)
+    assert status.out.endswith("\n  beside vLLM: plugin fast_plugin 1.2\n")
+    (named,) = call("status", "--target", site, "--json").json["plugins"]
+    assert (named["name"], named["package"], named["shared"]) == ("fast_plugin", "fast_plugin", [])
+    assert told["message"].endswith(f"({named['entry_point']})")
 
 
 @pytest.mark.parametrize("file", ["fast_plugin/__init__.py", "fast_plugin.py"])
@@ -121,6 +126,14 @@ def test_what_a_plugin_and_a_mod_both_change_is_told(
         f"fast_plugin 1.2 replaces {name} at run time, and fast changes the same code"
         for name in told
     ]
+    (named,) = call("status", "--target", site, "--json").json["plugins"]
+    assert (named["shared"], named["mods"]) == (told, ["fast"] * len(told))
+    status = call("status", "--target", site).out
+    lost = "beside vLLM: plugin fast_plugin 1.2; it replaces Loader.load at run time, which fast changes too"
+    assert status.count(lost) == len(told)
+    (cell,) = call("matrix", "fast", "--tree", site, "--json").json["cells"]
+    notes = [one["message"] for one in cell["findings"] if one["code"] == "plugin"]
+    assert notes == [lost if told else "beside vLLM: plugin fast_plugin 1.2"]
     if told:
         kept = site / ".vllm-mods/originals/vllm/loader.py"
         data = kept.read_bytes()

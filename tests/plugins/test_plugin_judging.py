@@ -108,6 +108,10 @@ GUARDED = {
         "from importlib.metadata import version\nmatch version('vllm')[:4]:\n"
         "    case '0.18':\n        from vllm.names import old_name\n"
     ),
+    "a range of versions": (
+        "from fast_plugin.utils import Range, found\n"
+        "if Range('>=0.17,<0.19').contains(found):\n    from vllm.names import old_name\n"
+    ),
     "what is suppressed": (
         "from contextlib import suppress\nfrom vllm.names import kept\n"
         "with suppress(ImportError):\n    from vllm.names import old_name\n"
@@ -271,12 +275,21 @@ LAYERS = """
             self.count = 0
 
 
+    class Marked:
+        mark = 1
+
+
     def start(config):
         Request = config.request
         return Request(name="a"), Layer(1)
 
 
     class Runner:
+        held: dict[str, list] = {}
+
+        def given(self):
+            return find()
+
         def times(self) -> float:
             return find()
 
@@ -289,6 +302,7 @@ UNREGISTERED = "from vllm.layers import Layer\n\n\nclass Fast(Layer):\n    def {
 LAYER = f'{UNREGISTERED}\n\nFASTER = {{{{"Layer": Fast}}}}\n'
 REQUEST = "from vllm.layers import Request\n\n\n"
 COUNTED = f"{REQUEST}def f(one: Request, find):\n    find().count = 1\n    return one.count\n"
+MARKED = f"{RUNNER}def f(one: Runner, find):\n    find().{{0}} = 1\n    return one.given().{{0}}\n"
 OWN = "class Fast(Request):\n    def __init__(self, {}):\n        super().__init__(*rest)\n"
 SCALED = "from vllm.layers import Layer\n\n\ndef f(one: Layer):\n    return one.scale, one.scale\n"
 UNSCALED = {"self.scale = size": "self.size = size"}
@@ -306,6 +320,9 @@ TRACED = {'name="a")': 'name="a", trace=True)', "size: int | None = None)": "tra
         (SCALED, {**UNSCALED, "return Request": "one.scale = Layer\n        return Request"}, None),
         (COUNTED, {"self.count = 0": "pass"}, "no attribute `count`"),
         (f"{COUNTED}\n\nRequest.count = 0\n", {"self.count = 0": "pass"}, None),
+        # what a plugin writes, and no vLLM ever had
+        (MARKED.format("own_mark"), {"given(self)": "given(self) -> Request"}, None),
+        (MARKED.format("mark"), {"given(self)": "given(self) -> Request"}, "no attribute `mark`"),
         # one of a class of the plugin is made by the name of vLLM's
         (f"{REQUEST}{OWN.format('*rest, name')}", TRACED, "unexpected keyword argument 'trace'"),
         (f"{REQUEST}{OWN.format('*rest, name, trace')}", TRACED, None),
@@ -327,6 +344,11 @@ TRACED = {'name="a")': 'name="a", trace=True)', "size: int | None = None)": "tra
         (
             FAST.format("pair(self) -> tuple[int, int]: ..."),
             {"tuple[int, int]": "tuple[int, ...]"},
+            None,
+        ),
+        (
+            f"{RUNNER}def f(one: Runner):\n    at = one.held.get('a')\n    return at is not None and [*at]\n",
+            {"str, list": "str, object"},
             None,
         ),
         (f"{RUNNER}def f(one: Runner):\n    a, b = one.pair()\n", TRIPLE, "Expected 2"),

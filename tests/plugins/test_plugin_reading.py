@@ -64,6 +64,9 @@ def read(spec: str) -> tuple[Plugin, list[str]]:
     return plugin, list(files)
 
 
+TESTED = {**WHEEL, "tests/__init__.py": "", "tests/a.py": "import vllm.gone"}
+
+
 def test_a_wheel_and_an_installed_package_name_what_starts_them(tmp_path: Path) -> None:
     beside = {
         "other/__init__.py": "",
@@ -73,7 +76,7 @@ def test_a_wheel_and_an_installed_package_name_what_starts_them(tmp_path: Path) 
         "fast_plugin-1.2.dist-info/RECORD": "fast_plugin/__init__.py,,\nfast_plugin.pth,,\n",
     }
     site = laid(tmp_path / "site", {**WHEEL, **beside})
-    for spec in (packed(tmp_path, wheel_of(WHEEL), "f.whl"), f"{site}/fast_plugin"):
+    for spec in (packed(tmp_path, wheel_of(TESTED), "f.whl"), f"{site}/fast_plugin"):
         plugin, files = read(spec)
         assert plugin == (
             "fast-plugin",
@@ -118,6 +121,7 @@ def test_what_a_folder_holds_beside_its_packages_is_not_looked_at(tmp_path: Path
         ("", "SGLang (tested with v0.5.9) or vLLM (tested with v0.16.0)", "==0.16.0"),
         ("", "SGLang (tested with v0.5.9)", None),
         ("", "Name: x\nRequires-Dist: vllm>=0.8\n", None),
+        ("", "Name: x\nRequires-Dist: vllm==0.30.0+cpu\n", "==0.30.0"),
     ],
 )
 def test_the_version_is_the_one_that_the_plugin_names(

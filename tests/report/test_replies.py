@@ -584,6 +584,7 @@ def test_status_tells_of_each_mod_what_has_become_of_it() -> None:
         "absent": ("d",),
         "findings": wrong,
         "hint": "do it",
+        "plugins": [],
     }
     assert reply[2:] == (False, "do it", (), False, None)
 

@@ -10,6 +10,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import all_well
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats.receipt import Receipt
+from vllm_mods.plugins.installed import installed_plugins
 from vllm_mods.site import integrity
 from vllm_mods.trees import packages
 
@@ -48,6 +49,7 @@ def status(target: Folder, *names: str) -> Status:
         undone=undone.paths,
         hint=None if all_well(findings) else next_command(tree, state.receipt, undone, findings),
         names=names,
+        plugins=tuple(installed_plugins(tree, state.receipt)),
     )
 
 

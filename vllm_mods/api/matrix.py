@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from vllm_mods.api.access import Access
+from vllm_mods.api.installed import status
 from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.applying.ground import check_mods
 from vllm_mods.base.cache import cache_folder
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
@@ -86,6 +88,10 @@ def matrix(
             problems += hold(mod, [cell for cell in cells if cell.mod == mod.name])
     clients = tuple(_client_lines(mods)) if explain else ()
     workshop.store.sweep()
+    for spec in filter(os.path.isdir, trees):
+        with suppress(VllmModsError):  # the cells tell of it
+            new = tuple(one.note for one in status(spec).plugins)
+            cells = tuple(c._replace(findings=c.findings + new * (c.tree == spec)) for c in cells)
     return MatrixResult(cells, tuple(problems), mods, strict, clients)
 
 

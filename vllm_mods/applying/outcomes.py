@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.model import Finding, Plan, all_well
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Level, Plan, all_well
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 
@@ -46,13 +47,32 @@ class Reverted(NamedTuple):
     notes: tuple[str, ...]
 
 
+class InstalledPlugin(NamedTuple):
+    """A package beside a vLLM which an ``entry_point`` starts; it replaces the names ``shared`` at run time, whose code ``mods`` have changed."""
+
+    name: str
+    version: str
+    package: str
+    entry_point: str
+    shared: tuple[str, ...]
+    mods: tuple[str, ...]
+
+    @property
+    def note(self) -> Finding:
+        """What it is called, and what it and mods change, in words."""
+        both = f"; it replaces {', '.join(self.shared)} at run time, which {' or '.join(self.mods)} changes too"
+        told = f"beside vLLM: plugin {self.name} {self.version}{both * bool(self.shared)}"
+        return Finding(FindingCode.PLUGIN, told, level=Level.NOTE)
+
+
 class Status(NamedTuple):
     """What the receipt of a tree says, and whether the tree is so.
 
     ``target`` is the site root, ``version`` vLLM's. ``unfinished`` says that an ``apply`` or ``revert`` was
     interrupted: the next one puts the tree back first. ``findings`` are those of ``verify``; ``undone`` are paths at
     which an installer has put its own files in place of what mods had changed; ``hint`` is the command that puts things
-    right, None where nothing is wrong; ``names`` are the mods that were asked about, all of them if empty.
+    right, None where nothing is wrong; ``names`` are the mods that were asked about, all of them if empty; ``plugins``
+    lie beside vLLM: each has a ``name``, and in ``shared`` what it replaces and ``mods`` change too.
     """
 
     target: str
@@ -63,6 +83,7 @@ class Status(NamedTuple):
     undone: frozenset[str] = frozenset()
     hint: str | None = None
     names: tuple[str, ...] = ()
+    plugins: tuple[InstalledPlugin, ...] = ()
 
     @property
     def mods(self) -> tuple[ReceiptMod, ...]:

@@ -4,23 +4,21 @@ It repeats no check: ``check`` says whether a mod fits, and ``verify`` whether i
 """
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from vllm_mods.applying import advice
-from vllm_mods.base.errors import TreeError, VllmModsError
+from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
 from vllm_mods.diagnosis.listing import Listed, compare, listed
-from vllm_mods.formats import tree_names
-from vllm_mods.formats.receipt import Receipt, untouched
-from vllm_mods.plugins.reading import entry_points
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.plugins.installed import installed_plugins
 from vllm_mods.site import integrity
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.undone import Undone
@@ -140,28 +138,13 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
 
 
 def _plugins(tree: Tree, current: Receipt | None) -> Iterator[Trouble]:
-    touched = [file for file in current.files if file.path.endswith(".py")] if current else []
-    originals = {file.path: data for file in touched if (data := untouched(file, tree.read))}
-    for folder, (name, version) in tree_names.dist_infos(sorted(tree.folders())).items():
-        built, data = f"{folder}/entry_points.txt", None
-        with suppress(TreeError):  # a link of another package's is nothing wrong
-            data = tree.read(built) if name != "vllm" else None
-        entries = entry_points({built: data or b""}, {})
-        group, entry = next((one for one in entries if one[0].startswith("vllm.")), ("", ""))
-        package = re.split(r"[.:\s]", entry.partition("=")[2].strip())[0]
-        if package not in {"", "vllm"}:  # whatever the name under which vLLM is distributed
-            place = shlex.quote(f"{tree.root or tree.spec}/{package}")
-            told = f"{name} {version}: a plugin, which may change vLLM while it runs ({group}: {entry})"
-            hint = f"vllm-mods check --plugin {place} --target {shlex.quote(tree.spec)}"
-            yield Trouble(FindingCode.PLUGIN, told, hint, Level.NOTE)
-            if current and originals:
-                from vllm_mods.plugins.shared import both_change  # noqa: PLC0415  (only for both)
-
-                shared = dict(both_change(tree, package, originals))
-                hashed = ((mod.name, file.path) for mod in current.mods for file in mod.files)
-                mods = dict.fromkeys(mod for mod, path in hashed if path in shared.values())
-                told = f"{name} {version} replaces {', '.join(shared)} at run time, and {' or '.join(mods)} changes the same code: one of the two changes is lost, unless the plugin calls the code that it replaces"
-                yield from [Trouble(FindingCode.PLUGIN, told, level=Level.NOTE)] * bool(shared)
+    for one in installed_plugins(tree, current):
+        name, place = f"{one.name} {one.version}", f"{tree.root or tree.spec}/{one.package}"
+        told = f"{name}: a plugin, which may change vLLM while it runs ({one.entry_point})"
+        hint = f"vllm-mods check --plugin {shlex.quote(place)} --target {shlex.quote(tree.spec)}"
+        yield Trouble(FindingCode.PLUGIN, told, hint, Level.NOTE)
+        told = f"{name} replaces {', '.join(one.shared)} at run time, and {' or '.join(one.mods)} changes the same code: one of the two changes is lost, unless the plugin calls the code that it replaces"
+        yield from [Trouble(FindingCode.PLUGIN, told, level=Level.NOTE)] * bool(one.shared)
 
 
 def _files(

@@ -53,7 +53,7 @@ def _is_known_kind(asked: Asked) -> bool | None:
     kinds = _kinds(asked.diagnostic.text)
     if asked.is_stating():
         return any(_kind_of(kind) == "str" for kind in kinds) or None
-    if any(_is_union(kind) or kind in {"None", "object"} for kind in kinds):
+    if any(_is_union(kind) or kind in {"None", "object", "~None"} for kind in kinds):
         return False
     outer = {kind.partition("[")[0] for kind in kinds}
     return None if len(kinds) > 1 and len(outer) == 1 and _CONTAINERS.fullmatch(kinds[0]) else True

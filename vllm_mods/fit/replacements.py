@@ -26,7 +26,7 @@ from vllm_mods.fit.signatures import (
     unbound,
 )
 from vllm_mods.fit.walk import CodeScope, local_names
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, module_stem
 
 _OF_CLASS = re.compile(r"<class '|type\[")
 
@@ -48,7 +48,7 @@ def replacement_problems(
     if not why:
         return
     place = write.path, write.node.lineno, write.scope.name
-    name = f"{owner_name(owners[0])}.{write.name}"
+    name = f"{module_stem(owner_name(owners[0]))}.{write.name}"
     text = f"at run time {name} is replaced by {new.function.name}{new.function.text()}, {why}"
     yield Problem(FindingCode.FIT_OVERRIDE, *place, text, (name,), write.name)
 

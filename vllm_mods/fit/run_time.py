@@ -14,7 +14,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.search import meant_in, subclasses
+from vllm_mods.fit.search import files_mentioning, meant_in, subclasses
 from vllm_mods.fit.shapes import Class, Symbol, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode, dotted, every
 from vllm_mods.fit.walk import CodeScope, local_names, receiver, walk
@@ -219,8 +219,9 @@ def _resting(world: World, problem: Problem, write: Write) -> str:
     family = _family(world, write)
     if family is None:
         # what is written on one of a class does not stand in for what vLLM set on all
-        is_gone = world.origin is not None and problem.code is FindingCode.FIT_ATTRIBUTE
-        return "" if is_maker or is_gone else f"{write.name} is"
+        was = files_mentioning(world.origin, (write.name or "",)) if world.origin else ()
+        gone = problem.code is FindingCode.FIT_ATTRIBUTE and dict(was).keys() - world.files.keys()
+        return "" if is_maker or gone else f"{write.name} is"
     if owner := next(iter(sorted(family.intersection(re.findall(r"\w+", text)))), ""):
         return f"attributes of {owner} are" if is_maker else f"{write.name} is"
     of_module = any(one.module for one in write.owners(world))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -132,11 +133,12 @@ def _answers(node: ast.AST) -> frozenset[str]:
 
 
 def asks_for_version(node: ast.AST) -> bool:
-    """Tell whether what depends on a node is for other versions: ``signature(f).parameters``, ``vllm.__version__``, ``vllm_version_is``."""
+    """Tell whether what depends on a node is for other versions: ``signature(f).parameters``, ``vllm.__version__``, ``vllm_version_is``, ``">=0.26"``."""
     word = getattr(node, "attr", getattr(node, "id", ""))
     asks = word in _ASKING or dotted(node) == "version.parse"
     asks |= isinstance(node, ast.Call) and ast.unparse(node).endswith("version('vllm')")
     named = "vllm_version" in word.lower() or "version_is" in word.lower()
+    asks |= bool(re.match(r"[<>=!~]=? ?\d+\.\d", str(getattr(node, "value", ""))))
     return asks or named or named_module(node, "find_spec") is not None
 
 

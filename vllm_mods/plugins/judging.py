@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from functools import cached_property
 from inspect import Parameter
 
@@ -109,6 +109,23 @@ class View:
         line = lineage(self.world, owner)
         open_ = line.unknown or any(one.cls.dynamic for one in line.classes)
         return open_ or name in attributes(self.world, line)
+
+
+def replacements_of(
+    tree: Tree, package: str, names: AbstractSet[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield what an installed package replaces of some files' classes and functions, each with the file."""
+    last = {name.rpartition(".")[2].encode() for _, name in names}
+    named = re.compile(rb"\b(?:%b)\b" % b"|".join(last)).search
+    paths = [path for path in (f"{package}.py", *tree.paths(package)) if path.endswith(".py")]
+    files = {path: data for path in paths if named(data := tree.read(path) or b"")}
+    view = View(tree, files, SummaryCache())
+    for write in all_writes(view.world):
+        if owner := view.owner(write) if write.name else None:
+            told = f"{module_stem(owner_name(owner))}.{write.name}"
+            path = owner.module or owner.path
+            if (path, write.name if owner.module else told) in names:
+                yield told, path
 
 
 @uncollected()
@@ -235,7 +252,7 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
     for write, owner in owned:
         name, before = write.name or "", origin.owner(write)
         place = write.path, write.node.lineno, write.scope.name
-        what = f"{owner_name(owner)}.{name}"
+        what = f"{module_stem(owner_name(owner))}.{name}"
         if before is None or not origin.has(before, name):
             continue
         if not target.has(owner, name):

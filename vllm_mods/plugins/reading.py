@@ -29,7 +29,7 @@ _STARTS = re.compile(r"[^/]+\.pth|(?:site|user)customize\.py")
 _NAME = re.compile(r"(?m)^Name:[ \t]*(\S+)")
 _ASKED = re.compile(rb"\bvllm_version_is\(\s*[\"']v?(\d+(?:\.\d+)+)[\"']")
 _TESTED = re.compile(rb"vLLM\b[^\n]{0,40}?\btested (?:up to|with) v?(\d+(?:\.\d+)+)")
-_ASIDE = frozenset({"benchmarks", "docs", "examples", "scripts", "test", "tests", "tools"})
+_ASIDE = r"(?:src/)?(?:benchmarks|docs|examples|scripts|tests?|tools)/"
 
 
 class Plugin(NamedTuple):
@@ -119,12 +119,12 @@ def _plugin(spec: str, archive: Archive) -> tuple[Plugin, Mapping[str, bytes]]:
 
 def _installed(names: Iterable[str]) -> dict[str, str]:
     """Return where the Python of a distribution lies once it is installed, by where it lies here."""
-    python = (name for name in names if re.fullmatch(r"[\w./-]+\.py", name))
+    python = (name for name in names if re.fullmatch(rf"(?!{_ASIDE})[\w./-]+\.py", name))
     placed = {name: _LAID.sub("", name) for name in python}
     if any(".dist-info/" in name for name in names):
         return placed
     inits = (to.removesuffix("/__init__.py") for to in placed.values())
-    packages = {top for top in inits if "." not in top and "/" not in top} - _ASIDE
+    packages = {top for top in inits if "." not in top and "/" not in top}
     tops = packages | {to for to in placed.values() if _STARTS.fullmatch(to)}
     return {name: to for name, to in placed.items() if to.partition("/")[0] in tops}
 
@@ -159,7 +159,7 @@ def entry_points(
 
 def _made_for(metadata: bytes, code: bytes, about: bytes) -> Iterator[tuple[str, str]]:
     """Yield which vLLM is required, asked for most often, and said to be tested; the first counts."""
-    required = (str(one.specifier) for one in needs(metadata, names={"vllm"}))
+    required = (re.sub(r"\+[\w.]+", "", str(n.specifier)) for n in needs(metadata, names={"vllm"}))
     yield from ((spec, f"it requires vllm{spec}") for spec in filter(has_end, required))
     for pattern, text, where in (
         (_ASKED, code, "its code asks most often for that vLLM, in vllm_version_is"),

@@ -20,11 +20,13 @@ def status(result: Status, target: str) -> Reply:
         lines += [f"    {file.path}" for file in entry.files]
     lines += [] if result.receipt and result.receipt.mods else ["  no mods are applied"]
     lines += [f"  {name}: is not applied" for name in result.absent]
+    lines += [f"  {one.note.message}" for one in result.plugins]
     answer = {
         "tree": {"spec": target, "version": result.version},
         **data.fields(result, "ok", "unfinished"),
         "mods": [{**data.applied(one), "standing": result.standing(one)} for one in result.mods],
         **data.fields(result, "absent", "findings", "hint"),
+        "plugins": [one._asdict() for one in result.plugins],
     }
     words = "\n".join((*lines, *text.located(result.findings)))
     return Reply(answer, words, result.ok, result.hint)

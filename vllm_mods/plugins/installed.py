@@ -1,0 +1,46 @@
+"""Plugins that are installed beside a vLLM, and what they replace while they run of code that mods have changed in its files."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+from vllm_mods.applying.outcomes import InstalledPlugin
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.tree import Tree
+from vllm_mods.fit.lines import touched_lines
+from vllm_mods.formats import tree_names
+from vllm_mods.formats.concrete_syntax import UnparsableError
+from vllm_mods.formats.receipt import Receipt, untouched
+from vllm_mods.placing.scopes import read_scopes
+from vllm_mods.plugins.reading import entry_points
+
+
+def installed_plugins(tree: Tree, current: Receipt | None) -> Iterator[InstalledPlugin]:
+    """Yield the plugins beside a vLLM, each with what mods change too, by its receipt. Nothing is run."""
+    for folder, (name, version) in tree_names.dist_infos(sorted(tree.folders())).items():
+        built, data = f"{folder}/entry_points.txt", None
+        with suppress(TreeError):  # a link of another package's is nothing wrong
+            data = tree.read(built) if name != "vllm" else None
+        entries = entry_points({built: data or b""}, {})
+        group, entry = next((one for one in entries if one[0].startswith("vllm.")), ("", ""))
+        package = re.split(r"[.:\s]", entry.partition("=")[2].strip())[0]
+        if package not in {"", "vllm"}:  # whatever the name under which vLLM is distributed
+            shared = dict(_shared(tree, package, current)) if current else {}
+            hashed = ((m.name, f.path) for m in (current.mods if current else ()) for f in m.files)
+            mods = dict.fromkeys(mod for mod, path in hashed if path in shared.values())
+            yield InstalledPlugin(name, version, package, f"{group}: {entry}", (*shared,), (*mods,))
+
+
+def _shared(tree: Tree, package: str, current: Receipt) -> Iterator[tuple[str, str]]:
+    """Yield the classes and functions that a package replaces and mods have changed, each with its file."""
+    changed: set[tuple[str, str]] = set()
+    for f in (one for one in current.files if one.path.endswith(".py")):
+        new = tree.read(f.path) or b""
+        if (old := untouched(f, tree.read)) is not None and (at := touched_lines(old, new)):
+            with suppress(UnparsableError):
+                scopes = read_scopes(new).definitions
+                changed |= {(f.path, s.name) for s in scopes if at & {*range(s.start, s.end + 1)}}
+    if changed:
+        from vllm_mods.plugins.judging import replacements_of  # noqa: PLC0415  (slow)
+
+        yield from replacements_of(tree, package, changed)
