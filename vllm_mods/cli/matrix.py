@@ -1,6 +1,10 @@
 """``vllm-mods matrix`` and ``bisect``: mods on many releases, and the commit at which a verdict changed."""
 
+import glob
 import os
+import re
+import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -9,9 +13,11 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.against import against
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.matrix import bisect, choose_mods, choose_own_mods, matrix, write_locks
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError, refusing_to_write
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
+from vllm_mods.matrices.against import read_earlier
+from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.planning.next_step import update_lock
 from vllm_mods.report import against as against_forms, bisect as report, checked, matrix_forms, text
@@ -43,7 +49,10 @@ from vllm_mods.report.reply import Reply
 @options.others
 @options.verify
 @options.form("The output format.", matrix_forms.FORMS)
-@options.option("--output FILE", "Write to this file, and also print the text.")
+@options.option("--output FILE", "Write to this file (site: folder), and also print the text.")
+@options.option(
+    "--since DATE|FILE", "For site: what changed since then [the last different result]."
+)
 @options.folders
 @options.access_to_commits
 @options.json_flag
@@ -61,6 +70,7 @@ def matrix_command(
     no_cache: bool,
     form: str,
     output: str | None,
+    since: str | None,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -81,6 +91,7 @@ def matrix_command(
     if span is not None:
         beside = {name: given[name] for name in ("vllm", "pre", "strict")}
         _refuse_beside_against(form, **beside, tree=trees, **{"update-lock": relock})
+    publish = _site(form, output, since) if since or form == "site" else None
     library = options.open_libraries(folders, own=relock)
     chosen = choose_mods(library, mods, pairing)
     given |= {"others": other_packages(others), "kept": not no_cache, "progress": _show_progress}
@@ -89,8 +100,12 @@ def matrix_command(
         words = against_forms.text(compared, answers.paint)
         return _print(form, against_forms.FORMS[form](compared), words, output, ok=compared.ok)
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
-    result = matrix(chosen, trees, relock=relock, explain=form == "html", access=access, **given)
+    given["explain"] = form in {"html", "site"}
+    result = matrix(chosen, trees, relock=relock, access=access, **given)
     words = matrix_forms.text(result, paint=answers.paint)
+    if publish is not None:
+        publish(result)
+        form, output = "text", None
     code = _print(form, matrix_forms.FORMS[form](result), words, output, ok=result.ok)
     for mod, updated in write_locks(mine, result.cells, access) if mine else ():
         _tell_lock(mod, updated)
@@ -107,6 +122,42 @@ def _print(form: str, written: str, words: str, output: str | None, *, ok: bool)
         terminal.file(written)
         click.get_current_context().obj["answered"] = True
     return EXIT_OK if ok else EXIT_NO
+
+
+def _site(form: str, folder: str | None, since: str | None) -> Callable[[MatrixResult], None]:
+    """Read what a folder has of earlier results, one for each day with another; return what writes one there.
+
+    The same result gives the same files on any day. One with cells that nobody could compute now is not kept for later.
+    """
+    if form != "site" or folder is None:
+        hint = "vllm-mods matrix --format site --output DIR --since DATE"
+        raise UsageError("--format site needs --output, and --since needs both", hint=hint)
+    last, page, history = (
+        os.path.join(folder, x) for x in ("matrix.json", "index.html", "history")
+    )
+    if os.path.lexists(last) or os.path.lexists(page):
+        read_earlier(last, named_files.read(last))  # or they are somebody else's
+    days = sorted(glob.glob(os.path.join(glob.escape(history), "????-??-??.json")))
+    kept = [read_earlier(day, named_files.read(day)) for day in days[-2:]]
+    if since and re.fullmatch(r"\d{4}-\d\d-\d\d", since):
+        since = os.path.join(history, f"{since}.json")
+        since = max((day for day in days if day <= since), default=since)
+    asked = [read_earlier(since, named_files.read(since))] if since else []
+
+    def publish(result: MatrixResult) -> None:
+        data = matrix_forms.FORMS["json"](result).encode()
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        is_new = not kept or kept[-1].cells != read_earlier(last, data).cells
+        older = [one for one in kept if one.name < today] if is_new else kept[:-1]
+        shown = matrix_forms.FORMS["site"](result, *(asked or older[-1:])).encode()
+        with refusing_to_write(history):
+            os.makedirs(history, exist_ok=True)
+        if is_new and all(cell.computed for cell in result.cells):
+            named_files.write(os.path.join(history, f"{today}.json"), data)
+        named_files.write(last, data)
+        named_files.write(page, shown)
+
+    return publish
 
 
 def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> int:

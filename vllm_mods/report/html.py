@@ -15,13 +15,15 @@ from urllib.parse import quote
 
 from vllm_mods import __version__
 from vllm_mods.base import versions
+from vllm_mods.matrices.against import Earlier, since
 from vllm_mods.matrices.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
+from vllm_mods.report.against import WORDS
 from vllm_mods.report.page_data import page_data
 
 
-def render(result: MatrixResult) -> str:
-    """Return the page. Cells that are not explained open too, and show their findings."""
+def render(result: MatrixResult, earlier: Earlier | None = None) -> str:
+    """Return the page. Cells that are not explained open too, and show their findings; what changed has a part of its own."""
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415  (for this form alone)
     from markupsafe import Markup  # noqa: PLC0415
 
@@ -64,6 +66,9 @@ def render(result: MatrixResult) -> str:
         legend=[(word, text, words.count(word)) for word, text in view.MEANINGS.items()],
         heads=tuple(_heads(of, result)),
         rows=tuple(map(_row, of.rows)),
+        earlier=earlier,
+        changed=tuple(since(earlier, result)) if earlier else (),
+        effects=WORDS,
     )
 
 

@@ -67,7 +67,7 @@ def _json(result: MatrixResult) -> str:
     return json.dumps(encode(answer), indent=2) + "\n"
 
 
-FORMS: dict[str, Callable[[MatrixResult], str]] = {
+FORMS: dict[str, Callable[..., str]] = {
     "text": text,
     "json": _json,
     "markdown": matrix_markdown.render,
@@ -77,4 +77,5 @@ FORMS: dict[str, Callable[[MatrixResult], str]] = {
     ),
     "sarif": lambda result: sarif.render(annotations.of_matrix(result)),
     "html": html.render,
+    "site": html.render,  # with files beside it: cli/matrix.py
 }
