@@ -4,7 +4,7 @@ import glob
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set as AbstractSet
 from typing import Any
 
 import click
@@ -16,12 +16,14 @@ from vllm_mods.api.matrix import bisect, choose_mods, choose_own_mods, matrix, w
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError, refusing_to_write
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
-from vllm_mods.matrices.against import read_earlier
+from vllm_mods.matrices.against import Earlier, read_earlier
 from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.planning.next_step import update_lock
 from vllm_mods.report import against as against_forms, bisect as report, checked, matrix_forms, text
 from vllm_mods.report.reply import Reply
+
+_Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 
 
 @click.command(name="matrix")
@@ -89,8 +91,10 @@ def matrix_command(
     if plugin is not None:
         return _check_plugin(plugin, given["vllm"], form, access)
     if span is not None:
-        beside = {name: given[name] for name in ("vllm", "pre", "strict")}
-        _refuse_beside_against(form, **beside, tree=trees, **{"update-lock": relock})
+        hint = "vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees"
+        names = {"vllm", "pre", "strict", "trees", "relock", "since"}
+        names |= set() if form in against_forms.FORMS else {"form"}
+        _refuse_beside("--against", names, hint)
     publish = _site(form, output, since) if since or form == "site" else None
     library = options.open_libraries(folders, own=relock)
     chosen = choose_mods(library, mods, pairing)
@@ -103,10 +107,8 @@ def matrix_command(
     given["explain"] = form in {"html", "site"}
     result = matrix(chosen, trees, relock=relock, access=access, **given)
     words = matrix_forms.text(result, paint=answers.paint)
-    if publish is not None:
-        publish(result)
-        form, output = "text", None
-    code = _print(form, matrix_forms.FORMS[form](result), words, output, ok=result.ok)
+    output, earlier = publish(result) if publish else (output, [])
+    code = _print(form, matrix_forms.FORMS[form](result, *earlier), words, output, ok=result.ok)
     for mod, updated in write_locks(mine, result.cells, access) if mine else ():
         _tell_lock(mod, updated)
     return code
@@ -124,52 +126,45 @@ def _print(form: str, written: str, words: str, output: str | None, *, ok: bool)
     return EXIT_OK if ok else EXIT_NO
 
 
-def _site(form: str, folder: str | None, since: str | None) -> Callable[[MatrixResult], None]:
-    """Read what a folder has of earlier results, one for each day with another; return what writes one there.
+def _site(form: str, folder: str | None, since: str | None) -> _Publish:
+    """Read what a folder has of earlier results, one for each day with another; return what keeps one there.
 
     The same result gives the same files on any day. One with cells that nobody could compute now is not kept for later.
     """
     if form != "site" or folder is None:
         hint = "vllm-mods matrix --format site --output DIR --since DATE"
         raise UsageError("--format site needs --output, and --since needs both", hint=hint)
-    last, page, history = (
-        os.path.join(folder, x) for x in ("matrix.json", "index.html", "history")
-    )
-    if os.path.lexists(last) or os.path.lexists(page):
+    page, last, history = (f"{folder}/{x}" for x in ("index.html", "matrix.json", "history"))
+    if os.path.lexists(page) or os.path.lexists(last):
         read_earlier(last, named_files.read(last))  # or they are somebody else's
-    days = sorted(glob.glob(os.path.join(glob.escape(history), "????-??-??.json")))
+    today = f"{history}/{time.strftime('%Y-%m-%d', time.gmtime())}.json"
+    days = sorted(x for x in glob.glob(f"{glob.escape(history)}/????-??-??.json") if x < today)
     kept = [read_earlier(day, named_files.read(day)) for day in days[-2:]]
     if since and re.fullmatch(r"\d{4}-\d\d-\d\d", since):
-        since = os.path.join(history, f"{since}.json")
+        since = f"{history}/{since}.json"
         since = max((day for day in days if day <= since), default=since)
     asked = [read_earlier(since, named_files.read(since))] if since else []
 
-    def publish(result: MatrixResult) -> None:
+    def keep(result: MatrixResult) -> tuple[str, list[Earlier]]:
         data = matrix_forms.FORMS["json"](result).encode()
-        today = time.strftime("%Y-%m-%d", time.gmtime())
-        is_new = not kept or kept[-1].cells != read_earlier(last, data).cells
-        older = [one for one in kept if one.name < today] if is_new else kept[:-1]
-        shown = matrix_forms.FORMS["site"](result, *(asked or older[-1:])).encode()
+        now = read_earlier(last, data)
+        others = [one for one in kept if one.cells != now.cells]
         with refusing_to_write(history):
             os.makedirs(history, exist_ok=True)
-        if is_new and all(cell.computed for cell in result.cells):
-            named_files.write(os.path.join(history, f"{today}.json"), data)
+        if others[-1:] == kept[-1:] and all(cell.computed for cell in result.cells):
+            named_files.write(today, data)
         named_files.write(last, data)
-        named_files.write(page, shown)
+        return page, (asked or others)[-1:]
 
-    return publish
+    return keep
 
 
 def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> int:
     """Hold a plugin against releases, and print it; options of mods do not go with it."""
-    context = click.get_current_context()
-    own = {"plugin", "vllm", "form", "as_json", "folders", "access"}
-    params = (param for param in context.command.params if param.name not in own)
-    more = [param.opts[0] for param in params if context.params.get(param.name or "")]
-    more += [] if form in {"text", "json"} else [f"--format {form}"]
-    if more:
-        why = f"these cannot be used with --plugin: {', '.join(more)}"
-        raise UsageError(why, hint="vllm-mods matrix --plugin DIST --vllm SPEC")
+    fine = {"plugin", "vllm", "as_json", "folders"}
+    fine |= {"form"} if form in {"text", "json"} else set()
+    names = click.get_current_context().params.keys() - fine
+    _refuse_beside("--plugin", names, "vllm-mods matrix --plugin DIST --vllm SPEC")
     from vllm_mods.api.plugin_check import plugin_matrix  # noqa: PLC0415  (where one is named)
 
     result = plugin_matrix(plugin, vllm, access=access, progress=answers.show_line)
@@ -177,13 +172,12 @@ def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> i
     return answers.print_reply(checked.plugin_matrix(result), as_json=form == "json")
 
 
-def _refuse_beside_against(form: str, **given: Any) -> None:
-    beside = [f"--{name}" for name, value in given.items() if value]
-    beside += [] if form in against_forms.FORMS else [f"--format {form}"]
-    if beside:
-        why = f"{beside[0]} cannot be used with --against, which only says what changes"
-        hint = "vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees"
-        raise UsageError(why, hint=hint)
+def _refuse_beside(option: str, names: AbstractSet[str], hint: str) -> None:
+    context = click.get_current_context()
+    params = (param for param in context.command.params if param.name in names)
+    more = [param.opts[0] for param in params if context.params[param.name or ""]]
+    if more:
+        raise UsageError(f"these cannot be used with {option}: {', '.join(more)}", hint=hint)
 
 
 def _show_progress(done: int, total: int) -> None:
