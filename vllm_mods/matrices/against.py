@@ -127,7 +127,7 @@ def _effect(before: Cell, after: Cell) -> Effect | None:
 
 def read_earlier(path: str, data: bytes) -> Earlier:
     """Read a matrix that was written in JSON. Raises ``ManifestError``."""
-    hint = "is it of `vllm-mods matrix --json`? Name that one"
+    hint = f"less {path}  # is this what `matrix --json` prints?"
     name = path.rpartition("/")[2].removesuffix(".json")
     raw = object_of(data, path, hint) | {"name": name}
     return decode(Earlier, raw, path, hint=hint, more=True)
