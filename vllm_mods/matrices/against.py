@@ -129,8 +129,7 @@ def read_earlier(path: str, data: bytes) -> Earlier:
     """Read a matrix that was written in JSON. Raises ``ManifestError``."""
     hint = f"less {path}  # is this what `matrix --json` prints?"
     name = path.rpartition("/")[2].removesuffix(".json")
-    raw = object_of(data, path, hint) | {"name": name}
-    return decode(Earlier, raw, path, hint=hint, more=True)
+    return decode(Earlier, object_of(data, path, hint) | {"name": name}, path, hint=hint, more=True)
 
 
 def since(earlier: Earlier, result: MatrixResult) -> Iterator[AffectedMod]:
