@@ -52,9 +52,7 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 @options.verify
 @options.form("The output format.", matrix_forms.FORMS)
 @options.option("--output FILE", "Write to this file (site: folder), and also print the text.")
-@options.option(
-    "--since DATE|FILE", "For site: what changed since then [the last different result]."
-)
+@options.option("--since DATE|FILE", "For site: what changed since then [the last other result].")
 @options.folders
 @options.access_to_commits
 @options.json_flag

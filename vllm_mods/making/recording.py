@@ -26,7 +26,7 @@ _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
-_EACH = "--each NAME: a Python function in the script's files, or a program, that it calls for each entry"
+_EACH = "--each NAME: a Python function in the script's files, or a program, that it calls for each entry; a function of bash is neither"
 _CHECKS = 9  # so many may fail and be left out: each is one more run
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 
@@ -175,13 +175,17 @@ class _RecordedRun(NamedTuple):
         notes = [f"{end}{last_lines(ran.output)}"] * bool(ran.code)
         if places := {("python", one.place) for one in tried if one.failed}:
             others = (one for one in seen.failed if (one.argv[0][:6], one.place) not in places)
-            ran, seen = ran._replace(code=0), seen._replace(failed=tuple(others))
+            unreached = ran.unreached - sum(one.unreached for one in tried if one.failed)
+            ran = ran._replace(code=0, unreached=unreached)
+            seen = seen._replace(failed=tuple(others))
         self._check(ran, seen)
         effect = entries.split(self._effect(ran, seen), tried, notes)
         if effect.failed and not (self.limits.partial and effect.optional):
             lines = "".join(f"\n  {one}" for one in (*effect.failed, *notes))
             why = f"{len(effect.failed)} of {len(tried)} entries failed; nothing was written{lines}"
-            error = Refused(why, hint="--partial makes the mod without these entries")
+            dropped = {f"{LAUNCHER}/asked": ran.written.get(f"{LAUNCHER}/dropped", b"")}
+            error = self._lacking(why, lines, watching.read(dropped, self.files, ran.environ))
+            error.hint = f"--partial makes the mod without these entries; {error.hint}"
             error.exit_code = EXIT_NO
             raise error
         return effect
