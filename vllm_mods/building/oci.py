@@ -159,9 +159,7 @@ def top(images: Sequence[BuiltImage]) -> bytes:
     """
     if len(images) == 1:
         return images[0].manifest or b""
-    listed = [
-        entry(one.manifest or b"", platform=platform(json.loads(one.config))) for one in images
-    ]
+    listed = [entry(i.manifest or b"", platform=platform(json.loads(i.config))) for i in images]
     return index_of(listed, annotations=shared_annotations([one.annotations for one in images]))
 
 

@@ -159,8 +159,7 @@ def _site(form: str, folder: str | None, since: str | None) -> _Publish:
 
 def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> int:
     """Hold a plugin against releases, and print it; options of mods do not go with it."""
-    fine = {"plugin", "vllm", "as_json", "folders"}
-    fine |= {"form"} if form in {"text", "json"} else set()
+    fine = {"plugin", "vllm", "as_json", "folders", *["form"] * (form in {"text", "json"})}
     names = click.get_current_context().params.keys() - fine
     _refuse_beside("--plugin", names, "vllm-mods matrix --plugin DIST --vllm SPEC")
     from vllm_mods.api.plugin_check import plugin_matrix  # noqa: PLC0415  (where one is named)

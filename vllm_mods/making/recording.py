@@ -28,6 +28,7 @@ _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _EACH = "--each NAME: a Python function in the script's files, or a program, that it calls for each entry; a function of bash is neither"
 _CHECKS = 9  # so many may fail and be left out: each is one more run
+_Once = tuple[ModEffect, tuple[WatchedCommand, ...], str]
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 
 
@@ -133,9 +134,7 @@ class _RecordedRun(NamedTuple):
                 effect = effect._replace(optional=optional)
         return effect
 
-    def run_once(
-        self, most: int | None = None
-    ) -> tuple[ModEffect, tuple[WatchedCommand, ...], str]:
+    def run_once(self, most: int | None = None) -> _Once:
         """Run the command; return what it did, its steps that may fail, and what it printed.
 
         No more than ``most`` of these steps are taken: the others fail.
@@ -198,7 +197,7 @@ class _RecordedRun(NamedTuple):
 
     def without(
         self, check: WatchedCommand, ran: sandbox.Ran, seen: Watched, most: int | None
-    ) -> tuple[ModEffect, tuple[WatchedCommand, ...], str]:
+    ) -> _Once:
         """Run the command without a check that failed. That it changes the very same proves that it was only a check, and the last step.
 
         Raises ``Refused`` where it does not: the check changed files itself, or others would have been changed after it.

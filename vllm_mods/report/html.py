@@ -35,9 +35,8 @@ def render(result: MatrixResult, earlier: Earlier | None = None) -> str:
     of = view.grid(result)
     places = {row.mod: at for at, row in enumerate(of.rows)}
     folder = files(__package__) / "page"
-    style, script, page = (
-        (folder / f"page.{kind}").read_text("utf-8") for kind in ("css", "js", "html")
-    )
+    texts = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("css", "js", "html"))
+    style, script, page = texts
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -52,7 +51,6 @@ def render(result: MatrixResult, earlier: Earlier | None = None) -> str:
         "prose": prose,
     }
     environment.tests["wrong"] = view.is_wrong
-    words = [cell.word for row in of.rows for cell in row.cells]
     return environment.from_string(page).render(
         version=__version__,
         policy=_policy(style, script),
@@ -62,7 +60,6 @@ def render(result: MatrixResult, earlier: Earlier | None = None) -> str:
         view=view,
         of=of,
         result=result,
-        legend=[(word, text, words.count(word)) for word, text in view.MEANINGS.items()],
         released={cell.tree for cell in result.cells if versions.is_final(cell.version)},
         earlier=earlier,
         changed=tuple(since(earlier, result)) if earlier else (),

@@ -41,7 +41,7 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
         error, result, later, sent = None, None, False, sends()
         try:
             result = function(*given, **named)
-            if later := asyncio.iscoroutine(result):
+            if later := hasattr(result, "cr_await"):  # a coroutine
                 result = to_its_end(result)
             failed = result is False or hasattr(result, "send")  # what would go on later
             reason = "" if result is None else f"it returned {result!r}"
