@@ -170,9 +170,8 @@ def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> i
 
 
 def _refuse_beside(option: str, names: AbstractSet[str], hint: str) -> None:
-    context = click.get_current_context()
-    params = (param for param in context.command.params if param.name in names)
-    more = [param.opts[0] for param in params if context.params[param.name or ""]]
+    now = click.get_current_context()
+    more = [p.opts[0] for p in now.command.params if p.name in names and now.params[p.name]]
     if more:
         raise UsageError(f"these cannot be used with {option}: {', '.join(more)}", hint=hint)
 

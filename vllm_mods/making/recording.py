@@ -65,15 +65,17 @@ def record(
         raise UsageError("--partial is for the entries of --each", hint="--each NAME --partial")
     whole = _whole_of(tree)
     sources = _read_sources(whole, tree, limits.also) if container is None else {}
+    wanted = limits._replace(partial=limits.partial and fetcher is None)  # all is fetched first
     while True:
         fetched = fetcher.files() if fetcher is not None else ()
+        run = _RecordedRun(argv, name, files, sources, whole, tree, wanted, container, fetched)
         try:
-            return _RecordedRun(
-                argv, name, files, sources, whole, tree, limits, container, fetched
-            ).run()
+            return run.run()
         except Lacked as error:
             if fetcher is None or not fetcher.take(error.urls):
-                raise
+                if wanted == limits:
+                    raise
+                wanted = limits
 
 
 def container_of(tree: Tree) -> sandbox.ImageInEngine:
