@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
+    from vllm_mods.matrices.against import Earlier
     from vllm_mods.matrices.cell import MatrixResult
 
 
@@ -47,9 +48,14 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
     contexts = []
     said: list[str] = []
 
-    def do(made: MatrixResult | None = None, link: str = "", **settings: Any) -> Page:
+    def do(
+        made: MatrixResult | None = None,
+        link: str = "",
+        earlier: Earlier | None = None,
+        **settings: Any,
+    ) -> Page:
         file = tmp_path / "matrix.html"
-        file.write_text(html.render(made or example()), encoding="utf-8")
+        file.write_text(html.render(made or example(), earlier), encoding="utf-8")
         contexts.append(browser.new_context(**settings))
         page = contexts[-1].new_page()
         page.on("console", lambda message: said.append(message.text))

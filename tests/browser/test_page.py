@@ -9,8 +9,10 @@ from matrix_making import EVIL, about, cell, every_verdict, example, hostile, la
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Verdict
+from vllm_mods.matrices.against import read_earlier
 from vllm_mods.matrices.cell import ClientLine, MatrixResult
 from vllm_mods.report import html
+from vllm_mods.report.matrix_forms import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -250,6 +252,23 @@ def test_what_maintainers_have_to_do_is_behind_a_tab(show: Show) -> None:
     page.get_by_role("link", name="Map").click()
     assert problems.is_hidden()
     assert page.locator("#grid").is_visible()
+
+
+def test_what_changed_is_a_tab_whose_entries_lead_to_their_cells(show: Show) -> None:
+    last = Verdict.CONFLICT
+    before = (one._replace(verdict=last) for one in about().cells if one.version == "0.20.0")
+    earlier = read_earlier("2026-11-20.json", FORMS["json"](MatrixResult(tuple(before))).encode())
+    page = show(about(), "#/changes", earlier, viewport={"width": 320, "height": 640})
+    assert page.locator("#changes h2").inner_text() == "What changed since 2026-11-20"
+    assert page.locator("#grid").is_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
+    page.get_by_role("link", name="bad on 0.20.0").click()
+    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.20.0"
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Map").click()
+    page.get_by_label("Mod", exact=True).fill("qwen")
+    assert page.locator("#grid tbody th:visible b").all_inner_texts() == ["bad"]
+    assert page.get_by_role("link", name="What changed 7").is_visible()
 
 
 def test_nothing_is_called_good_above_a_red_bar(show: Show) -> None:

@@ -120,6 +120,32 @@ def test_what_only_a_run_asks_for_is_taken_and_the_run_made_again(
 
 
 @pytest.mark.slow
+def test_what_entries_ask_for_is_taken_and_those_that_fail_all_the_same_are_told(
+    call: Call, site: Path, tmp_path: Path, server: PackageServer
+) -> None:
+    calls = f"""import subprocess
+def put(name):
+    shell = f"curl -sLf $BASE/{{name}} -o {{name}} && patch -p1 -F0 -d {SITE} < {{name}}"
+    subprocess.run(["bash", "-c", shell], check=True)
+for name in ("fix.diff", "fix.diff"):
+    try:
+        put(name)
+    except subprocess.CalledProcessError:
+        pass
+"""
+    text = f"export BASE={server.url}/files\npython3 x.py\n"
+    source = folder(tmp_path, text, **{"x.py": calls.encode()})
+    asked = ("import", source, "--tree", site, "--each", "put", "--fetch")
+    answer = call(*asked)
+    assert answer.code == 1
+    assert "1 of 2 entries failed" in answer.err
+    answer = call(*asked, "--partial")
+    assert answer.code == 1
+    assert "failed: fix-2: CalledProcessError" in answer.err
+    assert f'url = "{server.url}/files/fix.diff"' in answer.out
+
+
+@pytest.mark.slow
 def test_without_it_nothing_is_taken_and_the_hint_names_it(
     call: Call, site: Path, tmp_path: Path, server: PackageServer
 ) -> None:

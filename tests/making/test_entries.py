@@ -11,6 +11,7 @@ from mod_making import diff_of
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.making import compose, entries, recording
 from vllm_mods.making.compose import Composed, ModEffect, Wanted
+from vllm_mods.making.fetching import Lacked
 from vllm_mods.making.recording import Limits
 
 if TYPE_CHECKING:
@@ -315,3 +316,82 @@ def test_what_an_entry_does_later_is_no_entry() -> None:
     files = {"run.sh": "python3 x.py\n", "x.py": f'{later}list(put("a"))\n'}
     with pytest.raises(Refused, match="a: it returned <generator object put"):
         recorded(files, "put")
+
+
+LATER = """import asyncio, os
+ROOT = os.environ["VLLM_PACKAGE_DIR"]
+async def put(name, end=None):
+    with open(f"{ROOT}/{name}.py", "a") as file:
+        file.write("N = 1\\n")
+    await asyncio.sleep(0.01)
+    if end:
+        raise ValueError(end)
+    if name == "b":
+        return await put("c")
+"""
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "asyncio.run(main())\n",
+        "def by(one):\n    return one()\nasync def over():\n    for one in (lambda: put('a', 'no'), lambda: put('b')):\n        try:\n            await by(one)\n        except ValueError: ...\nasyncio.run(over())\n",
+    ],
+)
+def test_an_entry_that_is_a_coroutine_is_run_to_its_end_before_the_next(calls: str) -> None:
+    both = "async def main():\n    await asyncio.gather(put('a', 'no'), put('b'))\n"
+    files = {"run.sh": "python3 x.py\n", "x.py": f"{LATER}{both}{calls}"}
+    effect = recorded(files, "put" if "over" not in calls else "by")
+    assert [one.partition(": ")[2] for one in effect.failed] == ["ValueError: no"]
+    assert changed(effect) == {"vllm/b.py": b"B = 1\nN = 1\n", "vllm/c.py": b"N = 1\n"}
+    assert len(effect.optional) == 1
+
+
+NEEDS = """import socket, subprocess, urllib.request
+def fetched(name):
+    tried(name)
+    urllib.request.urlopen("https://example.org/")
+def curled(name):
+    tried(name)
+    subprocess.run(["curl", "-fsSo", "x", "https://example.org/x"], check=True, capture_output=True)
+def quiet(name):
+    tried(name)
+    try:
+        socket.create_connection(("192.0.2.1", 443))
+    except OSError:
+        pass
+def by(one, name):
+    return one(name)
+for one in (fetched, curled, quiet, tried):
+    try:
+        by(one, one.__name__)
+    except Exception:
+        pass
+"""
+
+
+def test_entries_that_need_the_network_fail_alone() -> None:
+    files = {"run.sh": "python3 x.py\n", "x.py": PUT + NEEDS}
+    effect = recorded(files, "by")
+    assert [one.partition(":")[0] for one in effect.failed] == ["fetched", "curled", "quiet"]
+    assert "name resolution" in effect.failed[0]
+    assert "curl: (6) Could not resolve host: example.org" in effect.failed[1]
+    assert effect.failed[2].endswith("it went on without the network: Network is unreachable")
+    assert changed(effect) == {"vllm/b.py": b"B = 1\nN = 1\n"}
+    with pytest.raises(Lacked, match="3 of 4 entries failed") as caught:
+        recorded(files, "by", partial=False)
+    assert caught.value.urls == ("https://example.org/x",)
+    assert (
+        "--partial makes the mod without these entries; put the files that the command downloads"
+        in str(caught.value.hint)
+    )
+    beside = f"{PUT}{NEEDS}socket.create_connection(('192.0.2.1', 443))\n"
+    with pytest.raises(Refused, match="it refused"):
+        recorded({"run.sh": "python3 x.py || true\n", "x.py": beside}, "by")
+
+
+def test_what_no_call_of_goes_through_is_told_from_a_function_of_bash() -> None:
+    script = "put() { rm $VLLM_PACKAGE_DIR/a.py; }\nput a\n"
+    with pytest.raises(Refused, match="0 calls of put") as caught:
+        recorded({"run.sh": script}, "put")
+    assert "a function of bash is neither" in str(caught.value.hint)

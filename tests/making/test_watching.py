@@ -163,7 +163,7 @@ def test_every_command_that_is_watched_has_its_stand_in() -> None:
     others = {path for path, data in programs.items() if data != stand_in}
     assert others == {
         f"{LAUNCHER}/{name}"
-        for name in ("sitecustomize.py", "pip_stand_in.py", "served.py", "lines.sh")
+        for name in ("sitecustomize.py", "supervise.py", "pip_stand_in.py", "served.py", "lines.sh")
     }
 
 

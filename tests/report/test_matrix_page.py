@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, strategies as st
-from matrix_making import EVIL, SOURCE, about, example, hostile, hunk, large
+from matrix_making import EVIL, SOURCE, about, cell, example, hostile, hunk, large
 
+from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.cell import ClientLine
+from vllm_mods.matrices.against import read_earlier
+from vllm_mods.matrices.cell import Cell, ClientLine, MatrixResult
 from vllm_mods.report import html
+from vllm_mods.report.matrix_forms import FORMS
 from vllm_mods.report.matrix_grid import MEANINGS, grid
 from vllm_mods.report.page_data import page_data, pairs
 
@@ -167,13 +170,71 @@ def test_a_mod_is_found_by_what_it_is_for_the_packages_it_changes_and_the_models
 def test_the_heads_mark_where_a_series_begins_and_what_is_no_release() -> None:
     result = about()
     nightly = "0.22.1rc1.dev46+gc5e3454"
-    assert list(html._heads(grid(result), result)) == [
-        *(
-            (f"pypi:{version}", version, "first")
-            for version in ("0.19.1", "0.20.0", "0.21.0", "0.22.0")
-        ),
-        (f"pypi:{nightly}", nightly, "nightly"),
+    last = cell("good", "0.22.2"), cell("bad", "0.22.2")
+    heads = Page(html.render(result._replace(cells=(*result.cells, *last)))).all("th")
+    assert [(head["title"], head.get("class")) for head in heads if "title" in head] == [
+        *((f"pypi:{version}", "first") for version in ("0.19.1", "0.20.0", "0.21.0", "0.22.0")),
+        (f"pypi:{nightly}", "nightly"),
+        ("pypi:0.22.2", None),
     ]
+
+
+def since(*cells: Cell) -> str:
+    """Return the part of a page on what changed since these."""
+    earlier = FORMS["json"](MatrixResult(cells)).encode()
+    page = html.render(about(), read_earlier("history/2026-11-20.json", earlier))
+    Page(page)
+    part = re.search(r'<section id="changes".*?</section>', page, re.DOTALL)
+    assert part
+    assert '<a href="#/changes">What changed' in page
+    return "\n".join(filter(None, map(str.strip, re.sub("<[^>]*>", "", part[0]).splitlines())))
+
+
+def test_what_changed_is_told_by_mod_and_a_new_release_against_the_one_before_it() -> None:
+    good = [
+        cell("good", "0.18.0"),
+        cell("good", "0.19.1", "conflict"),
+        cell("good", "0.20.0", "upstream"),
+    ]
+    bad = [cell("bad", "0.19.1", "conflict"), cell("bad", "0.20.0", "moved")]
+    assert since(*good, *bad) == (
+        "What changed since 2026-11-20\n"
+        "New: 0.21.0, 0.22.0, 0.22.1rc1.dev46+gc5e3454.\n"
+        "No longer here: pypi:0.18.0.\n"
+        "Got worse\n"
+        "bad on 0.21.0: applies, then conflict\n"
+        "good on 0.22.0: upstream, then applies\n"
+        "good on 0.20.0: upstream, then moved\n"
+        "Got better\n"
+        "good on 0.19.1: conflict, then applies\n"
+        "good on 0.21.0: moved, then upstream\n"
+        "Could not be compared\n"
+        "bad on 0.22.0: conflict, then unknown\n"
+        "bad on 0.22.1rc1.dev46+gc5e3454: unknown, then unsupported\n"
+        "A new release is compared with the one before it."
+    )
+
+
+def test_what_is_as_it_was_is_no_change() -> None:
+    told = "No mod got better or worse.\nA new release is compared with the one before it."
+    assert since(*about().cells) == f"What changed since 2026-11-20\n{told}"
+    assert "What changed" not in html.render(about())
+
+
+def test_nothing_of_an_earlier_result_is_markup() -> None:
+    earlier = read_earlier(f"{EVIL}.json", FORMS["json"](hostile()).encode())
+    page = html.render(about(), earlier)
+    Page(page)
+    assert page.count("</script") == 2
+    assert "<!--" not in page
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"cells": [{"mod": "m", "tree": 1}]}', '{"cells": null}', "\xff"]
+)
+def test_what_is_no_result_is_refused(text: str) -> None:
+    with pytest.raises(ManifestError, match=r"map/matrix\.json: "):
+        read_earlier("map/matrix.json", text.encode("latin-1"))
 
 
 def test_sixty_mods_are_loaded_with_less_than_200_kb() -> None:

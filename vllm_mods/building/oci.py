@@ -159,8 +159,7 @@ def top(images: Sequence[BuiltImage]) -> bytes:
     """
     if len(images) == 1:
         return images[0].manifest or b""
-    pairs = ((one.manifest or b"", platform(json.loads(one.config))) for one in images)
-    listed = [entry(manifest, platform=of) for manifest, of in pairs]
+    listed = [entry(i.manifest or b"", platform=platform(json.loads(i.config))) for i in images]
     return index_of(listed, annotations=shared_annotations([one.annotations for one in images]))
 
 

@@ -1,6 +1,10 @@
 """``vllm-mods matrix`` and ``bisect``: mods on many releases, and the commit at which a verdict changed."""
 
+import glob
 import os
+import re
+import time
+from collections.abc import Callable, Set as AbstractSet
 from typing import Any
 
 import click
@@ -9,13 +13,17 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.against import against
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.matrix import bisect, choose_mods, choose_own_mods, matrix, write_locks
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError, refusing_to_write
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, named_files, options, terminal
+from vllm_mods.matrices.against import Earlier, read_earlier
+from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.planning.next_step import update_lock
 from vllm_mods.report import against as against_forms, bisect as report, checked, matrix_forms, text
 from vllm_mods.report.reply import Reply
+
+_Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 
 
 @click.command(name="matrix")
@@ -43,7 +51,8 @@ from vllm_mods.report.reply import Reply
 @options.others
 @options.verify
 @options.form("The output format.", matrix_forms.FORMS)
-@options.option("--output FILE", "Write to this file, and also print the text.")
+@options.option("--output FILE", "Write to this file (site: folder), and also print the text.")
+@options.option("--since DATE|FILE", "For site: what changed since then [the last other result].")
 @options.folders
 @options.access_to_commits
 @options.json_flag
@@ -61,6 +70,7 @@ def matrix_command(
     no_cache: bool,
     form: str,
     output: str | None,
+    since: str | None,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -79,8 +89,11 @@ def matrix_command(
     if plugin is not None:
         return _check_plugin(plugin, given["vllm"], form, access)
     if span is not None:
-        beside = {name: given[name] for name in ("vllm", "pre", "strict")}
-        _refuse_beside_against(form, **beside, tree=trees, **{"update-lock": relock})
+        hint = "vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees"
+        names = {"vllm", "pre", "strict", "trees", "relock", "since"}
+        names |= set() if form in against_forms.FORMS else {"form"}
+        _refuse_beside("--against", names, hint)
+    publish = _site(form, output, since) if since or form == "site" else None
     library = options.open_libraries(folders, own=relock)
     chosen = choose_mods(library, mods, pairing)
     given |= {"others": other_packages(others), "kept": not no_cache, "progress": _show_progress}
@@ -89,9 +102,11 @@ def matrix_command(
         words = against_forms.text(compared, answers.paint)
         return _print(form, against_forms.FORMS[form](compared), words, output, ok=compared.ok)
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
-    result = matrix(chosen, trees, relock=relock, explain=form == "html", access=access, **given)
+    given["explain"] = form in {"html", "site"}
+    result = matrix(chosen, trees, relock=relock, access=access, **given)
     words = matrix_forms.text(result, paint=answers.paint)
-    code = _print(form, matrix_forms.FORMS[form](result), words, output, ok=result.ok)
+    output, earlier = publish(result) if publish else (output, [])
+    code = _print(form, matrix_forms.FORMS[form](result, *earlier), words, output, ok=result.ok)
     for mod, updated in write_locks(mine, result.cells, access) if mine else ():
         _tell_lock(mod, updated)
     return code
@@ -109,16 +124,44 @@ def _print(form: str, written: str, words: str, output: str | None, *, ok: bool)
     return EXIT_OK if ok else EXIT_NO
 
 
+def _site(form: str, folder: str | None, since: str | None) -> _Publish:
+    """Read what a folder has of earlier results, one for each day with another; return what keeps one there.
+
+    The same result gives the same files on any day. One with cells that nobody could compute now is not kept for later.
+    """
+    if form != "site" or folder is None:
+        hint = "vllm-mods matrix --format site --output DIR --since DATE"
+        raise UsageError("--format site needs --output, and --since needs both", hint=hint)
+    page, last, history = (f"{folder}/{x}" for x in ("index.html", "matrix.json", "history"))
+    if os.path.lexists(page) or os.path.lexists(last):
+        read_earlier(last, named_files.read(last))  # or they are somebody else's
+    today = f"{history}/{time.strftime('%Y-%m-%d', time.gmtime())}.json"
+    days = sorted(x for x in glob.glob(f"{glob.escape(history)}/????-??-??.json") if x < today)
+    kept = [read_earlier(day, named_files.read(day)) for day in days[-2:]]
+    if since and re.fullmatch(r"\d{4}-\d\d-\d\d", since):
+        since = f"{history}/{since}.json"
+        since = max((day for day in days if day <= since), default=since)
+    asked = [read_earlier(since, named_files.read(since))] if since else []
+
+    def keep(result: MatrixResult) -> tuple[str, list[Earlier]]:
+        data = matrix_forms.FORMS["json"](result).encode()
+        now = read_earlier(last, data)
+        others = [one for one in kept if one.cells != now.cells]
+        with refusing_to_write(history):
+            os.makedirs(history, exist_ok=True)
+        if others[-1:] == kept[-1:] and all(cell.computed for cell in result.cells):
+            named_files.write(today, data)
+        named_files.write(last, data)
+        return page, (asked or others)[-1:]
+
+    return keep
+
+
 def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> int:
     """Hold a plugin against releases, and print it; options of mods do not go with it."""
-    context = click.get_current_context()
-    own = {"plugin", "vllm", "form", "as_json", "folders", "access"}
-    params = (param for param in context.command.params if param.name not in own)
-    more = [param.opts[0] for param in params if context.params.get(param.name or "")]
-    more += [] if form in {"text", "json"} else [f"--format {form}"]
-    if more:
-        why = f"these cannot be used with --plugin: {', '.join(more)}"
-        raise UsageError(why, hint="vllm-mods matrix --plugin DIST --vllm SPEC")
+    fine = {"plugin", "vllm", "as_json", "folders", *["form"] * (form in {"text", "json"})}
+    names = click.get_current_context().params.keys() - fine
+    _refuse_beside("--plugin", names, "vllm-mods matrix --plugin DIST --vllm SPEC")
     from vllm_mods.api.plugin_check import plugin_matrix  # noqa: PLC0415  (where one is named)
 
     result = plugin_matrix(plugin, vllm, access=access, progress=answers.show_line)
@@ -126,13 +169,11 @@ def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> i
     return answers.print_reply(checked.plugin_matrix(result), as_json=form == "json")
 
 
-def _refuse_beside_against(form: str, **given: Any) -> None:
-    beside = [f"--{name}" for name, value in given.items() if value]
-    beside += [] if form in against_forms.FORMS else [f"--format {form}"]
-    if beside:
-        why = f"{beside[0]} cannot be used with --against, which only says what changes"
-        hint = "vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees"
-        raise UsageError(why, hint=hint)
+def _refuse_beside(option: str, names: AbstractSet[str], hint: str) -> None:
+    now = click.get_current_context()
+    more = [p.opts[0] for p in now.command.params if p.name in names and now.params[p.name]]
+    if more:
+        raise UsageError(f"these cannot be used with {option}: {', '.join(more)}", hint=hint)
 
 
 def _show_progress(done: int, total: int) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from vllm_mods.base.untrusted import number_of
 from vllm_mods.making import sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.placing.scopes import long_strings
@@ -13,18 +14,21 @@ WATCHING = re.compile(re.escape(_BY) + rb"[ \t]*")  # copies of scripts have it,
 
 
 class Entry(NamedTuple):
-    """An entry: whether it failed, in which line of which script and why, or what it changed: None for a file that it removed."""
+    """An entry: whether it failed, in which line of which script and why, how often it asked for a network, or what it changed: None for a file that it removed."""
 
     name: str
     failed: bool
     place: str
     reason: str
+    unreached: int
     changed: Mapping[str, bytes | None]
 
 
 def watched(files: Mapping[str, bytes], each: str) -> dict[str, bytes]:
     """Return scripts with the functions ``each`` watched, and what watches a program of this name, by absolute paths."""
-    function = re.compile(rb"^([ \t]*)(?=def %s\()" % re.escape(each.encode()), re.MULTILINE)
+    function = re.compile(
+        rb"^([ \t]*)(?=(?:async )?def %s\()" % re.escape(each.encode()), re.MULTILINE
+    )
 
     def by(found: re.Match[bytes]) -> bytes:
         above = found.string.count(b"\n", 0, found.start())
@@ -40,14 +44,15 @@ def read(written: Mapping[str, bytes]) -> tuple[Entry, ...]:
     """Read the entries that were noted, among the files that were written."""
     found: list[Entry] = []
     log = watching.commands(written.get(f"{watching.LAUNCHER}/entries", b""))
-    calls = (call for call in log if len(call.argv) > 2)  # it may be forged
+    calls = (call for call in log if len(call.argv) > 3)  # it may be forged
     for number, call in enumerate(calls, 1):
-        called, why, folder, *paths = call.argv
+        called, why, sent, folder, *paths = call.argv
         called = re.sub(r"\.(?:py|sh|patch|diff)\Z|[^A-Za-z0-9._]", "-", called).strip("-._")[:80]
         is_new = called and all(called != other.name for other in found)
         name = called if is_new else f"{called or 'entry'}-{number}"
         changed = {path: written.get(f"{folder}/{path}") for path in paths}
-        found.append(Entry(name, bool(call.code), call.place, why.replace("\n", "\n  | "), changed))
+        why, unreached = why.replace("\n", "\n  | "), number_of(sent) or 0
+        found.append(Entry(name, bool(call.code), call.place, why, unreached, changed))
     return tuple(found)
 
 

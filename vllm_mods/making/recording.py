@@ -26,8 +26,9 @@ _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
-_EACH = "--each NAME: a Python function in the script's files, or a program, that it calls for each entry"
+_EACH = "--each NAME: a Python function in the script's files, or a program, that it calls for each entry; a function of bash is neither"
 _CHECKS = 9  # so many may fail and be left out: each is one more run
+_Once = tuple[ModEffect, tuple[WatchedCommand, ...], str]
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 
 
@@ -64,14 +65,17 @@ def record(
         raise UsageError("--partial is for the entries of --each", hint="--each NAME --partial")
     whole = _whole_of(tree)
     sources = _read_sources(whole, tree, limits.also) if container is None else {}
+    wanted = limits._replace(partial=limits.partial and fetcher is None)  # all is fetched first
     while True:
         fetched = fetcher.files() if fetcher is not None else ()
+        run = _RecordedRun(argv, name, files, sources, whole, tree, wanted, container, fetched)
         try:
-            run = _RecordedRun(argv, name, files, sources, whole, tree, limits, container, fetched)
             return run.run()
         except Lacked as error:
             if fetcher is None or not fetcher.take(error.urls):
-                raise
+                if wanted == limits:
+                    raise
+                wanted = limits
 
 
 def container_of(tree: Tree) -> sandbox.ImageInEngine:
@@ -132,9 +136,7 @@ class _RecordedRun(NamedTuple):
                 effect = effect._replace(optional=optional)
         return effect
 
-    def run_once(
-        self, most: int | None = None
-    ) -> tuple[ModEffect, tuple[WatchedCommand, ...], str]:
+    def run_once(self, most: int | None = None) -> _Once:
         """Run the command; return what it did, its steps that may fail, and what it printed.
 
         No more than ``most`` of these steps are taken: the others fail.
@@ -172,13 +174,17 @@ class _RecordedRun(NamedTuple):
         notes = [f"{end}{last_lines(ran.output)}"] * bool(ran.code)
         if places := {("python", one.place) for one in tried if one.failed}:
             others = (one for one in seen.failed if (one.argv[0][:6], one.place) not in places)
-            ran, seen = ran._replace(code=0), seen._replace(failed=tuple(others))
+            unreached = ran.unreached - sum(one.unreached for one in tried if one.failed)
+            ran = ran._replace(code=0, unreached=unreached)
+            seen = seen._replace(failed=tuple(others))
         self._check(ran, seen)
         effect = entries.split(self._effect(ran, seen), tried, notes)
         if effect.failed and not (self.limits.partial and effect.optional):
             lines = "".join(f"\n  {one}" for one in (*effect.failed, *notes))
             why = f"{len(effect.failed)} of {len(tried)} entries failed; nothing was written{lines}"
-            error = Refused(why, hint="--partial makes the mod without these entries")
+            dropped = {f"{LAUNCHER}/asked": ran.written.get(f"{LAUNCHER}/dropped", b"")}
+            error = self._lacking(why, lines, watching.read(dropped, self.files, ran.environ))
+            error.hint = f"--partial makes the mod without these entries; {error.hint}"
             error.exit_code = EXIT_NO
             raise error
         return effect
@@ -191,7 +197,7 @@ class _RecordedRun(NamedTuple):
 
     def without(
         self, check: WatchedCommand, ran: sandbox.Ran, seen: Watched, most: int | None
-    ) -> tuple[ModEffect, tuple[WatchedCommand, ...], str]:
+    ) -> _Once:
         """Run the command without a check that failed. That it changes the very same proves that it was only a check, and the last step.
 
         Raises ``Refused`` where it does not: the check changed files itself, or others would have been changed after it.

@@ -69,7 +69,7 @@ class SandboxJob(NamedTuple):
 class Ran(NamedTuple):
     """What a command did: its exit code, the end of what it printed, and the files that it left, by absolute path.
 
-    ``odd`` are links and whatever else is not a regular file; ``unreached`` says that it tried to reach a network
+    ``odd`` are links and whatever else is not a regular file; ``unreached`` is how often it tried to reach a network
     that it had not got.
     """
 
@@ -78,7 +78,7 @@ class Ran(NamedTuple):
     written: dict[str, bytes]
     gone: tuple[str, ...]
     odd: tuple[str, ...]
-    unreached: bool
+    unreached: int
     environ: dict[str, str]
     """The variables that it was started with, those of the image included."""
 
@@ -185,7 +185,7 @@ def _read(answer: dict[str, Any], contents: bytes, job: SandboxJob) -> Ran:
         written=written,
         gone=tuple(_checked(path, job) for path in answer["gone"]),
         odd=tuple(_checked(path, job) for path in answer["odd"]),
-        unreached=bool(answer["unreached"]),
+        unreached=int(answer["unreached"]),
         environ=answer["environ"],
     )
 

@@ -114,7 +114,7 @@ def programs() -> dict[str, bytes]:
     """Return the files that watch a command, by their absolute paths."""
     stand_in = sandbox.program("stand_in.sh")
     names = (*_FETCH, *_GPU, *_PIP, *_PYTHON, *_STEPS)
-    others = ("sitecustomize.py", "pip_stand_in.py", "served.py", "lines.sh")
+    others = ("sitecustomize.py", "supervise.py", "pip_stand_in.py", "served.py", "lines.sh")
     stand_ins = {f"{BIN}/{name}": stand_in for name in names}
     return stand_ins | {f"{LAUNCHER}/{name}": sandbox.program(name) for name in others}
 

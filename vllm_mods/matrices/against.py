@@ -1,4 +1,4 @@
-"""What a change of vLLM does to mods: two columns of a matrix, and the lines that changed under their hunks."""
+"""What a change of vLLM does to mods: two columns of a matrix, and the lines that changed under their hunks. And since an earlier matrix."""
 
 # Without `from __future__ import annotations`, as `cell`.
 
@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from itertools import islice
+from itertools import groupby, islice
 from keyword import kwlist
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Finding, Level, Mod
+from vllm_mods.base.model import Finding, Level, Mod, Verdict
 from vllm_mods.base.tree import Tree
-from vllm_mods.matrices.cell import Cell, HunkView
+from vllm_mods.formats.schema import decode, object_of
+from vllm_mods.matrices.cell import Cell, HunkView, MatrixResult
 from vllm_mods.matrices.ranges import is_wanted
 
 if TYPE_CHECKING:
@@ -75,6 +76,20 @@ class AgainstResult(NamedTuple):
         return all(one.effect in {Effect.BETTER, Effect.NEEDS_PORT} for one in self.affected)
 
 
+class _EarlierCell(NamedTuple):
+    mod: str
+    tree: str
+    verdict: Verdict
+    computed: bool
+
+
+class Earlier(NamedTuple):
+    """An earlier matrix: its day, or what its file is called."""
+
+    name: str
+    cells: tuple[_EarlierCell, ...]
+
+
 class Change(NamedTuple):
     """Two trees; of two revisions of a clone also the paths of files that were renamed, and the commits between them."""
 
@@ -108,6 +123,28 @@ def _effect(before: Cell, after: Cell) -> Effect | None:
     if was == now:
         return None if now else Effect.NEEDS_PORT
     return Effect.WORSE if now < was else Effect.BETTER
+
+
+def read_earlier(path: str, data: bytes) -> Earlier:
+    """Read a matrix that was written in JSON. Raises ``ManifestError``."""
+    hint = f"less {path}  # is this what `matrix --json` prints?"
+    name = path.rpartition("/")[2].removesuffix(".json")
+    return decode(Earlier, object_of(data, path, hint) | {"name": name}, path, hint=hint, more=True)
+
+
+def since(earlier: Earlier, result: MatrixResult) -> Iterator[AffectedMod]:
+    """Yield what got better or worse: each tree against itself as it was, a new one against the tree before it."""
+    then = {(one.mod, one.tree): one._asdict() for one in earlier.cells}
+    was: dict[str, Cell] = {}
+    for tree, cells in groupby(result.cells, lambda cell: cell.tree):
+        now = {cell.mod: cell for cell in cells}
+        was = {m: now[m]._replace(**then[m, tree]) for m in now if (m, tree) in then} or was
+        mods = [mod for mod in result.mods if mod.name in was]
+        both = [side[mod.name] for side in (was, now) for mod in mods]
+        for one in compare("", tree, mods, both).affected:
+            if one.effect is not Effect.NEEDS_PORT and one.before.word != one.after.word:
+                yield one
+        was = {name: now[name] for name in was}
 
 
 def look_closer(one: AffectedMod, change: Change) -> AffectedMod:

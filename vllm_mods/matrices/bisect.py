@@ -92,32 +92,30 @@ def search(
     return outcome._replace(points=commits, touching=line.touching, planned=line.planned)
 
 
-def over_commits(
-    mods: Sequence[Mod], repository: "Repository", good: str, bad: str
-) -> BisectOutcome:
+def over_commits(mods: Sequence[Mod], repo: "Repository", good: str, bad: str) -> BisectOutcome:
     """Search the first parents of revision ``bad``, back to what revision ``good`` has.
 
     Raises ``UsageError`` if nothing lies between them, and if the verdict changes on the way from
     ``good`` back to where the two parted, which is not on that line.
     """
-    since, until = repository.commit(good), repository.commit(bad)
+    since, until = repo.commit(good), repo.commit(bad)
     if since == until:
-        why = f"{repository.spec}: {good} and {bad} are the same commit"
+        why = f"{repo.spec}: {good} and {bad} are the same commit"
         raise UsageError(why, hint=f"--good REV --bad {bad}  # REV is an older one")
-    commits = repository.line(since, until)
+    commits = repo.line(since, until)
     if not commits:
-        why = f"{repository.spec}: {bad} has no commits beyond {good}"
+        why = f"{repo.spec}: {bad} has no commits beyond {good}"
         raise UsageError(why, hint=f"--good {bad} --bad {good}  # the older one is --good")
     if not commits[0].parents:
-        why = f"{repository.spec}: {good} and {bad} have no common history in this clone"
-        fetch = f"{repository.typed} fetch --unshallow"
+        why = f"{repo.spec}: {good} and {bad} have no common history in this clone"
+        fetch = f"{repo.typed} fetch --unshallow"
         other = "name two revisions that have a common ancestor"
-        raise UsageError(why, hint=fetch if repository.is_shallow else other)
+        raise UsageError(why, hint=fetch if repo.is_shallow else other)
     fork = commits[0].parents[0]
     points = [Point(name) for name in dict.fromkeys((since, fork))]
-    outcome = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repository.tree)
+    outcome = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repo.tree)
     if outcome.after is not None and outcome.after.point.commit is None:
-        why = f"{repository.spec}: the verdict changed before {good}, not on the way to {bad}: it is `{outcome.good.planned.verdict}` at {good}, and `{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} branched off"
+        why = f"{repo.spec}: the verdict changed before {good}, not on the way to {bad}: it is `{outcome.good.planned.verdict}` at {good}, and `{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} branched off"
         raise UsageError(why, hint=f"--good {fork[:12]} --bad {good}")
     return outcome
 

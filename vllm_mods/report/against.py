@@ -14,7 +14,7 @@ from vllm_mods.report.data import SCHEMA
 from vllm_mods.report.matrix_grid import clean
 from vllm_mods.report.text import Paint, counted, findings
 
-_WORDS = {
+WORDS = {
     Effect.WORSE: "got worse",
     Effect.BETTER: "got better",
     Effect.NEEDS_PORT: "already needed a port before",
@@ -26,7 +26,7 @@ _NAMED = 3  # commits of an edit
 def text(result: AgainstResult, paint: Paint = str) -> str:
     """Return the mods that a change concerns, each with the lines that did it; a sentence on all."""
     blocks = [f"{clean(result.base)} to {clean(result.head)}"]
-    for effect, words in _WORDS.items():
+    for effect, words in WORDS.items():
         lines = [words]
         for one in (one for one in result.affected if one.effect is effect):
             lines.append(f"  {clean(_name(one))}: {_verdicts(one, paint)}")
@@ -61,7 +61,7 @@ def _details(one: AffectedMod) -> Iterator[str]:
 
 def _summary(result: AgainstResult) -> str:
     effects = [one.effect for one in result.affected]
-    counts = [(effects.count(effect), words) for effect, words in _WORDS.items()]
+    counts = [(effects.count(effect), words) for effect, words in WORDS.items()]
     parts = [f"{counted(number, 'mod')} {words}" for number, words in counts if number]
     if result.same or not (parts or result.unwanted):
         parts.append(f"nothing breaks for {counted(len(result.same), 'mod')}")
@@ -78,7 +78,7 @@ def _remarks(result: AgainstResult) -> Iterator[Remark]:
             edits = ((edit.path, edit.line) for edit in one.edits)
             places = ((found.path, found.line) for found in one.after.findings if found.path)
             path, line = next(chain(edits, places), (MANIFEST, None))
-            message = "\n".join((f"{_WORDS[one.effect]}: {_verdicts(one)}", *_details(one)))
+            message = "\n".join((f"{WORDS[one.effect]}: {_verdicts(one)}", *_details(one)))
             yield Remark(Level.ERROR, path, _name(one), one.after.word, message, line)
 
 

@@ -47,9 +47,7 @@ def moved(changes: Sequence[pairing_lock.LockDifference], path: str) -> Reply:
 
 
 def _mod_lines(lock: pairing_lock.PairingLock) -> list[str]:
-    return [
-        f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})" for mod in lock.mods
-    ]
+    return [f"  {m.name} {m.version}  {m.verdict} (variant {m.variant})" for m in lock.mods]
 
 
 def build(result: BuildResult, again: Sequence[str], *, output: str | None) -> Reply:

@@ -24,9 +24,7 @@ def fit_data(fit: ModelFit) -> dict[str, Any]:
 
 def fit_text(fit: ModelFit) -> str:
     """Say which mods are not for a model, or that all are."""
-    wrong = [
-        f"  {mod.name} {mod.verb} for this model: {mod.why}" for mod in fit.mods if not mod.meant
-    ]
+    wrong = [f"  {m.name} {m.verb} for this model: {m.why}" for m in fit.mods if not m.meant]
     fine = "each mod is for this model" + " or names no model" * any(not m.stated for m in fit.mods)
     return "\n".join([f"model {_name(fit)}", *(wrong or [f"  {fine}"])])
 

@@ -6,22 +6,22 @@ script, and the grid is there without JavaScript. ``page/`` is what it is made o
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from itertools import pairwise
 from urllib.parse import quote
 
 from vllm_mods import __version__
 from vllm_mods.base import versions
-from vllm_mods.matrices.cell import Cell, MatrixResult
+from vllm_mods.matrices.against import Earlier, since
+from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.report import matrix_grid as view
+from vllm_mods.report.against import WORDS
 from vllm_mods.report.page_data import page_data
 
 
-def render(result: MatrixResult) -> str:
-    """Return the page. Cells that are not explained open too, and show their findings."""
+def render(result: MatrixResult, earlier: Earlier | None = None) -> str:
+    """Return the page. Cells that are not explained open too, and show their findings; what changed has a part of its own."""
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415  (for this form alone)
     from markupsafe import Markup  # noqa: PLC0415
 
@@ -35,9 +35,8 @@ def render(result: MatrixResult) -> str:
     of = view.grid(result)
     places = {row.mod: at for at, row in enumerate(of.rows)}
     folder = files(__package__) / "page"
-    style, script, page = (
-        (folder / f"page.{kind}").read_text("utf-8") for kind in ("css", "js", "html")
-    )
+    texts = ((folder / f"page.{kind}").read_text("utf-8") for kind in ("css", "js", "html"))
+    style, script, page = texts
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -51,7 +50,7 @@ def render(result: MatrixResult) -> str:
         "place": places.get,
         "prose": prose,
     }
-    words = [cell.word for row in of.rows for cell in row.cells]
+    environment.tests["wrong"] = view.is_wrong
     return environment.from_string(page).render(
         version=__version__,
         policy=_policy(style, script),
@@ -61,9 +60,10 @@ def render(result: MatrixResult) -> str:
         view=view,
         of=of,
         result=result,
-        legend=[(word, text, words.count(word)) for word, text in view.MEANINGS.items()],
-        heads=tuple(_heads(of, result)),
-        rows=tuple(map(_row, of.rows)),
+        released={cell.tree for cell in result.cells if versions.is_final(cell.version)},
+        earlier=earlier,
+        changed=tuple(since(earlier, result)) if earlier else (),
+        effects=WORDS,
     )
 
 
@@ -76,24 +76,3 @@ def _policy(style: str, script: str) -> str:
         f"default-src 'none'; style-src {styles}; script-src {scripts}; img-src data:; "
         "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
-
-
-def _heads(of: view.Grid, result: MatrixResult) -> Iterator[tuple[str, str, str]]:
-    """Yield each tree with its label and its marks: ``first`` of a 0.X (a line before it), ``nightly``."""
-    released = {cell.tree for cell in result.cells if versions.is_final(cell.version)}
-    series = [".".join(label.split(".")[:2]) for label in of.labels.values()]
-    for (tree, label), (before, own) in zip(
-        of.labels.items(), pairwise(["", *series]), strict=True
-    ):
-        marks = ["first"] * (own != before) + ["nightly"] * (tree not in released)
-        yield tree, label, " ".join(marks)
-
-
-def _row(row: view.GridRow) -> tuple[view.GridRow, str, list[tuple[Cell, str]]]:
-    """Return a mod's row, its share of good cells, and each cell with the variant that begins there."""
-    meant = [cell for cell in row.cells if cell.meant]
-    good = sum(not view.is_wrong(cell) for cell in meant)
-    variants = pairwise(["", *map(view.variant, row.cells)])
-    begins = (variant if variant != before else "" for before, variant in variants)
-    share = f" · {good} of {len(meant)}" if meant else ""
-    return row, share, list(zip(row.cells, begins, strict=True))

@@ -10,6 +10,8 @@ from vllm_mods.report.data import SCHEMA, fields
 from vllm_mods.report.text import Paint, columns, folded
 
 _COLUMNS = 80
+_KEYS = ("mod", "version", "tree", "variant", "verdict", "in_range", "computed")
+_MORE = ("packages", "left_out", "findings")
 _WORD = 13  # the longest verdict, in brackets
 
 
@@ -51,23 +53,13 @@ def _items(texts: Iterable[str]) -> list[str]:
 def _json(result: MatrixResult) -> str:
     answer = {
         "schema": SCHEMA,
-        "cells": [
-            {
-                **fields(
-                    one, "mod", "version", "tree", "variant", "verdict", "in_range", "computed"
-                ),
-                "packages": dict(one.packages),
-                "left_out": one.left_out,
-                "findings": one.findings,
-            }
-            for one in result.cells
-        ],
+        "cells": [fields(c, *_KEYS, *_MORE) | {"packages": dict(c.packages)} for c in result.cells],
         "problems": result.problems,
     }
     return json.dumps(encode(answer), indent=2) + "\n"
 
 
-FORMS: dict[str, Callable[[MatrixResult], str]] = {
+FORMS: dict[str, Callable[..., str]] = {
     "text": text,
     "json": _json,
     "markdown": matrix_markdown.render,
@@ -77,4 +69,5 @@ FORMS: dict[str, Callable[[MatrixResult], str]] = {
     ),
     "sarif": lambda result: sarif.render(annotations.of_matrix(result)),
     "html": html.render,
+    "site": html.render,  # with files beside it: cli/matrix.py
 }

@@ -36,9 +36,8 @@ def _table(of: view.Grid) -> str:
     for row in of.rows:
         name = f"{_code(row.mod)} {_code(row.version)}"
         for run in view.runs(of, row):
-            lines.append(
-                (name, _plain(run.trees), _word(run.first), _plain(view.details(run.cells)))
-            )
+            details = _plain(view.details(run.cells))
+            lines.append((name, _plain(run.trees), _word(run.first), details))
             name = ""
     rows = (" | ".join(text.replace("|", "\\|") for text in line) for line in lines)
     return "\n".join(f"| {row} |" for row in rows)

@@ -128,9 +128,7 @@ def pairs(hunk: HunkView) -> tuple[Pair, ...]:
     does. Where it has no place, lines that differ stand beside each other.
     """
     target = [text for _, text in hunk.target]
-    sides = [
-        [at for at, line in enumerate(hunk.lines) if line[0] in kinds] for kinds in (" -", " +")
-    ]
+    sides = [[at for at, line in enumerate(hunk.lines) if line[0] in of] for of in (" -", " +")]
     texts = [[hunk.lines[at][1:] for at in side] for side in sides]
     is_in = _has(target, texts[1]) and not _has(target, texts[0])
     beside = {sides[is_in][at]: line for at, line in _matched(texts[is_in], target).items()}
@@ -144,9 +142,8 @@ def _has(target: list[str], text: list[str]) -> bool:
 def _matched(text: Sequence[str], target: Sequence[str]) -> dict[int, int]:
     """Pair equal lines, and those between two pairs from the first on; before all pairs, from the end."""
     beside: dict[int, int] = {}
-    for tag, a, a_end, b, b_end in SequenceMatcher(
-        None, text, target, autojunk=False
-    ).get_opcodes():
+    matcher = SequenceMatcher(None, text, target, autojunk=False)
+    for tag, a, a_end, b, b_end in matcher.get_opcodes():
         if tag in {"equal", "replace"}:
             count = min(a_end - a, b_end - b)
             from_a, from_b = (a_end - count, b_end - count) if a == 0 else (a, b)

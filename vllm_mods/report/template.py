@@ -109,13 +109,11 @@ def diff(first: TemplateChecked, second: TemplateChecked, names: tuple[str, str]
     return Reply(answer, "\n".join((*different, _compared(first, second), end)), not different)
 
 
-def _differences(
-    names: tuple[str, str], rows: Sequence[tuple[str, Rendered, Rendered]]
-) -> list[str]:
+def _differences(of: tuple[str, str], rows: Sequence[tuple[str, Rendered, Rendered]]) -> list[str]:
     different = []
     for conversation, before, after in rows:
         if _shown(before) != _shown(after):
-            old, new = (f"{name}: {conversation}" for name in names)
+            old, new = (f"{name}: {conversation}" for name in of)
             lines = difflib.unified_diff(_lines(before), _lines(after), old, new, lineterm="")
             different.append("\n".join(lines))
     return different

@@ -65,9 +65,8 @@ def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
         lines += _reasons(planned_mod, paint)
         if explain:
             lines += ["    checked with a type checker"] if planned_mod.proof else []
-            lines += [
-                f"    not checked: {what}, since {why}" for what, why in planned_mod.unexamined
-            ]
+            unexamined = planned_mod.unexamined
+            lines += [f"    not checked: {what}, since {why}" for what, why in unexamined]
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 

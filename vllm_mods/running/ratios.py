@@ -51,8 +51,6 @@ def quantile(confidence: float, freedom: float) -> float:
 def _within(angle: float, freedom: float) -> float:
     """Return the probability that t is within ``sqrt(freedom) * tan(angle)``, by Simpson's rule."""
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
-    heights: list[float] = [
-        math.cos(i * angle / _STEPS) ** (freedom - 1.0) for i in range(_STEPS + 1)
-    ]
-    area = heights[0] + heights[-1] + 4 * math.fsum(heights[1::2]) + 2 * math.fsum(heights[2:-1:2])
+    high: list[float] = [math.cos(i * angle / _STEPS) ** (freedom - 1.0) for i in range(_STEPS + 1)]
+    area = high[0] + high[-1] + 4 * math.fsum(high[1::2]) + 2 * math.fsum(high[2:-1:2])
     return 2 / 3 * scale / math.sqrt(math.pi) * area * angle / _STEPS

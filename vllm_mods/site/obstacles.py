@@ -70,8 +70,7 @@ def _mount_points() -> frozenset[str]:
             names = [line.split(" ")[4] for line in file]
     except OSError:
         return frozenset()
-    octal = re.compile(r"\\([0-7]{3})")
-    return frozenset(octal.sub(lambda part: chr(int(part[1], 8)), one) for one in names)
+    return frozenset(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), one) for one in names)
 
 
 def _mounted(place: str, mounts: frozenset[str]) -> tuple[str, str] | None:

@@ -116,9 +116,7 @@ def read_back(
         reasoners = [(None, name) for name in release.reasoners]
         tried = _judge(release, first, [*tools, *reasoners], WAYS[:1], named=False)
         pairs = [(one.tool, one.reasoning) for one in tried if one.asked and one.whole]
-        unasked = [
-            f"{one.tool or one.reasoning} asks {one.unasked}" for one in tried if one.unasked
-        ]
+        unasked = [f"{t.tool or t.reasoning} asks {t.unasked}" for t in tried if t.unasked]
     read = _judge(release, written, pairs, WAYS, named=any(named))
     has_calls = any("tool_calls" in one.message for one in written)
     is_unread = has_calls and not any(named) and not any(tool for tool, _ in pairs)

@@ -118,7 +118,7 @@ def run(job: dict[str, Any], marks: dict[str, tuple[int, ...]]) -> dict[str, Any
         )
     except OSError as error:
         why = f"{job['argv'][0]}: {error.strerror}"
-        return {"failure": None, "code": 127, "output": why, "unreached": False, "environ": {}}
+        return {"failure": None, "code": 127, "output": why, "unreached": 0, "environ": {}}
     os.close(writing)
     failure, code, output = watch(job, process.pid, reading, bounds)
     process.returncode = code
@@ -131,9 +131,7 @@ def run(job: dict[str, Any], marks: dict[str, tuple[int, ...]]) -> dict[str, Any
     }
 
 
-def watch(
-    job: dict[str, Any], child: int, out: int, bounds: Bounds
-) -> tuple[str | None, int, bytes]:
+def watch(job: dict[str, Any], pid: int, out: int, bounds: Bounds) -> tuple[str | None, int, bytes]:
     """Wait for a process; return the limit that it went past, its exit code, and the end of what it printed."""
     end = time.monotonic() + job["seconds"]
     look = time.monotonic()
@@ -148,7 +146,7 @@ def watch(
             sources = sources if chunk else [0]
             printed += len(chunk)
             tail = (tail + chunk)[-_TAIL_BYTES:]
-        code = ended(child)
+        code = ended(pid)
         if printed > job["output"]:
             failure = "output"
         elif time.monotonic() > end:
@@ -264,14 +262,14 @@ def content(path: str, size: int) -> bytes:
     return data.ljust(size, b"\0")
 
 
-def sends_without_route() -> bool:
-    """Return True if something was to be sent and there was no way: ``OutNoRoutes`` of ip(7)."""
+def sends_without_route() -> int:
+    """Return how often something was to be sent and there was no way: ``OutNoRoutes`` of ip(7)."""
     try:
         with open("/proc/net/snmp") as file:
             rows = [line.split() for line in file if line.startswith("Ip:")]
     except OSError:
-        return False
-    return len(rows) == 2 and int(rows[1][rows[0].index("OutNoRoutes")]) > 0
+        return 0
+    return int(rows[1][rows[0].index("OutNoRoutes")]) if len(rows) == 2 else 0
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
+import runpy
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,54 +20,71 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function that puts in an entry: what it changes is noted, and undone where it fails."""
     home, site = Path(os.environ["VLLM_MODS_HOME"]), Path(os.environ["PYTHON_ROOT"])
     asked, lock = home / "asked", threading.RLock()
+    sends = runpy.run_path(str(home / "supervise.py"))["sends_without_route"]
 
     @functools.wraps(function)
     def wrapped(*given: Any, **named: Any) -> Any:  # noqa: ANN401
+        if threading.current_thread().name == "entry_0":  # a part of the coroutine
+            return function(*given, **named)
         with lock:  # those of several threads come one after the other
             return put_in(given, named)
 
     def put_in(given: tuple[Any, ...], named: dict[str, Any]) -> Any:  # noqa: ANN401
         if "VLLM_MODS_ENTRY" in os.environ:  # of the entry around it
             return function(*given, **named)
-        own = function.__code__.co_varnames[:1] in (("self",), ("cls",))
-        name = name_of((*given[own:], *named.values())) or function.__module__
+        is_method = function.__code__.co_varnames[:1] in (("self",), ("cls",))
+        name = name_of((*given[is_method:], *named.values())) or function.__module__
         os.environ["VLLM_MODS_ENTRY"] = name
         asked_before, before = asked.read_bytes() if asked.exists() else b"", state(site)
         begun = asked_before + f"1\0\0patch\0{name} did not end\0\n".encode("utf-8", "replace")
         asked.write_bytes(begun)  # a step that failed, until the entry is in or undone
-        error, result = None, None
+        error, result, later, sent = None, None, False, sends()
         try:
             result = function(*given, **named)
+            if later := hasattr(result, "cr_await"):  # a coroutine
+                result = to_its_end(result)
             failed = result is False or hasattr(result, "send")  # what would go on later
             reason = "" if result is None else f"it returned {result!r}"
         except (Exception, SystemExit) as raised:  # noqa: BLE001  (it is raised again)
             failed = not isinstance(raised, SystemExit) or raised.code not in (None, 0)
-            error, printed = raised, [f"{type(raised).__name__}: {raised}"]
-            for text in (getattr(raised, "stdout", None), getattr(raised, "stderr", None)):
-                said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
-                printed += list(filter(str.strip, said.splitlines()))[-5:]
-            reason = "\n".join(printed)
+            error, reason = raised, why(raised)
         del os.environ["VLLM_MODS_ENTRY"]
+        if (sent := sends() - sent) and not failed:
+            failed, reason = True, "it went on without the network: Network is unreachable"
         after, kept = state(site), home / str(time.time_ns())
         changed = sorted({path for path, _ in before.items() ^ after.items()})
-        root, files = (site, before) if failed else (kept, after)
-        for path in changed:
-            if path in files:
-                (root / path).parent.mkdir(parents=True, exist_ok=True)
-                (root / path).write_bytes(files[path])
-            elif failed:
-                (root / path).unlink()
-        asked.write_bytes(asked_before + asked.read_bytes()[len(begun) :] * (not failed))
+        lay_out(changed, *((site, before) if failed else (kept, after)))
+        own = asked.read_bytes()[len(begun) :]
+        asked.write_bytes(asked_before + (b"" if failed else own))
+        with (home / "dropped").open("ab") as log:
+            log.write(own if failed else b"")
         head = (str(int(failed)), os.environ.get("VLLM_MODS_LINE", ""), name, reason[:1000])
-        parts = "".join(f"{part.strip()}\0" for part in (*head, str(kept), *changed * (not failed)))
+        parts = "".join(
+            f"{part.strip()}\0" for part in (*head, str(sent), str(kept), *changed * (not failed))
+        )
         with (home / "entries").open("ab") as log:
             log.write(parts.encode("utf-8", "replace") + b"\n")
         goes_on = failed and bool(os.environ["VLLM_MODS_GOES_ON"])
         if error is not None and not goes_on:
             raise error
-        return goes_on or result
+        return asyncio.sleep(0, goes_on or result) if later else goes_on or result
 
     return wrapped
+
+
+def to_its_end(coroutine: Any) -> Any:  # noqa: ANN401
+    """Run a coroutine now, whatever loop runs it: no other entry comes between."""
+    with ThreadPoolExecutor(1, "entry") as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
+def why(raised: BaseException) -> str:
+    """Return what was raised, and below it the last lines that a program printed."""
+    printed = [f"{type(raised).__name__}: {raised}"]
+    for text in (getattr(raised, "stdout", None), getattr(raised, "stderr", None)):
+        said = text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
+        printed += list(filter(str.strip, said.splitlines()))[-5:]
+    return "\n".join(printed)
 
 
 def name_of(values: Iterable[Any]) -> str:
@@ -86,6 +106,16 @@ def state(site: Path) -> dict[str, bytes]:
             if place.is_file() and ".so" not in place.suffixes and place.suffix != ".pyc":
                 found[str(place.relative_to(site))] = place.read_bytes()
     return found
+
+
+def lay_out(paths: Iterable[str], root: Path, files: dict[str, bytes]) -> None:
+    """Make the files at these paths what they are among ``files``: one that is not there is removed."""
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        if path in files:
+            (root / path).write_bytes(files[path])
+        else:
+            (root / path).unlink(missing_ok=True)
 
 
 def start(_name: str) -> None:
