@@ -20,8 +20,8 @@ _RECIPE, _COMPOSE = "recipe", "compose"
 
 @click.command(name="export")
 @click.argument("what", metavar="MOD|PAIRING", shell_complete=options.complete_names)
-@option("--output PATH", "The new file of a pairing [standard output], or a mod's new folder.")
-@options.form("The format for a pairing.", (_RECIPE, _COMPOSE))
+@option("--output PATH", "The new folder of a mod, or the new file of a pairing [standard output].")
+@options.form("The format of a pairing's file.", (_RECIPE, _COMPOSE))
 @starting
 @options.library
 @options.json_output
@@ -30,9 +30,9 @@ def command(
 ) -> Reply:
     """Write a mod as a folder that spark-vllm-docker and other launchers can run, or a pairing as a recipe or a compose file.
 
-    The folder's run.sh applies the mod with vllm-mods; if that is not installed, it installs the wheel in the
-    folder. From the recipe, a launcher makes the pairing's serve command. --format compose writes a file that starts the
-    pairing's image on each of two nodes, as a cluster; the options from --restart to --lock are for this format only.
+    The mod's folder has a run.sh that applies the mod with vllm-mods. If vllm-mods is not installed, run.sh installs it from
+    the wheel in the folder. From the recipe, a launcher makes the pairing's serve command. The compose file starts the pairing's
+    image, on each of two nodes if the pairing is for a cluster; the options from --restart to --lock are for this file only.
     """
     if form == _RECIPE and start != StartOptions():
         why = "options that say how a container starts are for a compose file only"
