@@ -216,7 +216,7 @@ def test_what_cannot_be_compared(
         return message.removeprefix("error: "), hint.strip()
 
     forms = "--against 0.32.0..0.33.0; in a clone of vLLM, --against main..HEAD; elsewhere, --against git:REPO@main..HEAD"
-    assert error("main") == ("--against main: give two trees with `..` between them", forms)
+    assert error("main") == ("--against main: write two trees with `..` between them", forms)
     assert error("main...v0.20.0")[1] == forms
     assert error("main..")[1] == forms
     assert error("..main")[1] == forms
@@ -237,7 +237,7 @@ def test_what_cannot_be_compared(
     assert "is not newer" in error("0.33.0..0.33.0")[0]
     for option in (("--strict",), ("--format", "html"), ("--tree", "x"), ("--update-lock",)):
         assert error("v0.20.0..main", *option) == (
-            f"{' '.join(option).removesuffix(' x')} cannot be used with --against, which only says what changes",
+            f"{' '.join(option).removesuffix(' x')} cannot be used with --against, which only prints what changes",
             "vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees",
         )
     monkeypatch.chdir(tmp_path)
@@ -265,7 +265,7 @@ def test_a_revision_that_parted(
     answer = against("main..work", "broken", "untouched", "--json")
     assert {name: one["effect"] for name, one in affected(answer).items()} == {"untouched": "worse"}
     fork = git(mine, "rev-parse", "v0.20.0")[:12]
-    parted = f"note: work lacks commits of main; BASE is {fork}, the last common commit\n"
+    parted = f"note: work lacks commits of main; BASE is their common commit {fork}\n"
     assert (answer.err, answer.json["base"]) == (parted, f"git:.@{fork}")
     (mine / "vllm/a.py").write_text("A = 1\n")  # not committed
     before = git(mine, "status", "--porcelain=v2", "--branch")

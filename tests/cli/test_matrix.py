@@ -432,7 +432,7 @@ def test_a_changed_mod_says_which_releases_its_lock_has_lost_and_how_to_look_aga
     part = call("matrix", "limit", "--vllm", "==0.20.0", "--update-lock")
     assert part.code == 0
     assert (
-        "entries of the previous mod.lock for 0.19.0, 0.21.0 were removed: it was written before limit was changed"
+        "entries of the previous mod.lock for 0.19.0, 0.21.0 were removed: the file was written before limit was changed"
         in part.err
     )
     hint = "hint: vllm-mods matrix limit --vllm '>=0.19.0,<=0.21.0' --update-lock --library "

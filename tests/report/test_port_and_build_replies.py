@@ -258,7 +258,7 @@ def test_a_bisect_names_the_commit_and_what_was_so_before_and_after_it() -> None
         "    hunk 1: not there [text]",
         "  after:  <conflict>: the source does not match the patch",
         "    hunk 1: not there [text]",
-        "  it changes again later: `missing` at v2",
+        "  the verdict changes again later: `missing` at v2",
     ]
     after = BAD_DATA | {"tree": "git:x", "verdict": "conflict", "findings": (TEXT, NOTE)}
     assert reply.data == {

@@ -70,9 +70,9 @@ def test_a_lock_that_does_not_fit_the_file_is_said(
         locking.open_shared(project(place, acme=source))
     file, lock = place / "vllm-mods.toml", place / "vllm-mods.lock"
     assert caught.value.message == (
-        f"library acme is {source} in {file}, but {lock} does not have that source, revision and signers"
+        f"library acme is {source} in {file}, but {lock} has another source, revision or signers"
     )
-    assert caught.value.hint == "vllm-mods update acme  # resolves it and writes the lock"
+    assert caught.value.hint == "vllm-mods update acme  # writes the lock for the present source"
 
 
 def test_what_is_not_fetched_is_told_with_the_way_to_get_it(place: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_is_not_fetched_is_told_with_the_way_to_get_it(place: Path) -> None
     with pytest.raises(UsageError) as caught:
         locking.open_shared(ours)
     assert caught.value.message == (
-        "acme (package:acme-mods) has not been fetched on this machine, or its files there were changed"
+        "acme (package:acme-mods) has not been fetched on this machine, or the fetched files were changed"
     )
     hint = "vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions"
     assert caught.value.hint == hint

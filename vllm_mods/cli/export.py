@@ -46,7 +46,7 @@ def command(
     if library.has_pairing(what):
         raise UsageError(f"`{what}` names both a mod and a pairing", hint="rename one of them")
     if output is None:
-        raise UsageError("a mod is exported as a folder: name it", hint=f"--output mods/{what}")
+        raise UsageError("to export a mod, name its new folder", hint=f"--output mods/{what}")
     names, remarks = export_mod(library, what, output)
     words = f"wrote {output}: {text.counted(len(names), 'file')}; name it in a recipe as {output}"
     data = {"mod": what, "folder": output, "files": names}

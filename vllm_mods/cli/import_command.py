@@ -55,7 +55,7 @@ def command(
     Exit code 1 if a pairing cannot do all of the recipe, or a call of --each fails; 2 if PATH cannot be read; 3 if run.sh makes no mod.
     """
     if terms.fetch and access.offline:
-        raise UsageError("--fetch needs the network, which --offline forbids", hint="omit one")
+        raise UsageError("--fetch needs the network, but --offline forbids that", hint="omit one")
     if not is_mod(path):
         of_mods = terms.tree, terms.images, terms.summary, terms.license, terms.vllm, terms.others
         if any(of_mods) and os.path.exists(path):

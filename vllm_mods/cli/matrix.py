@@ -129,7 +129,7 @@ def _refuse_beside_against(form: str, **given: Any) -> None:
     beside = [f"--{name}" for name, value in given.items() if value]
     beside += [] if form in against_forms.FORMS else [f"--format {form}"]
     if beside:
-        why = f"{beside[0]} cannot be used with --against, which only says what changes"
+        why = f"{beside[0]} cannot be used with --against, which only prints what changes"
         hint = "vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees"
         raise UsageError(why, hint=hint)
 
@@ -145,7 +145,7 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
         answers.note(f"the entries of {others} in mod.lock are unchanged")
     if updated.why is not None:
         of = f" for {', '.join(updated.lost)}" if updated.lost else ""
-        answers.note(f"entries of the previous mod.lock{of} were removed: it {updated.why}")
+        answers.note(f"entries of the previous mod.lock{of} were removed: the file {updated.why}")
     if updated.lost:
         wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
         answers.hint(update_lock(mod, f"--vllm '{wanted}'"))

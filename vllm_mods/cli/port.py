@@ -95,7 +95,7 @@ def keep_command(
     from vllm_mods.report import keep as kept  # noqa: PLC0415
 
     if offline and given["pull_requests"]:
-        raise UsageError("--pull-requests needs the network: --offline forbids it", hint="omit one")
+        raise UsageError("--pull-requests cannot be used with --offline", hint="omit one")
     access = options.open_access(offline=offline, commits=commits)
     given |= {"access": access, "dry_run": dry_run}
     outcomes = []

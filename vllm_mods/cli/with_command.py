@@ -73,7 +73,7 @@ def command(
         if "RAY_ADDRESS" in environ or os.path.exists(_RAY):
             added = {name: text for name, text in environ.items() if os.environ.get(name) != text}
             what = f"the copy, and runtime_env={json.dumps({'env_vars': added})}"
-            answers.note(f"the workers of a running Ray cluster need {what}")
+            answers.note(f"the workers of a Ray cluster that already runs need {what}")
         answers.note(f"{', '.join(one.mod.title for one in copy.plan.mods)} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command

@@ -134,7 +134,7 @@ def parser_faults(uses: Iterable[Use], model: str, chat_template: str) -> Iterat
             continue
         value = use.values[0]
         if is_sure and form and value in of_others:
-            message = f"{shown}, which {wanted[0]} parses, but {value!r} does not"
+            message = f"{shown}; {wanted[0]} can parse them, but {value!r} cannot"
             yield ServeFault(FindingCode.PARSER_TERMS, use.typed, message, wanted[0])
         else:
             message = f"{shown}, which needs {wanted[0]}; {value!r} may not parse that"
@@ -167,7 +167,7 @@ def engine_faults(uses: Sequence[Use], serving: Serving) -> Iterator[ServeFault]
                 message = f"this template in the Rust frontend: {finding.message}"
                 yield ServeFault(FindingCode.TEMPLATE_ENGINE, file.file, message)
     if uses and not files:
-        message = "VLLM_USE_RUST_FRONTEND uses minijinja; whether that can render it is unknown"
+        message = "VLLM_USE_RUST_FRONTEND uses minijinja, and it is unknown whether minijinja can render this template"
         yield note(FindingCode.TEMPLATE_ENGINE_UNCLEAR, "--chat-template", message)
 
 
@@ -205,7 +205,7 @@ def _check_path(
     elif image is not None:
         missing = f"the image has no {posixpath.join(image.directory, value)}"
     elif serving.mods and "/" not in value:
-        missing = f"no mod has {value!r}; vLLM looks it up in the container's working directory"
+        missing = f"no mod has {value!r}, so vLLM looks for it in the container's working directory"
     else:
         where = "at that path" if value.startswith("/") else "in the working directory"
         message = f"it is unknown whether {value!r} will be {where} when vLLM starts"

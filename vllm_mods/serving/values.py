@@ -73,7 +73,7 @@ def choice_problems(
     if str(value) in offered:
         return
     if open_:
-        message = f"it is unknown whether {value!r} is offered: {open_}"
+        message = f"it is unknown whether {value!r} is accepted: {open_}"
         yield note(FindingCode.VALUE_UNCLEAR, "", message)
         return
     near = nearest(str(value), offered)

@@ -35,8 +35,8 @@ def _entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> L
     is_commit = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", source.rev)
     if locked and locked.source == source and (not is_commit or locked.resolved == source.rev):
         return locked
-    why = f"library {name} is {source} in {project.where}, but {lock_path(project)} does not have that source, revision and signers"
-    raise UsageError(why, hint=f"vllm-mods update {name}  # resolves it and writes the lock")
+    why = f"library {name} is {source} in {project.where}, but {lock_path(project)} has another source, revision or signers"
+    raise UsageError(why, hint=f"vllm-mods update {name}  # writes the lock for the present source")
 
 
 def resolve(
@@ -83,7 +83,7 @@ def _opened(
         resolve(project, name, source, locked)
     library = kept.open_kept(locked)
     if library is None:
-        why = f"{name} ({source}) has not been fetched on this machine, or its files there were changed"
+        why = f"{name} ({source}) has not been fetched on this machine, or the fetched files were changed"
         hint = "vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions"
         raise UsageError(why, hint=hint)
     _check_signature(project, source, library)

@@ -190,7 +190,7 @@ def read_in_workspace(path: str, workspace: str | None, spec: str) -> bytes | No
 def outside_workspace(path: str, workspace: str | None, spec: str) -> TreeError:
     """Return why an absolute path is not read."""
     return TreeError(
-        f"{spec}: refusing to read {path}: absolute paths are read only inside the workspace"
+        f"{spec}: refusing to read {path}: an absolute path is read only inside the workspace"
         + (f" ({workspace})" if workspace else ", and there is no workspace"),
         hint="vllm-mods … --workspace DIR",
     )
