@@ -357,8 +357,8 @@ def test_beside_what_was_edited_nothing_is_put_in_again(
     (finding,) = low.findings
     assert (low.verdict, finding.code, finding.path) == ("partial", "changed-since", BESIDE)
     assert finding.message == (
-        "low was undone when vLLM was installed again, and these files were edited after the mods "
-        f"were applied: {BESIDE}"
+        "low was undone when vLLM was installed again, and applying the mod again would lose edits "
+        f"to these files: {BESIDE}"
     )
     assert alone.findings[0].path == "vllm/a.py"
     assert limit.verdict.writes

@@ -236,7 +236,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "layers of the first schema": (in_manifest(lambda raw: raw.update(fsLayers=[])), "has fsLayers"),
     "an index in the manifest": (
         in_manifest(lambda raw: raw.update(manifests=[])),
-        "but is something else",
+        "but it is something else",
     ),
     "layers in capitals": (
         in_manifest(lambda raw: raw.update(Layers=raw["layers"][:1])),
@@ -392,7 +392,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "index.json that says an index": (
         in_top(lambda top: top["manifests"][0].update(mediaType=INDEX)),
-        "but is something else",
+        "but it is something else",
     ),
     "index.json with data and addresses": (
         in_top(lambda top: top["manifests"][0].update(data="e30=", urls=["https://example.org"])),
@@ -514,11 +514,11 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "another image without a platform": (
         lambda index: index.entries.insert(0, {key: index.evil[key] for key in ("mediaType", "digest", "size")}),
-        "names no platform: no lock creates it",
+        "names no platform, and no lock creates such an entry",
     ),
     "an attestation": (
         lambda index: index.entries.append({**index.evil, "platform": UNKNOWN}),
-        "is for unknown/unknown: no lock creates it",
+        "is for unknown/unknown, and no lock creates such an entry",
     ),
     "an entry twice": (lambda index: index.entries.append(index.entries[0]), "is a second image for linux/amd64"),
     "a digest for a second platform": (
@@ -564,9 +564,9 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "artifactType": (in_index(artifactType="x/y"), "the index has artifactType (x/y)"),
     "a subject": (lambda index: index.made.update(subject=index.evil), "the index has subject"),
-    "an unknown key": (in_index(evil=1), "the index has evil, 1"),
-    "a configuration": (lambda index: index.made.update(config=index.evil), "is also an index:"),
-    "layers": (in_index(layers=[]), "is also an index:"),
+    "an unknown key": (in_index(evil=1), "the index has evil (1)"),
+    "a configuration": (lambda index: index.made.update(config=index.evil), "is also an index, because"),
+    "layers": (in_index(layers=[]), "is also an index, because"),
     "manifests in capitals": (
         lambda index: index.made.update(Manifests=[index.evil]),
         "'manifests' appears twice",
@@ -597,7 +597,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "an image with annotations": (in_entry(annotations={"a": "b"}), "entry 1 of the index has annotations"),
     "an image with artifactType": (in_entry(artifactType="x/y"), "entry 1 of the index has artifactType"),
     "an image with an unknown key": (in_entry(evil=1), "entry 1 of the index has evil"),
-    "an image of an index's type": (in_entry(mediaType=INDEX), "but is something else"),
+    "an image of an index's type": (in_entry(mediaType=INDEX), "but it is something else"),
     "an image of an unknown type": (in_entry(mediaType="x/y"), "entry 1 of the index has the type x/y"),
     "an image of no type": (in_entry(mediaType=None), "entry 1 of the index has the type not there"),
     "an image of docker's type": (

@@ -132,7 +132,7 @@ def test_what_cannot_be_placed_is_refused(
     refused(b"no diff\n", "this file contains no diff", 2)
     refused(
         diff_of("vllm/loader.py", LOADER, LOADER.replace("os.path", "oss.path", 1)),
-        "the mod would be `unfit`",
+        "the mod would have the verdict `unfit`",
     )
     (base / "vllm/engine/again.py").write_text(LOADER)
     (base / "vllm/again.py").write_text(LOADER)

@@ -108,7 +108,7 @@ def test_a_python_that_records_nothing_is_refused_before_it_runs(
 ) -> None:
     done = run(vllm, sys.executable, *flags, "-c", "print('ran')")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "records nothing: it is older than 3.12" in done.stderr
+    assert "records nothing, because it is older than 3.12" in done.stderr
     assert not (tmp_path / "run.jsonl").exists()
 
 

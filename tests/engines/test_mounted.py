@@ -161,7 +161,7 @@ def test_a_container_records_what_its_processes_enter(
     words = [*["--mount"] * mount, "--record", record]
     if not RECORDS:
         old = host.run(*words, code=3).stderr
-        assert "records nothing: it is older than 3.12" in old
+        assert "records nothing, because it is older than 3.12" in old
         assert not record.exists()
         return
     host.run(*words)

@@ -548,7 +548,7 @@ def test_the_tokens_that_stand_in_are_named_and_those_that_are_given_are_not() -
     text = "{{ bos_token ~ eos_token }}" + WHOLE
     (finding,) = _check(text).findings
     assert finding.message == (
-        "bos_token, eos_token: the model's tokenizer sets these values, but it is not here; "
+        "bos_token, eos_token: the model's tokenizer sets these values, but it was not found; "
         "give the model's folder as TEMPLATE"
     )
     given = check(Template("t", "t.jinja", text.encode(), tokens=(("bos_token", "<s>"),)), ())
