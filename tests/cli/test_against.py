@@ -165,7 +165,7 @@ git:.@v0.20.0 to git:.@v0.20.1
 
 got worse
   broken 1.0.0: applies, then conflict
-    vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`, but
+    vllm/loader.py, hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`, but
       the patch has `path = os.path.join("weights", name)` [text]
     vLLM changed vllm/loader.py:7, where hunk 1 of x.patch belongs
       -         path = os.path.join("weights", name)
@@ -181,7 +181,7 @@ got better
 
 already needed a port before
   stale 1.0.0: conflict, then conflict
-    vllm/a.py: hunk 1 of x.patch: line 1 is `A = 1`, but the patch has `A = 7` [text]
+    vllm/a.py, hunk 1 of x.patch: line 1 is `A = 1`, but the patch has `A = 7` [text]
 
 1 mod got worse; 1 mod got better; 1 mod already needed a port before; nothing breaks for 1 mod; 1 mod not meant for git:.@v0.20.1.
 """

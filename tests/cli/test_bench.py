@@ -164,7 +164,9 @@ def test_a_stopped_bench_goes_on_where_it_was_and_no_other_takes_its_numbers(
     for other in (("nothing", "plain"), ("plain", "nothing", "--prompts", 3)):
         answer = bench(*other)
         assert (answer.code, len(servers(toy))) == (3, 3)
-        assert re.search(r"of another bench command, with another (sides and copies|prompts);", answer.err)
+        assert re.search(
+            r"of another bench command, with another (sides and copies|prompts);", answer.err
+        )
     answer = bench("plain", "nothing", "--starts", 2, "--json")
     assert answer.code == 0
     told = json.loads(answer.out)["starts"]

@@ -98,7 +98,7 @@ def test_a_range_beside_trees_is_a_wrong_call(call: Call, site: Path) -> None:
     for option in (("--vllm", ">=0.19"), ("--pre",)):
         answer = call("matrix", "limit", "--tree", site, *option)
         assert (answer.code, answer.out) == (2, "")
-        assert "--vllm and --pre choose releases" in answer.err
+        assert "--tree cannot be used with --vllm or --pre" in answer.err
 
 
 @pytest.mark.slow

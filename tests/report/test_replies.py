@@ -118,7 +118,7 @@ def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
         ("recorded", "applies unchanged; branch keep/m adds the release to mod.lock"),
         ("widened", "applies unchanged; the range is widened on branch keep/m"),
         ("ended", "already has the change; the range now ends before it, on branch keep/m"),
-        ("left", "the port is unfinished; its beginning is on branch keep/m"),
+        ("left", "the port is unfinished; what is done is on branch keep/m"),
     ],
 )
 def test_what_became_of_a_release_is_a_line_and_what_is_left_stands_below_it(
@@ -399,7 +399,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  p1: for this model",
         "  p2: written for another model of this kind",
         "  p3: it lacks fast",
-        "  whether a GPU has room was not checked: this machine has no GPU; --device-memory SIZE gives that of another machine's GPU",
+        "  whether a GPU has room was not checked: this machine has no GPU; --device-memory SIZE is the memory of another machine's GPU",
     ]
     layers = [{"pattern": f"l{n}.*", "count": n} for n in range(10)]
     assert reply.data == {

@@ -683,8 +683,8 @@ def test_what_is_said_of_a_mod_that_does_not_go_in() -> None:
         (
             "tiny.jinja",
             (
-                "note: --chat-template: a mod puts tiny.jinja into the workspace, by default .vllm-mods/templates "
-                "beside vllm/: give --chat-template the path that `apply` prints"
+                "note: --chat-template: a mod puts tiny.jinja into the workspace (by default .vllm-mods/templates "
+                "beside vllm/), so give --chat-template the path that `apply` prints"
             ),
         ),
         ("/x/.vllm-mods/templates/tiny.jinja", ""),

@@ -257,7 +257,7 @@ def test_redact_leaves_what_may_be_shown() -> None:
 
 
 SETTINGS_HINT = "pip config list  # its index-url, proxy, cert, timeout and retries are used; a folder needs no network"
-LOGIN = "put the user and the password into the index URL or ~/.netrc, as for pip"
+LOGIN = "put the user and the password into the index URL or into ~/.netrc, as for pip"
 
 
 def alone(**settings: Any) -> Http:

@@ -58,7 +58,7 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
             ">=0.19",
             {},
             ">=0.19: no such file or folder",
-            "a tree is one release, pypi:VERSION; for a range use `matrix --vllm`",
+            "a TREE is one release, pypi:VERSION; for a range use `matrix --vllm`",
         ),
         ("{0}/x.whl", {}, "{0}/x.whl is a file, not a folder", "wheel:{0}/x.whl"),
         ("{0}/x.tar.gz", {}, "{0}/x.tar.gz is a file, not a folder", "sdist:{0}/x.tar.gz"),

@@ -329,7 +329,10 @@ def test_what_is_pinned_holds_for_what_was_seen_before(tmp_path: Path) -> None:
     assert caught.value.message == (
         f"{WHEEL}: the parts that the server sent differ from the whole file, whose hash is right"
     )
-    assert caught.value.hint == "run the command again, which then reads the whole file"
+    assert (
+        caught.value.hint
+        == "run the command again: the parts are then checked against the whole file"
+    )
     whole = remote.seen_of(file, cache, None)
     assert whole is not None
     assert (whole.total, whole.whole, whole.etag) == (len(SMALL), True, "")

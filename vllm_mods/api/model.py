@@ -11,7 +11,7 @@ from vllm_mods.checkpoints.device import device
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats.pairing import Pairing
 
-NO_DEVICE = "this machine has no GPU; --device-memory SIZE gives that of another machine's GPU"
+NO_DEVICE = "this machine has no GPU; --device-memory SIZE is the memory of another machine's GPU"
 
 
 @refusing()

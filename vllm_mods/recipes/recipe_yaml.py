@@ -238,7 +238,7 @@ class _RecipeReader(command.RecipeFindings):
             if value is None:
                 self.note(FindingCode.EMPTY, at, "is empty and was left out")
             elif isinstance(value, (dict, list)):
-                why = "is not a single value: a launcher would write it as Python; quote it"
+                why = "is not a single value, so a launcher would write it as Python; put it in quotes"
                 self.problem(at, why)
             else:  # a date as a launcher writes it
                 defaults[key] = value if isinstance(value, _SCALARS) else str(value)
@@ -249,7 +249,7 @@ class _RecipeReader(command.RecipeFindings):
         for key, value in self.collection("env", dict, "mapping").items():
             at = f"env.{key}"
             if value is None or isinstance(value, (dict, list)):
-                why = "is not a single value: a launcher would export it as Python; quote it"
+                why = "is not a single value, so a launcher would export it as Python; put it in quotes"
                 self.problem(at, why)
                 continue
             variables[key] = str(value)

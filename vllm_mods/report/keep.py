@@ -107,7 +107,7 @@ def line(outcome: KeptRelease | Proposal, *, dry_run: bool = False) -> str:
         "widened": f"applies unchanged; the range is widened on branch {outcome.branch}",
         "ported": f"ported, from {outcome.before} to {outcome.after}, on branch {outcome.branch}",
         "ended": f"already has the change; the range now ends before it, on branch {outcome.branch}",
-        "left": f"the port is unfinished; its beginning is on branch {outcome.branch}",
+        "left": f"the port is unfinished; what is done is on branch {outcome.branch}",
     }
     rows = [f"{outcome.mod}, vLLM {outcome.release}: {words[outcome.did]}"]
     rows += [f"  left for you: {text}" for text in outcome.left]

@@ -194,7 +194,7 @@ def _check_path(
     if image is not None and image.has(value):
         return
     if name in brought:
-        message = f"a mod puts {name} into the workspace, by default {WORKSPACE} beside vllm/: give --chat-template the path that `apply` prints"
+        message = f"a mod puts {name} into the workspace (by default {WORKSPACE} beside vllm/), so give --chat-template the path that `apply` prints"
         yield note(FindingCode.TEMPLATE_PLACE, use.typed, message)
         return
     near = values.nearest(name, brought)

@@ -128,7 +128,7 @@ def _why_no_json(text: str, error: ValueError) -> str:
     if "'" in text and '"' not in text:
         return f"single quotes in {text}; JSON has double ones"
     if '"' not in text and re.search(r"[A-Za-z]", text):
-        return f"{text} has lost its quotes: put the whole value in single quotes"
+        return f"{text} has lost its quotes; put the whole value in single quotes"
     return f"{error} in {text}"
 
 

@@ -247,7 +247,7 @@ def _no_vllm(path: str) -> UsageError:
         if path[:1].isdigit():
             hint = f"for a release write pypi:{path}"
         if path[:1] in set("<>=!~"):
-            hint = "a tree is one release, pypi:VERSION; for a range use `matrix --vllm`"
+            hint = "a TREE is one release, pypi:VERSION; for a range use `matrix --vllm`"
         return UsageError(f"{path}: no such file or folder", hint=hint)
     if os.path.isfile(path):
         for ending, kind in ((".whl", "wheel"), (".tar.gz", "sdist")):

@@ -214,7 +214,7 @@ class Http:
             raise self._given_up(f"cannot read {redact(url)}: {answer}")
         hint = _SETTINGS
         if status in {401, 403, 407}:
-            hint = "put the user and the password into the index URL or ~/.netrc, as for pip"
+            hint = "put the user and the password into the index URL or into ~/.netrc, as for pip"
         raise TreeError(f"{redact(url)}: {answer}", hint=hint)
 
     def _body(self, response: requests.Response, limit: int) -> bytes:

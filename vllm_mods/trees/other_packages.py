@@ -123,7 +123,7 @@ class OtherPackages:
     def _could_be_had(self, name: str, file: ReleaseFile) -> bool:
         """Tell whether an installer would have taken a file on the day of vLLM's own."""
         if self._day is None or file.uploaded is None:
-            why = f"the version of {name} at the time of this vLLM is unknown, because the index does not state when this vLLM was uploaded"
+            why = f"the version of {name} at the time of this vLLM is unknown, because the index states no upload dates"
             raise TreeError(why, hint=f"--with {name}==VERSION")
         try:
             is_for_python = SpecifierSet(file.requires_python or "").contains(f"{_PYTHON}.0")

@@ -90,7 +90,7 @@ def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
     in_parts = _kept(cache, "seen", file.url, file.sha256 or "")
     if in_parts is not None and in_parts[0].key != seen._replace(etag=in_parts[0].etag).key:
         why = f"{file.filename}: the parts that the server sent differ from the whole file, whose hash is right"
-        hint = "run the command again, which then reads the whole file"
+        hint = "run the command again: the parts are then checked against the whole file"
         raise TreeError(why, hint=hint)
 
 
