@@ -183,7 +183,7 @@ def test_an_exported_recipe_says_which_folders_it_needs() -> None:
     assert taken
     assert all(note.startswith("fast ") for note in taken)
     assert folders == [
-        f"the recipe names the folder mods/{mod}: write it with `vllm-mods export {mod} "
+        f"the recipe names the folder mods/{mod}: write that folder with `vllm-mods export {mod} "
         f"--output mods/{mod}`, or build the mods into the image"
         for mod in ("fast", "gone")
     ]
@@ -258,7 +258,7 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
     (place / "own/pairings/local.lock").write_bytes(pairing_lock.dump(lock))
     notes: list[str] = []
     need = f"the memory that {place}/model needs with this command"
-    unknown = f"{need} is unknown, so it was not checked"
+    unknown = f"{need} is unknown and was not checked"
 
     def folder(chosen: str | None = None, *, elsewhere: bool = False) -> str:
         options = StartOptions(model_folder=chosen)
@@ -271,7 +271,7 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
 
     assert (folder(), notes) == (
         f"{place}/model",
-        [f"the container has {place}/model of this machine as {place}/model", unknown],
+        [f"{place}/model of this machine is mounted into the container as {place}/model", unknown],
     )
     assert (folder("chosen"), notes) == (f"{place}/chosen", [unknown])
     assert (folder("none", elsewhere=True), notes) == (
@@ -294,7 +294,7 @@ def test_of_a_log_that_is_too_long_the_beginning_is_looked_at(
     lower(monkeypatch, "LOG", 10)
     for log, expected in (
         (b"x" * 10, []),
-        (b"x" * 11, [f"it: only the first {limits.LOG} were searched"]),
+        (b"x" * 11, [f"it is too long: only the first {limits.LOG} were searched"]),
     ):
         notes.clear()
         seen = run.of_log(Library("own"), ("fast",), log, "it", access)

@@ -85,12 +85,12 @@ CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 REFUSALS: Refusing = [
     (
         lambda _: vm.Access().open("pypi:0.19.1", platform="linux/arm64"),
-        "pypi:0.19.1 is not an image: --platform and --target-in-image are for images",
+        "pypi:0.19.1 is not an image; --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (
         lambda _: vm.Access().open("site", in_image="/venv"),
-        "site is not an image: --platform and --target-in-image are for images",
+        "site is not an image; --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (
@@ -154,7 +154,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: vm.serve_check(command="vllm serve m", target="site", vllm=">=0.19"),
-        "--vllm and --target both name the vLLM",
+        "--vllm and --target both name the vLLM to check",
         "omit one",
     ),
     (
@@ -170,12 +170,12 @@ REFUSALS: Refusing = [
     # templates, evidence, import
     (
         lambda _: vm.template_check(library(), inside="site"),
-        "--in needs a TEMPLATE: a template's path in that tree",
+        "--in needs a TEMPLATE, a path in that tree",
         "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE",
     ),
     (
         lambda _: run.of_log(library(), (), b"", "the log", vm.Access()),
-        "no mod or pairing was named, and the log does not say which to look for",
+        "no mod or pairing was named, and the log does not show which ones were used",
         "vllm-mods list  # then name one of these",
     ),
     (
@@ -195,7 +195,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: imported("own/patches/fast", others=("numpy==2",)),
-        "--with needs --tree, the vLLM beside it",
+        "--with is for the vLLM of --tree only",
         "--tree pypi:VERSION",
     ),
     (

@@ -57,7 +57,7 @@ def test_what_one_engine_does_not_tell_is_a_note_and_what_none_tells_an_error(
 
     monkeypatch.setattr(engine, "containers", containers)
     assert run.list_containers(Library(), access)[:2] == ((), ("podman",))
-    assert notes == ["podman: silent (so its containers are not listed)"]
+    assert notes == ["podman: silent (the containers of this engine are not listed)"]
     silent.add("docker")
     with pytest.raises(TreeError, match="silent"):
         run.list_containers(Library(), access)
@@ -168,7 +168,7 @@ def test_of_a_long_log_the_beginning_is_looked_at_and_that_is_told(
     for log in (b"1234", b"12345"):
         run.of_log(Library(place / "own"), ("fast",), log, "it", access)
     assert looked == [b"1234", b"1234"]
-    assert notes == ["it: only the first 4 were searched"]
+    assert notes == ["it is too long: only the first 4 were searched"]
 
 
 # --- a target -----------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_hard_links_are_kept_where_that_is_asked_for(
 ) -> None:
     (tmp_path / "cache").hardlink_to(site / B)
     for write in (True, False):
-        with pytest.raises(Refused, match="hard-linked"):
+        with pytest.raises(Refused, match="2 hard links"):
             put_in(site, mods("low"), keep_links=True, write=write)
     (note,) = put_in(site, mods("low")).notes
     assert note.startswith(f"{B} is hard-linked")
@@ -187,7 +187,7 @@ def test_what_others_need_does_not_go_out_without_them(
     head, line, *_ = caught.value.message.splitlines()
     assert (
         head
-        == f"nothing was changed in {site}: a mod that would stay cannot be applied again without alone"
+        == f"nothing was changed in {site}: one of the mods that stay cannot be applied again without alone"
     )
     assert line == "  on-top 1.0.0: conflict"
     assert caught.value.hint == f"vllm-mods revert alone on-top --target {site}"
@@ -245,7 +245,7 @@ def test_a_mod_that_was_not_kept_cannot_be_planned_anew(
     with pytest.raises(Refused) as caught:
         carry_out.revert(site, "alone")
     assert caught.value.message == (
-        f"{site}: .vllm-mods/mods/low.json is gone, but low, which stays applied, needs it; "
+        f"{site}: .vllm-mods/mods/low.json is gone, and without that file low cannot stay applied; "
         "nothing was changed"
     )
     assert caught.value.hint == f"vllm-mods revert --target {site}  # removes all mods"
@@ -327,10 +327,10 @@ def test_of_mods_that_an_installer_undid_what_was_kept_is_set_aside_and_those_ar
     told = put_in(site, mods("low"), write=False)
     assert told.notes == (
         (
-            "low, high had been undone when vLLM was installed again; the old originals are now in "
+            "low, high was undone when vLLM was installed again; the old originals are now in "
             ".vllm-mods.old-1 and can be removed"
         ),
-        f"that installation removed high too; to apply again: vllm-mods apply high --target {site}",
+        f"the same installation undid high; to apply again: vllm-mods apply high --target {site}",
     )
     (planned,) = told.plan.mods
     (note,) = (one for one in planned.findings if one.code == "undone")
@@ -357,8 +357,8 @@ def test_beside_what_was_edited_nothing_is_put_in_again(
     (finding,) = low.findings
     assert (low.verdict, finding.code, finding.path) == ("partial", "changed-since", BESIDE)
     assert finding.message == (
-        "low was undone when vLLM was installed again, and these files were edited after the mods "
-        f"were applied: {BESIDE}"
+        "low was undone when vLLM was installed again, and applying the mod again would lose edits "
+        f"to these files: {BESIDE}"
     )
     assert alone.findings[0].path == "vllm/a.py"
     assert limit.verdict.writes
@@ -448,7 +448,7 @@ def test_a_tree_in_which_a_run_was_interrupted_is_told_or_put_back_first(
         with pytest.raises(Refused) as caught:
             call()
         assert caught.value.message == (
-            f"{site}: an earlier run was interrupted here; {what} can say what it would do only after that run is undone"
+            f"{site}: an earlier run was interrupted here and must be undone before {what}"
         )
         undoing = f"vllm-mods apply alone --target {site}  # undoes it first"
         assert caught.value.hint == undoing

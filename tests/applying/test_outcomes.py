@@ -84,7 +84,7 @@ PLACE = MemoryTree({}, spec="a site")
 PLACE.root = "/the site"
 AGAIN = "vllm-mods apply a b c --target 'a site'"
 DISCARD = "vllm-mods revert --only-edits --target 'a site'  # drops the edits, not the mods"
-ANEW = "reinstall vLLM 0.19.1 from the source that it came from (a package index may have a different build)  # then apply again"
+ANEW = "reinstall vLLM 0.19.1 from its original source, because a package index may have a different build  # then apply again"
 GONE = Undone(frozenset({"vllm/a.py", RECORD.path}))
 
 

@@ -138,7 +138,7 @@ _SAID = {
     "path file": "",
     "version": "",
     "log": "only the first 64 MiB",
-    "script": "can have at most",
+    "script": "the limit is",
     "journal": "the limit is 64 MiB. vllm-mods did not execute it",
 }
 """What a command says of a file it does without, or reads the beginning of."""

@@ -112,7 +112,7 @@ def test_another_commit_than_the_one_that_the_project_names(
     before = snapshot(site)
     code, text = call("sync", "--target", site)
     assert code == 2
-    assert "does not have that source, revision and signers" in text
+    assert "has no entry for this source, revision and signers" in text
     assert snapshot(site) == before
 
 

@@ -90,7 +90,7 @@ def test_a_file_that_no_mod_made_is_not_deleted(
     before = snapshot(root)
     assert run([*how, "--target", str(root)]) == 3
     said = capsys.readouterr().err
-    assert "no mod in .vllm-mods/mods does" in said
+    assert "no mod in .vllm-mods/mods creates them" in said
     assert snapshot(root) == before
 
 

@@ -146,7 +146,7 @@ def test_a_manifest_with_such_a_path_is_refused_by_its_key(call: Caller) -> None
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("/settings/passwd", "/settings/passwd, which leads to /etc/passwd, controls"),
+        ("/settings/passwd", "/settings/passwd (in the image: /etc/passwd) controls"),
         ("/settings/there.conf", "replace /etc/there.conf"),
         ("/etc/there.conf", "replace /etc/there.conf"),
         ("/lib/x86_64-linux-gnu/libnccl.so.2", "/usr/lib/x86_64-linux-gnu/libnccl.so.2"),
@@ -157,7 +157,7 @@ def test_a_manifest_with_such_a_path_is_refused_by_its_key(call: Caller) -> None
         ("/etc/there.conf/x", "but the mod needs a folder there;"),
         (
             "/python/x.txt",
-            "/python/x.txt, which leads to /usr/local/lib/python3.12/x.txt, is one of",
+            "/python/x.txt (in the image: /usr/local/lib/python3.12/x.txt) is one of",
         ),
     ],
 )

@@ -111,7 +111,7 @@ def test_memory_is_limited() -> None:
 
 def test_what_is_said_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PARSER_OUTPUT", 1 << 20)
-    assert "it says more than 1 MiB" in _said("while True: sys.stdout.write('x' * 10000)")
+    assert "it prints more than 1 MiB" in _said("while True: sys.stdout.write('x' * 10000)")
 
 
 @pytest.mark.slow

@@ -158,7 +158,7 @@ def test_where_the_kernel_has_no_filter_nothing_is_run(
     monkeypatch.setattr(parser_process, "SANDBOX", "elsewhere_too")
     with pytest.raises(NotRendered) as caught:
         rendering.render(Template("t", "t.jinja", b"{{ messages }}"), (HELLO,))
-    fenced = "it runs only in a sandbox of the kernel, which is not available: "
+    fenced = "templates run only in a sandbox of the kernel, which is not available: "
     assert caught.value.message == f"t.jinja: {fenced}{why}"
     with pytest.raises(TreeError) as refused:
         parser_process.open_release(toy_release())

@@ -131,7 +131,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "old bytecode that shows again": (
         without(f"{SITE}/vllm/__pycache__/.wh.a.cpython-311.pyc"),
-        "a.cpython-311.pyc exists, but the lock removes it",
+        "a.cpython-311.pyc exists, but the lock says that it was removed",
     ),
     "the mode of a file": (
         marked(f"{SITE}/vllm/a.py", mode=0o4755),
@@ -201,10 +201,10 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "a label more": (label("com.example.run", "evil"), "the label com.example.run is evil"),
     "a label that is a number": (label("vllm-mods.model", 5), ""),
-    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "the values are the same but written differently,"),
+    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "all that the engine shows is the same;"),
     "a key of the configuration twice": (
         in_config(lambda data: b'{"architecture":"evil",' + data[1:]),
-        "the values are the same but written differently,",
+        "all that the engine shows is the same;",
     ),
     "a key of the configuration in capitals": (
         in_config(lambda data: data[:-1] + b',"Architecture":"evil"}'),
@@ -219,24 +219,24 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
         in_manifest(lambda raw: raw.pop("mediaType")),
         Harmless("OCI's manifests need none: whoever names it says its type"),
     ),
-    "an index's type": (in_manifest(lambda raw: raw.update(mediaType=INDEX)), "is of the type"),
-    "an unknown type": (in_manifest(lambda raw: raw.update(mediaType="x/y")), "is of the type x/y"),
-    "a type that is a list": (in_manifest(lambda raw: raw.update(mediaType=[MANIFEST])), "is of the type"),
+    "an index's type": (in_manifest(lambda raw: raw.update(mediaType=INDEX)), "has the type"),
+    "an unknown type": (in_manifest(lambda raw: raw.update(mediaType="x/y")), "has the type x/y"),
+    "a type that is a list": (in_manifest(lambda raw: raw.update(mediaType=[MANIFEST])), "has the type"),
     "docker's type": (
         in_manifest(lambda raw: raw.update(mediaType="application/vnd.docker.distribution.manifest.v2+json")),
         Harmless("the same configuration and layers: a push by docker writes it so"),
     ),
-    "artifactType": (in_manifest(lambda raw: raw.update(artifactType="x/y")), "has artifactType, x/y"),
+    "artifactType": (in_manifest(lambda raw: raw.update(artifactType="x/y")), "has artifactType (x/y)"),
     "a subject": (
         in_manifest(lambda raw: raw.update(subject=raw["config"])),
         "the manifest has subject",
     ),
-    "an unknown key": (in_manifest(lambda raw: raw.update(evil=1)), "the manifest has evil, 1"),
+    "an unknown key": (in_manifest(lambda raw: raw.update(evil=1)), "the manifest has evil (1)"),
     "signatures": (in_manifest(lambda raw: raw.update(signatures=[])), "the manifest has signatures"),
     "layers of the first schema": (in_manifest(lambda raw: raw.update(fsLayers=[])), "has fsLayers"),
     "an index in the manifest": (
         in_manifest(lambda raw: raw.update(manifests=[])),
-        "but is something else",
+        "but it is something else",
     ),
     "layers in capitals": (
         in_manifest(lambda raw: raw.update(Layers=raw["layers"][:1])),
@@ -302,14 +302,14 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a layer with a digest in capitals": (in_descriptor(Digest="sha256:00"), "'digest' appears twice"),
     "a layer that is not handed on": (
         in_descriptor(mediaType="application/vnd.oci.image.layer.nondistributable.v1.tar+gzip"),
-        "the manifest's layer 1 is of the type",
+        "the manifest's layer 1 has the type",
     ),
     "a layer of docker's that lies elsewhere": (
         in_descriptor(mediaType="application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"),
-        "the manifest's layer 1 is of the type",
+        "the manifest's layer 1 has the type",
     ),
-    "a layer of no type": (in_descriptor(mediaType=None), "layer 1 is of the type"),
-    "an encrypted layer": (in_descriptor(mediaType=f"{LAYER}+gzip+encrypted"), "is of the type"),
+    "a layer of no type": (in_descriptor(mediaType=None), "layer 1 has the type"),
+    "an encrypted layer": (in_descriptor(mediaType=f"{LAYER}+gzip+encrypted"), "has the type"),
     "a layer of docker's type": (
         in_descriptor(mediaType="application/vnd.docker.image.rootfs.diff.tar.gzip"),
         Harmless("the same bytes: docker's manifests name layers so"),
@@ -338,11 +338,11 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "a configuration of an artifact's type": (
         in_descriptor("config", mediaType="application/vnd.cncf.helm.config.v1+json"),
-        "the manifest's configuration is of the type",
+        "the manifest's configuration has the type",
     ),
     "a configuration of no content": (
         in_descriptor("config", mediaType="application/vnd.oci.empty.v1+json"),
-        "the manifest's configuration is of the type",
+        "the manifest's configuration has the type",
     ),
     "a configuration of docker's type": (
         in_descriptor("config", mediaType="application/vnd.docker.container.image.v1+json"),
@@ -392,7 +392,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "index.json that says an index": (
         in_top(lambda top: top["manifests"][0].update(mediaType=INDEX)),
-        "but is something else",
+        "but it is something else",
     ),
     "index.json with data and addresses": (
         in_top(lambda top: top["manifests"][0].update(data="e30=", urls=["https://example.org"])),
@@ -514,11 +514,11 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "another image without a platform": (
         lambda index: index.entries.insert(0, {key: index.evil[key] for key in ("mediaType", "digest", "size")}),
-        "names no platform: no lock creates it",
+        "names no platform, and no lock creates such an entry",
     ),
     "an attestation": (
         lambda index: index.entries.append({**index.evil, "platform": UNKNOWN}),
-        "is for unknown/unknown: no lock creates it",
+        "is for unknown/unknown, and no lock creates such an entry",
     ),
     "an entry twice": (lambda index: index.entries.append(index.entries[0]), "is a second image for linux/amd64"),
     "a digest for a second platform": (
@@ -527,16 +527,16 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "an image left out": (
         lambda index: index.entries.pop(),
-        "the index has no image for linux/arm64, but its lock has one",
+        "the index has no image for linux/arm64, but the lock has one",
     ),
     "every image left out": (lambda index: index.entries.clear(), "of its 0 images are for"),
     "an image more": (
         lambda index: index.entries.append(index.base["manifests"][2]),
-        "the index has an image for linux/s390x, but its lock has none",
+        "the index has an image for linux/s390x, but the lock has none",
     ),
     "platforms exchanged": (
         exchanged,
-        "the index's image for linux/amd64: oci:{}: it is for linux/arm64, not linux/amd64",
+        "the index's image for linux/amd64: oci:{}: the image is for linux/arm64, not linux/amd64",
     ),
     "an image of another lock": (
         lambda index: index.entries.__setitem__(1, index.other["manifests"][1]),
@@ -547,8 +547,8 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
         "the images of the index were built from different locks",
     ),
     "another order": (lambda index: index.entries.reverse(), "the index lists linux/arm64, linux/amd64"),
-    "an index in the index": (nested, "entry 1 of index 1 of 2 is of the type"),
-    "an index beside the images": (nested_beside, "names no platform: no lock creates it"),
+    "an index in the index": (nested, "entry 1 of index 1 of 2 has the type"),
+    "an index beside the images": (nested_beside, "names no platform, and no lock creates such an entry"),
     "an entry that is a text": (lambda index: index.made.update(manifests=[*index.entries, "evil"]), "its index is broken"),
     "entries that are a table": (in_index(manifests={"0": {}}), "its index is broken"),
     "no schema": (lambda index: index.made.pop("schemaVersion"), "schemaVersion is not there"),
@@ -557,16 +557,16 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
         lambda index: index.made.pop("mediaType"),
         Harmless("OCI's indexes need none: whoever names it says its type"),
     ),
-    "a manifest's type": (in_index(mediaType=MANIFEST), "the index is of the type"),
+    "a manifest's type": (in_index(mediaType=MANIFEST), "the index has the type"),
     "docker's type": (
         in_index(mediaType="application/vnd.docker.distribution.manifest.list.v2+json"),
         Harmless("the same entries: docker's lists are called so"),
     ),
-    "artifactType": (in_index(artifactType="x/y"), "the index has artifactType, x/y"),
+    "artifactType": (in_index(artifactType="x/y"), "the index has artifactType (x/y)"),
     "a subject": (lambda index: index.made.update(subject=index.evil), "the index has subject"),
-    "an unknown key": (in_index(evil=1), "the index has evil, 1"),
-    "a configuration": (lambda index: index.made.update(config=index.evil), "is also an index:"),
-    "layers": (in_index(layers=[]), "is also an index:"),
+    "an unknown key": (in_index(evil=1), "the index has evil (1)"),
+    "a configuration": (lambda index: index.made.update(config=index.evil), "is also an index, because"),
+    "layers": (in_index(layers=[]), "is also an index, because"),
     "manifests in capitals": (
         lambda index: index.made.update(Manifests=[index.evil]),
         "'manifests' appears twice",
@@ -597,9 +597,9 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "an image with annotations": (in_entry(annotations={"a": "b"}), "entry 1 of the index has annotations"),
     "an image with artifactType": (in_entry(artifactType="x/y"), "entry 1 of the index has artifactType"),
     "an image with an unknown key": (in_entry(evil=1), "entry 1 of the index has evil"),
-    "an image of an index's type": (in_entry(mediaType=INDEX), "but is something else"),
-    "an image of an unknown type": (in_entry(mediaType="x/y"), "entry 1 of the index is of the type x/y"),
-    "an image of no type": (in_entry(mediaType=None), "entry 1 of the index is of the type not there"),
+    "an image of an index's type": (in_entry(mediaType=INDEX), "but it is something else"),
+    "an image of an unknown type": (in_entry(mediaType="x/y"), "entry 1 of the index has the type x/y"),
+    "an image of no type": (in_entry(mediaType=None), "entry 1 of the index has the type not there"),
     "an image of docker's type": (
         in_entry(mediaType="application/vnd.docker.distribution.manifest.v2+json"),
         Harmless("its digest says which manifest it is"),
@@ -609,15 +609,15 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "a digest that is not there": (in_entry(digest=f"sha256:{'0' * 64}"), "is missing"),
     "an image that is longer": (in_entry(size=10**5), "its manifest"),
     "an image of no size": (in_entry(size=None), "its index is broken"),
-    "no platform": (in_entry(platform=None), "names no platform: no lock creates it"),
+    "no platform": (in_entry(platform=None), "names no platform, and no lock creates such an entry"),
     "a platform that is a text": (in_entry(platform="linux/amd64"), "platform"),
     "a variant": (in_platform(variant="v2"), "entry 1 of the index: its platform is"),
     "a version of the system": (in_platform(**{"os.version": "10"}), "entry 1 of the index: its platform is"),
     "features of the system": (in_platform(**{"os.features": "x"}), "entry 1 of the index: its platform is"),
     "an unknown key of the platform": (in_platform(evil="1"), "entry 1 of the index: its platform is"),
     "a machine in capitals": (in_platform(Architecture="arm64"), "'architecture' appears twice"),
-    "another machine": (in_platform(architecture="riscv64"), "it is for linux/amd64, not linux/riscv64"),
-    "another system": (in_platform(os="windows"), "it is for linux/amd64, not windows/amd64"),
+    "another machine": (in_platform(architecture="riscv64"), "the image is for linux/amd64, not linux/riscv64"),
+    "another system": (in_platform(os="windows"), "the image is for linux/amd64, not windows/amd64"),
     "the index in other bytes": (
         lambda index: setattr(index, "text", lambda data: data + b"\n"),
         Harmless("the same document: only its own digest is another"),

@@ -42,10 +42,15 @@ def entry(digest: str, platform: str) -> IndexEntry:
     ("entries", "messages"),
     [
         ([entry(A, "linux/amd64"), entry(B, "linux/arm64")], []),
-        ([entry(A, "")], [f"entry 1 of the index, {A}, names no platform: no lock creates it"]),
+        (
+            [entry(A, "")],
+            [f"entry 1 of the index, {A}, names no platform, and no lock creates such an entry"],
+        ),
         (
             [entry(A, "linux/amd64"), entry(B, "unknown/unknown")],
-            [f"entry 2 of the index, {B}, is for unknown/unknown: no lock creates it"],
+            [
+                f"entry 2 of the index, {B}, is for unknown/unknown, and no lock creates such an entry"
+            ],
         ),
         (
             [entry(A, "linux/amd64"), entry(B, "linux/amd64")],
@@ -97,20 +102,20 @@ TWO = (listed(A, "amd64"), listed(B, "arm64"))
         ([index_of(*TWO, schemaVersion=1)], ["the index's schemaVersion is 1, not 2"]),
         (
             [index_of(*TWO, mediaType=MANIFEST)],
-            [f"the index is of the type {MANIFEST}: no lock creates it"],
+            [f"the index has the type {MANIFEST}, which no lock creates"],
         ),
-        ([index_of(*TWO, config={})], ["the index has config, {}: no lock creates it"]),
+        ([index_of(*TWO, config={})], ["the index has config ({}), which no lock creates"]),
         (
             [index_of(listed(A, "amd64", urls=["x"]), TWO[1])],
-            ['entry 1 of the index has urls, ["x"]: no lock creates it'],
+            ['entry 1 of the index has urls (["x"]), which no lock creates'],
         ),
         (
             [index_of(TWO[0], listed(B, "arm64", mediaType=None))],
-            ["entry 2 of the index is of the type not there: no lock creates it"],
+            ["entry 2 of the index has the type not there, which no lock creates"],
         ),
         (
             [index_of(listed(C, "s390x", evil=1)), index_of(*TWO)],
-            ["entry 1 of index 1 of 2 has evil, 1: no lock creates it"],
+            ["entry 1 of index 1 of 2 has evil (1), which no lock creates"],
         ),
         (
             [index_of(TWO[0], listed(B, "s390x"))],
@@ -202,19 +207,19 @@ AMD, ARM = "linux/amd64", "linux/arm64"
         (
             [(AMD, ARM), (AMD, ARM)],
             [ARM, AMD],
-            ["the index lists linux/arm64, linux/amd64, but its lock linux/amd64, linux/arm64"],
+            ["the index lists linux/arm64, linux/amd64; the lock lists linux/amd64, linux/arm64"],
         ),
         (
             [(AMD, ARM, "linux/s390x"), (AMD, ARM, "linux/s390x")],
             [AMD, ARM],
-            ["the index has no image for linux/s390x, but its lock has one"],
+            ["the index has no image for linux/s390x, but the lock has one"],
         ),
         (
             [(AMD, "linux/s390x"), None],
             [AMD, ARM],
             [
-                "the index has no image for linux/s390x, but its lock has one",
-                "the index has an image for linux/arm64, but its lock has none",
+                "the index has no image for linux/s390x, but the lock has one",
+                "the index has an image for linux/arm64, but the lock has none",
             ],
         ),
     ],
@@ -257,23 +262,23 @@ def manifest_of(**more: object) -> dict[str, Any]:
         (manifest_of(mediaType=f"{DOCKER}.v2+json"), []),
         (
             manifest_of(mediaType=INDEX),
-            [f"the manifest is of the type {INDEX}: no lock creates it"],
+            [f"the manifest has the type {INDEX}, which no lock creates"],
         ),
         (manifest_of(schemaVersion=None), ["the manifest's schemaVersion is null, not 2"]),
-        (manifest_of(Layers=[]), ["the manifest has Layers, []: no lock creates it"]),
-        (manifest_of(x="y" * 201), [f"the manifest has x, {'y' * 197}…: no lock creates it"]),
-        (manifest_of(x="y" * 200), [f"the manifest has x, {'y' * 200}: no lock creates it"]),
+        (manifest_of(Layers=[]), ["the manifest has Layers ([]), which no lock creates"]),
+        (manifest_of(x="y" * 201), [f"the manifest has x ({'y' * 197}…), which no lock creates"]),
+        (manifest_of(x="y" * 200), [f"the manifest has x ({'y' * 200}), which no lock creates"]),
         (
             manifest_of(config={"mediaType": LAYER, "digest": A, "size": 1}),
-            [f"the manifest's configuration is of the type {LAYER}: no lock creates it"],
+            [f"the manifest's configuration has the type {LAYER}, which no lock creates"],
         ),
         (
             manifest_of(layers=[{"mediaType": LAYER, "digest": A, "size": 1, "urls": 1}]),
-            ["the manifest's layer 1 has urls, 1: no lock creates it"],
+            ["the manifest's layer 1 has urls (1), which no lock creates"],
         ),
         (
             manifest_of(layers=[{"mediaType": LAYER}, {"mediaType": CONFIG}]),
-            [f"the manifest's layer 2 is of the type {CONFIG}: no lock creates it"],
+            [f"the manifest's layer 2 has the type {CONFIG}, which no lock creates"],
         ),
         (
             manifest_of(annotations={"x": "1"}),

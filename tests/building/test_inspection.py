@@ -101,7 +101,7 @@ def test_a_label_that_names_another_lock_is_said(
         assert (inspected.lock, inspected.lock_digest) == (None, None)
         (missing,) = inspection.compare_with_lock(inspected, built[1], "x")
         assert (missing.code, missing.path) == ("lock-missing", pairing_lock.PLACE)
-        assert missing.message == "the image contains no lock of a pairing: nothing was compared"
+        assert missing.message == "the image contains no lock of a pairing, so nothing was compared"
 
 
 def test_another_lock_than_the_one_in_the_image_is_compared(

@@ -90,7 +90,9 @@ def test_the_id_does_not_depend_on_where_the_base_was_read() -> None:
 
 def test_a_base_whose_layers_do_not_agree_is_refused() -> None:
     broken = {**BASE, "rootfs": {"type": "layers", "diff_ids": []}}
-    with pytest.raises(TreeError, match="the base's configuration has 0 layers, its manifest 1"):
+    with pytest.raises(
+        TreeError, match="the base's configuration has 0 layers, but its manifest has 1"
+    ):
         image(broken)
 
 
@@ -136,7 +138,7 @@ def test_a_damaged_base_is_refused_with_what_its_documents_say() -> None:
     for layers, of in ((None, "none"), ((), "0"), ((BELOW,), "1")):
         with pytest.raises(TreeError) as caught:
             oci.append({}, layers, LAYER, created_by="x", labels={}, epoch=0)
-        why = f"the base's configuration has 0 layers, its manifest {of}"
+        why = f"the base's configuration has 0 layers, but its manifest has {of}"
         hint = "the base is damaged: pull or build it again"
         assert (caught.value.message, caught.value.hint) == (why, hint)
 

@@ -173,7 +173,7 @@ def test_podman_wants_a_manifest(docker: Path, tmp_path: Path) -> None:
     (docker / "podman").symlink_to("docker")
     base = based(tmp_path)
     base.layers = None
-    with pytest.raises(Refused, match="podman needs the registry digests"):
+    with pytest.raises(Refused, match="podman does not have the registry digests"):
         into_engine(built(base), "podman")
 
 

@@ -148,8 +148,8 @@ def test_a_base_that_the_registry_does_not_have_is_not_uploaded(
         registry.push([(built(base), base)], f"{server.host}/me/it:x", "p:1-2")
     assert caught.value.message == (
         f"{server.host}/me/it:x: {server.host} lacks the base's layer {digest(BELOW)} (5 bytes) in "
-        f"this repository and cannot mount it from {source}; vllm-mods does not upload the base itself; "
-        "no tag was moved"
+        f"this repository and cannot mount it from {source}; vllm-mods does not upload the base. "
+        "No tag was moved"
     )
     place = f"docker://{server.host}/me/it:base"
     plain = names.plain(reference)
@@ -200,7 +200,7 @@ def test_a_base_of_docker_from_another_registry_is_no_base_to_push(
         registry.push([(built(base), base)], f"{server.host}/me/it:x", "p:1-2")
     assert caught.value.message == (
         f"{reference}: docker does not have the registry digests of the base's layers, and the "
-        "base comes from another registry; nothing was pushed"
+        "base is from another registry; nothing was pushed"
     )
     hint = "--base registry:HOST/NAME:TAG names the base in that registry"
     assert caught.value.hint == hint

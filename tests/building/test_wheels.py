@@ -194,7 +194,7 @@ def test_the_python_that_wheels_are_for(
 def test_an_image_of_which_nobody_knows_what_fits(site_root: str, platform: str) -> None:
     with pytest.raises(Refused) as caught:
         wheels.target(site_root, platform, [])
-    why = "a mod needs wheels, but which wheels fit there is unknown"
+    why = "a mod needs wheels, but the Python or the platform for them is unknown"
     assert caught.value.message == f"/{site_root} on {platform}: {why}"
     hint = "install the mod's requirements in the base, then lock the pairing again"
     assert caught.value.hint == hint

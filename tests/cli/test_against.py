@@ -165,7 +165,7 @@ git:.@v0.20.0 to git:.@v0.20.1
 
 got worse
   broken 1.0.0: applies, then conflict
-    vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`, but
+    vllm/loader.py, hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`, but
       the patch has `path = os.path.join("weights", name)` [text]
     vLLM changed vllm/loader.py:7, where hunk 1 of x.patch belongs
       -         path = os.path.join("weights", name)
@@ -181,7 +181,7 @@ got better
 
 already needed a port before
   stale 1.0.0: conflict, then conflict
-    vllm/a.py: hunk 1 of x.patch: line 1 is `A = 1`, but the patch has `A = 7` [text]
+    vllm/a.py, hunk 1 of x.patch: line 1 is `A = 1`, but the patch has `A = 7` [text]
 
 1 mod got worse; 1 mod got better; 1 mod already needed a port before; nothing breaks for 1 mod; 1 mod not meant for git:.@v0.20.1.
 """
@@ -216,7 +216,7 @@ def test_what_cannot_be_compared(
         return message.removeprefix("error: "), hint.strip()
 
     forms = "--against 0.32.0..0.33.0; in a clone of vLLM, --against main..HEAD; elsewhere, --against git:REPO@main..HEAD"
-    assert error("main") == ("--against main: give two trees with `..` between them", forms)
+    assert error("main") == ("--against main: write two trees with `..` between them", forms)
     assert error("main...v0.20.0")[1] == forms
     assert error("main..")[1] == forms
     assert error("..main")[1] == forms
@@ -265,7 +265,7 @@ def test_a_revision_that_parted(
     answer = against("main..work", "broken", "untouched", "--json")
     assert {name: one["effect"] for name, one in affected(answer).items()} == {"untouched": "worse"}
     fork = git(mine, "rev-parse", "v0.20.0")[:12]
-    parted = f"note: work lacks commits of main; BASE is {fork}, the last common commit\n"
+    parted = f"note: work lacks commits of main; BASE is their common commit {fork}\n"
     assert (answer.err, answer.json["base"]) == (parted, f"git:.@{fork}")
     (mine / "vllm/a.py").write_text("A = 1\n")  # not committed
     before = git(mine, "status", "--porcelain=v2", "--branch")

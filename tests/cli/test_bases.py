@@ -66,7 +66,7 @@ def test_one_of_several_platforms_is_chosen_and_the_lock_says_which(
     assert call("image", "verify", f"oci:{place}", "--lock", lock, "--platform", ARM).code == 0
     refused = call("image", "verify", f"oci:{place}", "--platform", "linux/amd64")
     assert refused.code == 2
-    assert "it is for linux/arm64, not linux/amd64" in refused.err
+    assert "the image is for linux/arm64, not linux/amd64" in refused.err
 
 
 def test_an_index_says_which_platform_was_read_where_nobody_has(
@@ -103,7 +103,7 @@ def test_an_index_in_is_an_index_out_by_one_lock(call: Call, mods: Path, tmp_pat
     lock, place = mods / f"pairings/{NAME}.lock", tmp_path / "made"
     locked = call("lock", NAME, "--base", base, "--json")
     assert (locked.code, locked.json["platforms"]) == (0, BOTH)
-    assert "the lock is for linux/amd64 and linux/arm64; --platform limits it" in locked.err
+    assert "the lock is for linux/amd64 and linux/arm64; --platform chooses one" in locked.err
     assert call("lock", NAME, "--check", "--base", base).code == 0
     build = ("build", NAME, "--base", base, "--output", f"oci:{place}")
     made = call(*build, "--json").json
@@ -169,7 +169,7 @@ def test_a_base_that_changed_for_one_platform_is_refused_with_its_name(
     raw["platforms"].append(raw["platforms"][0])
     lock.write_text(json.dumps(raw))
     broken = call("build", NAME, "--base", base, "--output", f"oci:{tmp_path}/made")
-    assert (broken.code, "platforms: one appears twice" in broken.err) == (2, True)
+    assert (broken.code, "platforms: a platform appears twice" in broken.err) == (2, True)
 
 
 def test_a_platform_that_is_not_there_is_refused_with_those_that_are(

@@ -101,7 +101,7 @@ def test_the_sides_are_started_by_turns_and_asked_the_same_and_a_difference_is_f
     assert re.fullmatch(
         r"slow 1.0.0 against plain: \S+ to \S+ times the throughput at 8; \S+ to \S+ times the time per token at 8; "
         r"\S+ to \S+ times the throughput at 64; \S+ to \S+ times the time per token at 64; "
-        r"no difference found in time to first token at 8, time to first token at 64, "
+        r"no difference was found in time to first token at 8, time to first token at 64, "
         r"prefix cache hits, memory, start-up; the same outputs\.",
         sentence,
     ), sentence
@@ -127,7 +127,7 @@ def test_a_mod_that_does_nothing_is_not_found_and_one_that_computes_something_el
         json.loads(bench("plain", mod, "--starts", 2, "--json", "--output", mod).out)
         for mod in ("nothing", "wrong")
     ]
-    assert all("plain: no difference found in " in one["sentence"] for one in told)
+    assert all("plain: no difference was found in " in one["sentence"] for one in told)
     assert [one["sentence"].rpartition("; ")[2] for one in told] == [
         "the same outputs.",
         "outputs differ beyond the noise.",
@@ -156,7 +156,7 @@ def test_a_stopped_bench_goes_on_where_it_was_and_no_other_takes_its_numbers(
         in answer.err
     )
     assert "hint: less bench/start-3.log" in answer.err
-    unseen = re.findall(r"note: (\S+) does not show that the code of nothing ran", answer.err)
+    unseen = re.findall(r"note: nothing in (\S+) shows that the code of nothing ran", answer.err)
     assert unseen == ["bench/start-2.log"]
     (toy / "fail-2").unlink()
     before = json.loads(Path("bench/bench.json").read_text())["starts"]
@@ -164,7 +164,9 @@ def test_a_stopped_bench_goes_on_where_it_was_and_no_other_takes_its_numbers(
     for other in (("nothing", "plain"), ("plain", "nothing", "--prompts", 3)):
         answer = bench(*other)
         assert (answer.code, len(servers(toy))) == (3, 3)
-        assert re.search(r"from another bench command: (sides, copies|prompts) differs", answer.err)
+        assert re.search(
+            r"of another bench command, with another (sides and copies|prompts);", answer.err
+        )
     answer = bench("plain", "nothing", "--starts", 2, "--json")
     assert answer.code == 0
     told = json.loads(answer.out)["starts"]

@@ -54,7 +54,7 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
         "  pull request: #4711",
         "  before: moved: every hunk matches, at another line (variant a)",
         "  after:  conflict: the source does not match the patch",
-        "    vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`,",
+        "    vllm/loader.py, hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`,",
         '      but the patch has `path = os.path.join("weights", name)` [text]',
     ]
     assert git(repo, "status", "--porcelain=v2", "--branch") == before

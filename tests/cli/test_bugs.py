@@ -68,7 +68,7 @@ def test_a_bug_shows_where_it_comes_from(
     answer = call("apply", "fast", "--target", site)
     assert answer.code == 70
     assert "error: this is a bug in vllm-mods" in answer.err
-    assert "hint: report it with the output above" in answer.err
+    assert "hint: report this bug with the output above" in answer.err
     for wanted in ("Traceback", "RuntimeError", "boom", "in broken"):
         assert wanted in answer.err
 

@@ -63,7 +63,7 @@ def test_check_matrix_and_port_read_a_build_of_a_clone(call: Call, clone: Path) 
     done = call("port", "fast", "--from", base, "--to", tree, "--commits", clone)
     assert done.code == 0, done.out
     assert (
-        "nothing was written: variant `a` already gives the same result on the target (moved)"
+        "nothing was written: variant `a` already gives the same result as this port on the target (moved)"
         in done.out
     )
 
@@ -76,7 +76,7 @@ def test_without_it_the_message_names_the_tree_and_no_release_stands_in(
     name = build_of(clone)
     done = call("check", "fast", "--target", f"pypi:{name}")
     assert done.code == 2
-    assert "which none of the indexes has" in done.err
+    assert "and no index has that build" in done.err
     assert f"--commits REPO or git:REPO@{name.partition('+g')[2]}" in done.err
     unknown = call("check", "fast", "--target", "pypi:0.22.1.dev1+gace95c9cf", "--commits", clone)
     assert unknown.code == 2
@@ -93,7 +93,7 @@ def test_an_index_with_a_folder_for_each_commit(call: Call, index: PackageServer
         assert done.json["mods"][0]["verdict"] == "moved"
         other = call("check", *words, "pypi:0.22.1rc1.dev125+gace95c9cf")
         assert other.code == 2, other.out
-        assert "which none of the indexes has" in other.json["error"]["message"]
+        assert "and no index has that build" in other.json["error"]["message"]
     assert index.asked("/vllm/")
 
 

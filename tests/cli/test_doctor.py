@@ -208,7 +208,7 @@ def test_only_a_release_that_an_installer_took_from_an_index_is_installed_anew_f
 ) -> None:
     info = (site / RECORD).parent
     (site / "vllm/a.py").write_text("A = 3\n")
-    mine = "reinstall vLLM 0.19.1 from the source that it came from"
+    mine = "reinstall vLLM 0.19.1 from its original source"
     assert mine in hint(look(call, site), "edited")  # nobody knows what installed it
     (info / "INSTALLER").write_text("pip\n")
     assert (

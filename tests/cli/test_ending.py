@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 AGAIN = f"{sys.executable} -m pip install --force-reinstall {{}}  # if a library (.so) is missing, install the system package that has it"
 BUG = f"this is a bug in vllm-mods {__version__}: "
-REPORT = "report it with the output above and the output of `vllm-mods doctor` for the same target"
+REPORT = (
+    "report this bug with the output above and the output of `vllm-mods doctor` for the same target"
+)
 PROCESSES = "no more processes or threads can be started: "
 ALLOW = (
     "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise the limit; in a container, with --pids-limit"

@@ -59,7 +59,7 @@ def test_a_log_says_whether_the_code_ran(call: Call, tmp_path: Path) -> None:
     said = call("evidence", "fast", "limit", "--log", log)
     assert said.out.splitlines() == [
         "fast: its code ran: fast: 7 layers",
-        "limit: a log cannot show whether its code ran; its manifest names no evidence",
+        "limit: a log cannot show whether its code ran; its mod.toml names no evidence",
     ]
     assert said.code == 0
     log.write_text(f"{FORM} slow: \x07no key\n{READY}")

@@ -158,7 +158,7 @@ def test_a_script_that_was_changed_is_a_script_like_another(
 
 def test_what_cannot_be_exported(call: Call, mine: Path, tmp_path: Path) -> None:
     for arguments, code, says in (
-        ([], 2, "a mod is exported as a folder"),
+        ([], 2, "to export a mod, name its new folder"),
         (["--output", tmp_path], 3, "already exists"),
     ):
         answer = call("export", "mine", *arguments)

@@ -50,7 +50,10 @@ def test_inspect_tells_what_is_in(call: Call, site: Path, tmp_path: Path) -> Non
     assert bare.code == 0
     assert "no mods are applied" in bare.out
     nothing = call("image", "verify", image_of(site, tmp_path / "a2"))
-    assert (nothing.code, "no lock of a pairing: nothing was compared" in nothing.out) == (1, True)
+    assert (nothing.code, "no lock of a pairing, so nothing was compared" in nothing.out) == (
+        1,
+        True,
+    )
     assert "hint: vllm-mods image inspect " in nothing.err
     assert call("apply", "fast", "limit", "--target", site).code == 0
     labels = {"vllm-mods.pairing": "p", "other": "not ours"}

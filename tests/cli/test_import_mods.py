@@ -112,7 +112,12 @@ def test_installs_templates_and_exports_are_stated(call: Call, tmp_path: Path, s
     for line in ("export HF_TOKEN=x", "export MINE=1; echo $MINE", 'export W="$WORKSPACE_DIR"'):
         (folder / "run.sh").write_text(f"{files['run.sh']}{line}\n")
         assert "VLLM_MINE=1" in (said := call("import", folder, "--tree", site).err)
-        assert said.count("is set only while the script runs; to keep it, add it to [env] in") == 1
+        assert (
+            said.count(
+                "is set only while the script runs; to keep the variable, add it to [env] in"
+            )
+            == 1
+        )
 
 
 @pytest.mark.slow
@@ -126,10 +131,10 @@ def test_entries_that_fail_are_named_and_left_out_only_if_that_is_wanted(
     answer = call("import", *given)
     assert (answer.code, answer.out, mine.exists()) == (1, "", False)
     assert (
-        "2 of 4 entries failed; nothing was written\n  bad: KeyError: 'no anchor'\n  worse: "
+        "2 of 4 calls failed; nothing was written\n  bad: KeyError: 'no anchor'\n  worse: "
         in answer.err
     )
-    assert "hint: --partial makes the mod without these entries" in answer.err
+    assert "hint: --partial makes the mod without the calls that failed" in answer.err
     assert call("import", *given[:-2]).out == ""
     answer = call("import", *given, "--partial", "--json")
     assert (answer.code, answer.json["ok"]) == (1, False)
@@ -254,7 +259,11 @@ def test_a_zip(call: Call, tmp_path: Path, site: Path) -> None:
     ("files", "link", "says"),
     [
         ({"a.txt": FIX}, False, "has no run.sh at its root"),
-        ({"mine/run.sh": TOP}, False, "name that folder, or pack its files alone"),
+        (
+            {"mine/run.sh": TOP},
+            False,
+            "name the folder of that file, or pack only that folder's files",
+        ),
         ({"run.sh": TOP, "../x": ""}, False, "is not a plain relative path"),
         ({"run.sh": TOP, "/etc/x": ""}, False, "is not a plain relative path"),
         ({"run.sh": TOP, "a\\..\\x": ""}, False, "is not a plain relative path"),
@@ -283,7 +292,7 @@ def test_a_bomb_and_broken_zips(
     lower(monkeypatch, "MOD_BYTES", 1 << 20)
     answer = call("import", archive)
     assert answer.code == 2
-    assert "can have at most" in answer.err
+    assert "the limit is" in answer.err
     archive.write_bytes(archive.read_bytes()[:-30])
     assert call("import", archive).code == 2
 

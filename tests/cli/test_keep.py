@@ -179,7 +179,7 @@ def test_a_release_that_was_passed_over_is_looked_at_before_the_range_holds_it(
         shown = git(kept, "show", "vllm-mods/fast/0.21.0:patches/fast/mod.toml")
         assert 'vllm = ">=0.19.0,<=0.21.0,!=0.20.0"' in shown
         body = git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.21.0")
-        assert "the variant does not apply to vLLM 0.20.0; the range leaves it out" in body
+        assert "the variant does not apply to vLLM 0.20.0, so the range leaves it out" in body
 
 
 @pytest.mark.slow

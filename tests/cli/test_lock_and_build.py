@@ -184,7 +184,7 @@ def test_a_base_that_was_built_anew_with_the_same_vllm_is_locked_again(
     output = ("--output", f"oci:{tmp_path}/x")
     refused = call("build", NAME, "--base", other, *output, code=3)
     assert (
-        f"{other} was rebuilt since the lock was made; lock it again; nothing was built\n  base."
+        f"{other} was rebuilt since the lock was made, so the lock is out of date; nothing was built\n  base."
         in (refused.err)
     )
     assert f"hint: vllm-mods lock {NAME} --base {other}" in refused.err

@@ -100,7 +100,7 @@ def test_suggest_reads_the_folder_and_says_which_pairings_have_no_room(
     roomy = call(*line, "--device-memory", "8GiB").out
     assert f"  {NAME}: " in roomy
     assert "it needs" not in roomy
-    assert "  room on a GPU was not checked: this machine has no GPU" in call(*line).out
+    assert "  whether a GPU has room was not checked: this machine has no GPU" in call(*line).out
     partly(place)
     assert "1 of its 2 weight files are missing" in call(*line, code=1).err
 
@@ -108,7 +108,7 @@ def test_suggest_reads_the_folder_and_says_which_pairings_have_no_room(
 def test_what_nobody_knows_is_said(call: Caller, tmp_path: Path) -> None:
     place = model(tmp_path / "at")
     line = ("lock", NAME, "--base", call.base)
-    unknown = "the memory that /models/small needs was not checked: this machine has no GPU"
+    unknown = "whether /models/small has room on the GPU was not checked: this machine has no GPU"
     assert unknown in call(*line, "--model-folder", place).err
     assert "room" not in call(*line, "--model-folder", place, "--device-memory", "9GB").err
     pairing = call.library / f"pairings/{NAME}.toml"
@@ -162,5 +162,5 @@ def test_a_model_whose_architecture_the_vllm_may_not_have_is_told(
     line = ("lock", NAME, "--base", call.base, "--model-folder", place)
     assert "lists no classes" not in call(*line).err
     (place / "config.json").write_text(json.dumps(named))
-    text = "lists no classes, so it is unknown whether vLLM 0.19.1 has one for Qwen9ForCausalLM"
+    text = "lists no classes, so it is unknown whether vLLM 0.19.1 has a class for Qwen9ForCausalLM"
     assert text in call(*line).err

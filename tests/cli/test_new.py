@@ -126,13 +126,13 @@ def test_what_cannot_be_placed_is_refused(
     )
     refused(
         b"--- /dev/null\n+++ b/odd.py\n@@ -0,0 +1 @@\n+X = 1\n",
-        "the diff does not say where it goes",
+        "the diff does not say where the file goes",
     )
     refused(b"--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ -1,2 +1,2 @@\n-A = 1\n+A = 2\n", "x.diff:3:", 2)
     refused(b"no diff\n", "this file contains no diff", 2)
     refused(
         diff_of("vllm/loader.py", LOADER, LOADER.replace("os.path", "oss.path", 1)),
-        "the mod would be `unfit`",
+        "the mod would have the verdict `unfit`",
     )
     (base / "vllm/engine/again.py").write_text(LOADER)
     (base / "vllm/again.py").write_text(LOADER)
@@ -243,7 +243,7 @@ def test_what_the_build_writes_is_no_part_of_a_mod(
         (folder / "vllm/_version.py").write_text(f"__version__ = {text!r}\n")
     made = call("new", "swift", "--from-trees", base, other, "--library", mine)
     assert made.code == 0, made.err
-    assert "left out vllm/_version.py: the build generates it" in made.out
+    assert "left out vllm/_version.py: the build of each release generates this file" in made.out
     assert "_version" not in (mine / "patches/swift/0.19/swift.patch").read_text()
 
 

@@ -124,10 +124,10 @@ def test_what_was_kept_of_an_installation_that_is_gone_is_set_aside(call: Call, 
     installing.install(site, LATER, "0.20.0")
     answer = call("apply", "fast", "--target", site)
     assert answer.code == 0
-    assert "fast, limit had been undone when vLLM was installed again; " in answer.err
+    assert "fast, limit was undone when vLLM was installed again; " in answer.err
     assert "the old originals are now in .vllm-mods.old-1" in answer.err
     assert (
-        "that installation removed limit too; to apply again: vllm-mods apply limit --target"
+        "the same installation undid limit; to apply again: vllm-mods apply limit --target"
         in answer.err
     )
     assert bytes_of(site / ".vllm-mods.old-1") == old

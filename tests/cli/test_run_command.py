@@ -168,7 +168,7 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
         said = call("run", NAME, "--port", port, "--wait")
         assert said.out.splitlines()[1:] == [
             "patching: its code ran: patched 7",
-            "writing: a log cannot show whether its code ran; its manifest names no evidence",
+            "writing: a log cannot show whether its code ran; its mod.toml names no evidence",
         ]
         assert "update --restart unless-stopped small" in docker.calls
         docker.container(
@@ -340,7 +340,10 @@ def test_an_image_of_another_lock_does_not_hide_the_one_of_the_lock(
     monkeypatch.setattr(engine, "installed", lambda _wanted: tuple(held))
     monkeypatch.setattr(engine, "labels", lambda program, _image: held[program])
     other = call("run", NAME, code=3)
-    assert "but built from another lock (sha256:other); nothing was started" in other.err
+    assert (
+        "but that image was built from another lock (sha256:other); nothing was started"
+        in other.err
+    )
     held["podman"] = {"vllm-mods.lock": f"sha256:{digest(call)}"}
     monkeypatch.setattr(starting, "start", lambda *_, **__: "0123")
     assert call("run", NAME).out == "small: podman 0123, http://127.0.0.1:8000\n"

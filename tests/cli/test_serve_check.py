@@ -182,7 +182,7 @@ def test_a_command_line_that_is_not(call: Call, tree: Path) -> None:
         "    --silent: vLLM 0.19.1 has no such flag [flag-unknown]",
         "    --dtype: 'bf16' is not accepted: expected auto, half, bfloat16 [value-choice]",
         "    VLLM_PROT: vLLM 0.19.1 knows no such variable and ignores it; did you mean VLLM_PORT? [env-unknown]",
-        "    note: --dtype: is given 2 times: the last counts [flag-twice]",
+        "    note: --dtype: is given 2 times; the last counts [flag-twice]",
     ]
 
 
@@ -333,7 +333,9 @@ def test_a_mod_that_no_library_has_is_said_and_the_rest_is_checked(
     place.write_text(text.replace("[defaults]", 'templates = ["gone"]\n[defaults]'))
     answer = call("serve-check", "desk", "--target", tree)
     assert answer.code == 0
-    assert "wide: was not checked, so what it adds is unknown: " in " ".join(answer.out.split())
+    assert "wide: was not checked, so it is unknown what this mod adds: " in " ".join(
+        answer.out.split()
+    )
     assert "adds is unknown: pairing `desk` names the template `gone`" in " ".join(
         answer.out.split()
     )

@@ -137,7 +137,7 @@ def test_a_port_to_the_next_release_is_clean(call: Callable[..., Answer], tmp_pa
     answer = call("port", "hybrid-int4-fp8", *words)
     assert answer.code == 0
     assert answer.json["enough"].startswith(
-        "variant `0.20` already gives the same result on the target (moved)"
+        "variant `0.20` already gives the same result as this port on the target (moved)"
     )
     assert [one["proof"] for one in answer.json["files"]] == ["file"]
 

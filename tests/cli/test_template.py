@@ -351,4 +351,4 @@ def test_a_template_that_jinja_cannot_read_has_a_next_step(call: Call, tmp_path:
     (tmp_path / "bad.jinja").write_text("{{ x }")
     answer = call("template", "check", str(tmp_path / "bad.jinja"))
     assert answer.code == 1
-    assert "hint: correct the template at the line that is named" in answer.err
+    assert "hint: correct the template at the named line" in answer.err

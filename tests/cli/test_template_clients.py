@@ -88,7 +88,7 @@ def test_of_a_text_that_nobody_asked_about_nothing_is_said(call: Call, small: Pa
     answer = call("template", "clients", "small")
     assert (answer.code, answer.out) == (
         0,
-        "small\n  the table has no entry for this text of the template\n",
+        "small\n  the table has no entry for this version of the template\n",
     )
 
 

@@ -113,7 +113,7 @@ def test_an_upgrade_of_the_package_alone_is_told_and_the_mod_goes_in_again(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "code", "says"),
-    [(">=5", 0, "applies"), ("<5", 0, "variant `a` is for transformers <5; it is used because 5.4.0 has the same source"),
+    [(">=5", 0, "applies"), ("<5", 0, "variant `a` is for transformers <5; the variant is used because 5.4.0 has the same source"),
      ("==5.4.*", 0, "transformers 5.4.0 is installed beside this vLLM")],
 )  # fmt: skip
 def test_the_range_is_held_against_what_is_installed(

@@ -28,9 +28,7 @@ WHOSE_LOG = (
     "give one of --container, --log and --record; --record takes no PAIRING or MOD",
     "docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
 )
-NO_TREE = (
-    "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
-)
+NO_TREE = "no --tree was named; it is the vLLM that the diff was made on, or that the command is to run on"
 NO_PLACE = "name the folder with vllm/, or a virtual environment; a release is pypi:VERSION"
 RECORD = (
     "--record needs a command to run, and a command needs --record",
@@ -74,7 +72,7 @@ CASES: list[tuple[str, str, str]] = [
     ("port fast --to site --abort", *ONE_OF_PORT),
     (
         "import it.yaml --fetch --offline",
-        "--fetch needs the network, which --offline forbids",
+        "--fetch needs the network, but --offline forbids that",
         "omit one",
     ),
     *(
@@ -94,7 +92,7 @@ CASES: list[tuple[str, str, str]] = [
     ("template check --target site", *PARSERS),
     ("template check --tool-call-parser x", *PARSERS),
     ("template check --reasoning-parser x", *PARSERS),
-    ("export fast", "a mod is exported as a folder: name it", "--output mods/fast"),
+    ("export fast", "to export a mod, name its new folder", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",
         "options that say how a container starts are for a compose file only",
@@ -107,11 +105,11 @@ CASES: list[tuple[str, str, str]] = [
     ),
     (
         "explain aplies",
-        "`aplies` cannot be explained; these can: ",
+        "`aplies` is not known; these words are: ",
         "vllm-mods explain applies",
     ),
     ("remove x", "there is no project here: vllm-mods.toml is neither in this folder nor in a parent folder of this repository", "vllm-mods add SOURCE --mod MOD  # begins a project"),
-    ("explain zzzz", "`zzzz` cannot be explained; these can: ", "vllm-mods explain WORD  # one of these"),
+    ("explain zzzz", "`zzzz` is not known; these words are: ", "vllm-mods explain WORD  # one of these"),
     ("check --target", "Option '--target' requires an argument.", "vllm-mods check --help"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),
@@ -273,11 +271,11 @@ WAS_OF = "note: entries of the previous mod.lock"
         ({"kept": ("1",)}, "note: the entries of 1 other release in mod.lock are unchanged\n"),
         (
             {"why": "was of an older form"},
-            "note: entries of the previous mod.lock were removed: it was of an older form\n",
+            "note: entries of the previous mod.lock were removed: the file was of an older form\n",
         ),
         (
             {"why": "was of another mod", "lost": ("0.19.0", "0.20.0")},
-            f"{WAS_OF} for 0.19.0, 0.20.0 were removed: it was of another mod\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock --library /lib\n",
+            f"{WAS_OF} for 0.19.0, 0.20.0 were removed: the file was of another mod\n\nhint: vllm-mods matrix m --vllm '>=0.19.0,<=0.20.0' --update-lock --library /lib\n",
         ),
     ],
 )

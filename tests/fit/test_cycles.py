@@ -27,9 +27,9 @@ def said(new: str, old: str = "import os\n", **files: str) -> list[tuple[str, Le
 def test_a_cycle_in_which_every_module_asks_for_what_is_not_there_yet_is_an_error() -> None:
     ((code, level, message),) = said("import os\nfrom vllm.two import B\n")
     assert (code, level) == ("fit-import", Level.ERROR)
-    assert "vllm/one.py -> vllm/two.py -> vllm/three.py: vllm/three.py:1 imports" in message
+    assert "vllm/one.py -> vllm/two.py -> vllm/three.py): vllm/three.py:1 imports" in message
     assert message.startswith("vllm/one.py:2: ")
-    assert "A from vllm.one, which does not define it yet" in message
+    assert "A from vllm.one, which has not defined that name yet" in message
 
 
 def test_a_cycle_that_only_one_beginning_is_stuck_in_is_a_note() -> None:
@@ -100,8 +100,8 @@ def packed(new: str, two: str, package: str = "") -> list[str]:
 
 ASKS = "from vllm.pack.one import A\n\n\nclass B: ...\n"
 CYCLE = (
-    "2: a cycle of imports, vllm/pack/one.py -> vllm/pack/two.py: vllm/pack/two.py:1 imports "
-    "A from vllm.pack.one, which does not define it yet"
+    "2: a cycle of imports (vllm/pack/one.py -> vllm/pack/two.py): vllm/pack/two.py:1 imports "
+    "A from vllm.pack.one, which has not defined that name yet"
 )
 
 
@@ -133,8 +133,8 @@ def test_a_cycle_in_a_package(new: str, two: str, level: str) -> None:
 
 def test_a_cycle_through_the_package_itself() -> None:
     message = (
-        "error 2: a cycle of imports, vllm/pack/one.py -> vllm/pack/__init__.py -> vllm/pack/two.py: "
-        "vllm/pack/one.py:2 imports B from vllm.pack, which does not define it yet"
+        "error 2: a cycle of imports (vllm/pack/one.py -> vllm/pack/__init__.py -> vllm/pack/two.py): "
+        "vllm/pack/one.py:2 imports B from vllm.pack, which has not defined that name yet"
     )
     shown = "from vllm.pack.two import B\n"
     assert packed("from vllm.pack import B", ASKS, shown) == [message]

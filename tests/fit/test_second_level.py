@@ -494,7 +494,7 @@ def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
     alone = new._replace(after=new.after and new.after.removesuffix(b"\n\nMine()\n"))
     found = fit((alone,), tree).findings
     assert [f.level for f in found if "the class has no stop" in f.message] == [Level.NOTE]
-    # where it was written, the base did not ask for it
+    # for which the hunk was written; the base did not ask for it
     found = fit((alone,), tree, origin=AtOrigin(tree_of(FILES), (alone,))).findings
     assert [f.level for f in found if "the class has no stop" in f.message] == [Level.ERROR]
 

@@ -457,7 +457,7 @@ def test_where_no_temporary_file_can_be_written_the_tree_is_unreadable(
     before = tree.read("vllm/other.py") or b""
     patch = FileChange("vllm/other.py", before, before + b"B = 1\n")
     monkeypatch.setattr(tempfile if call == "mkdtemp" else os, call, full)
-    with pytest.raises(TreeError, match="could not be run: No space left on device: folder/x"):
+    with pytest.raises(TreeError, match="did not run: No space left on device: folder/x"):
         fit((patch,), tree)
 
 

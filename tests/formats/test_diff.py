@@ -349,7 +349,7 @@ REFUSED = {
     ),
     "copy": (
         b"diff --git a/vllm/x.py b/vllm/y.py\nsimilarity index 100%\ncopy from vllm/x.py\ncopy to vllm/y.py\n",
-        "copy",
+        "copies another file",
     ),
     "symbolic link": (
         b"diff --git a/vllm/x b/vllm/x\nnew file mode 120000\n--- /dev/null\n+++ b/vllm/x\n@@ -0,0 +1 @@\n+y\n\\ No newline at end of file\n",
@@ -428,7 +428,7 @@ REFUSED = {
     "ed script": (b"2c\nc\n.\n", "ed script"),
     "an empty line that lacks its line end": (
         HEAD + b"@@ -1 +1,2 @@\n a\n+\n\\ No newline at end of file\n",
-        "empty line without a newline",
+        "is empty and has no newline",
     ),
     "a line after the last one": (
         HEAD + b"@@ -1,2 +1,3 @@\n a\n\\ No newline at end of file\n+b\n c\n",

@@ -161,8 +161,8 @@ def test_variables_of_a_mod_are_text_with_a_name_and_no_secrets() -> None:
     ("lines", "said"),
     [
         ('package = "transformers"', "variant[0].version: is required"),
-        ('version = ">=5"', "variant[0].version: is the version of another package: name it as `package`"),
-        ('package = "vllm"\nversion = "5"', "variant[0].version: is the version of another package: name it as `package`"),
+        ('version = ">=5"', "variant[0].version: is the version of another package: name it in `package`"),
+        ('package = "vllm"\nversion = "5"', "variant[0].version: is the version of another package: name it in `package`"),
         ('package = "-x"\nversion = ">=5"', "variant[0].package: expected the name of a distribution, found '-x'"),
         ('package = "x"\nversion = "5"', "variant[0].version: '5' is not a version specifier such as '>=0.20'"),
     ],

@@ -174,12 +174,15 @@ def test_what_is_no_folder_of_the_repository(below: str) -> None:
             "[libraries.Alice]\npath = 'x'",
             "libraries.Alice: expected lower case letters, digits, '.', '_' and '-'",
         ),
-        ("[targets.a]", "targets.a: names neither mods nor a pairing; write mods = [] for no mods"),
+        (
+            "[targets.a]",
+            "targets.a: names neither mods nor a pairing; if no mods are meant, write mods = []",
+        ),
         ("[targets.a]\nmods = []\npath = ''", "targets.a.path: is not a path"),
         ("[targets.a]\nmods = []\npath = 'x'\ny = 1", "targets.a.y: unknown key"),
         (
             "[trust]",
-            "trust: names none of allowed_signers, require_hashes and model_roots: nothing is trusted",
+            "trust: needs one of allowed_signers, require_hashes and model_roots to trust anything",
         ),
         ("[trust]\nallowed_signers = 'x'\ny = 1", "trust.y: unknown key"),
         (

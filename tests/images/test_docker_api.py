@@ -586,7 +586,7 @@ def test_an_image_that_was_removed_meanwhile(base: Base, engine: Engine) -> None
         base.read("void")
 
 
-AGAIN = "try again; `docker version` tells whether the engine is well"
+AGAIN = "try again; `docker version` shows whether the engine works"
 
 
 @pytest.mark.parametrize(
@@ -629,7 +629,7 @@ def test_an_engine_that_does_not_say_what_is_there(
     monkeypatch.setattr(engine, "_usual", lambda *_: ((200, b'{"Id": "c"}'), stat))
     with pytest.raises(TreeError) as caught:
         base.read("srv/void")
-    message = f"{NAME}: /srv: the engine answered 200 without describing the file"
+    message = f"{NAME}: /srv: the engine's answer 200 does not describe the file"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
 
 

@@ -263,7 +263,7 @@ def test_an_index_of_platforms(tmp_path: Path) -> None:
         ("not a digest", "index.json is broken"),
         ("bad digest", "index.json is broken"),
         ("no layers", "does not name a configuration and layers"),
-        ("fewer", "names 1 layers, but the configuration 2"),
+        ("fewer", "names 1 layers, but the configuration names 2"),
     ],
 )
 def test_layouts_that_are_none(tmp_path: Path, make: str, said: str) -> None:

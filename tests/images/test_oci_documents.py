@@ -213,7 +213,7 @@ def test_a_document_that_is_described_as_what_it_is_not(kind: str) -> None:
     blob = store.put({"config": {}} if is_index else listed(entry(A)), kind)
     with pytest.raises(TreeError) as caught:
         oci.pick(store.open, blob, "oci:x", Choice())
-    message = f"oci:x: it is described as {kind}, but is something else"
+    message = f"oci:x: the index says that it is {kind}, but it is something else"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
 
@@ -229,7 +229,7 @@ def test_an_index_that_is_a_manifest_too(more: dict[str, Any], words: str) -> No
     store = Store()
     with pytest.raises(TreeError) as caught:
         oci.pick(store.open, store.put({**listed(entry(A)), **more}), "oci:x", Choice())
-    message = f"oci:x: its manifest is also an index: it has manifests and {words}"
+    message = f"oci:x: its manifest is also an index, because it has manifests and {words}"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
 
@@ -303,7 +303,7 @@ def test_an_image_whose_documents_disagree_on_its_layers() -> None:
     top = store.put({"config": raw, "layers": []}, MANIFEST)
     with pytest.raises(TreeError) as caught:
         OciImage(store.open, top, "registry", Opening("oci:x", Cache("/nowhere")))
-    why = "the manifest names 0 layers, but the configuration 2"
+    why = "the manifest names 0 layers, but the configuration names 2"
     assert (caught.value.message, caught.value.hint) == (f"oci:x: {why}", AGAIN)
 
 

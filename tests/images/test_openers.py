@@ -55,16 +55,14 @@ def test_a_bare_name_is_asked_of_every_engine(
     assert lines[1].startswith("  no docker engine responds at ")
     assert lines[2:] == ["  podman cannot be run: No such file or directory"]
     assert caught.value.hint == (
-        f"docker pull {name}  # or write registry: in front of {name}, which reads it from its registry"
+        f"docker pull {name}  # or write registry:{name}, which reads the image from its registry"
     )
     podman = tmp_path / "podman"
     podman.write_text("#!/bin/sh\necho Error: no such image >&2\nexit 125\n")
     podman.chmod(0o755)
     with pytest.raises(UsageError, match="podman has no image") as asked:
         opening.open_base(name)
-    assert (asked.value.hint or "").startswith(
-        f"podman pull {name}  # or write registry: in front of "
-    )
+    assert (asked.value.hint or "").startswith(f"podman pull {name}  # or write registry:")
     del caught, asked
     gc.collect()
 
@@ -129,7 +127,7 @@ def test_an_image_for_another_platform_than_is_named(tmp_path: Path, where: str,
     opening.demand_platform(base, "linux/amd64/v2")
     with pytest.raises(UsageError) as caught:
         opening.demand_platform(base, "linux/s390x")
-    message = "it: it is for linux/amd64, not linux/s390x"
+    message = "it: the image is for linux/amd64, not linux/s390x"
     assert (caught.value.message, caught.value.hint) == (message, hint)
 
 

@@ -89,14 +89,14 @@ def test_the_runner_of_gitea_sets_what_github_s_does() -> None:
 )
 def test_a_token_is_for_its_own_host_alone(remote: str) -> None:
     environ = TOKENS | {"GITHUB_SERVER_URL": "https://ghe.example.org"}
-    with pytest.raises(UsageError, match="unknown forge") as caught:
+    with pytest.raises(UsageError, match="no environment variable says which forge") as caught:
         forges.find(remote, environ)
     assert str(caught.value.hint).startswith("export GITHUB_SERVER_URL=https://")
 
 
 @pytest.mark.parametrize("remote", ["/srv/mods.git", "../mods", "file:///srv/mods", "mods"])
 def test_a_path_is_no_forge(remote: str) -> None:
-    with pytest.raises(UsageError, match="unknown forge") as caught:
+    with pytest.raises(UsageError, match="no environment variable says which forge") as caught:
         forges.find(remote, TOKENS | {"GITHUB_SERVER_URL": "https:///"})
     assert str(caught.value.hint).startswith("export GITHUB_SERVER_URL=https://HOST")
 
@@ -109,7 +109,7 @@ def test_a_path_is_no_forge(remote: str) -> None:
     ],
 )
 def test_no_token_goes_over_plain_http(remote: str, server: str) -> None:
-    with pytest.raises(UsageError, match="which needs https") as caught:
+    with pytest.raises(UsageError, match="over https only") as caught:
         forges.find(remote, TOKENS | {"GITHUB_SERVER_URL": server})
     assert caught.value.hint == "git remote set-url NAME https://ghe.example.org/us/mods"
 

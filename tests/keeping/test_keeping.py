@@ -125,9 +125,7 @@ def test_a_commit_that_lacks_the_library_is_refused(library: Path) -> None:
         branches.laid_out(branches.home(str(library / "other")), head),
     ):
         pass
-    assert (
-        caught.value.message == f"{head[:12]} has no other: the commit does not contain the library"
-    )
+    assert caught.value.message == f"the commit {head[:12]} does not contain the library other"
     assert caught.value.hint == "git log --stat -- other"
 
 
@@ -187,7 +185,7 @@ def test_a_repository_without_a_working_tree_is_no_home(tmp_path: Path) -> None:
         ("read-only", "ls -ld {0}/.git"),
         (
             "! [rejected] x (stale info)",
-            f"{FETCH}  # replaces your branches by the remote's; then run keep again",
+            f"{FETCH}  # replaces your branches with those of the remote; then run keep again",
         ),
         ("! [remote rejected] x (protected branch)", RIGHTS),
         ("fatal: unable to access 'https://x.test/': 403", RIGHTS),
@@ -225,7 +223,7 @@ def keep(library: Path, *names: str, mod: str = "fast") -> list[KeptRelease]:
 @pytest.mark.slow
 def test_a_release_that_cannot_be_read_holds_up_the_newer_ones(library: Path) -> None:
     name = f"{branches.PREFIX}fast/0.19.0"
-    why = ("0.19.0 cannot be read", "later releases wait for it: 0.20.0")
+    why = ("0.19.0 cannot be read", "later releases wait: 0.20.0")
     stuck = KeptRelease("fast", "0.19.0", "stuck", left=why, branch=name)
     assert keep(library, "0.20.0", "0.19.0") == [stuck]
 
@@ -249,7 +247,7 @@ def test_a_port_that_is_not_finished_holds_up_the_newer_ones(library: Path) -> N
         unfinished.write_text("X = 1\n")
         made = branches.commit(home, NAME, head, place, "left\n")
     (waiting,) = keep(library, "0.20.0", "0.21.0")
-    why = (f"the port on {NAME} is not finished", "later releases wait for it: 0.21.0")
+    why = (f"the port on {NAME} is not finished", "later releases wait: 0.21.0")
     assert waiting == KeptRelease("fast", "0.20.0", "waits", left=why, branch=NAME, commit=made)
 
 

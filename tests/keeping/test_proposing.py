@@ -63,7 +63,7 @@ def test_a_request_of_which_nothing_is_left_says_so_and_keeps_its_text() -> None
     assert closed is not None
     assert (closed.did, closed.commit, closed.request) == ("closed", None, request())
     assert closed.text == RequestText(
-        "title", f"`vllm-mods keep` closed this: nothing of it is left to do.\n\n{TEXT.body}"
+        "title", f"`vllm-mods keep` closed this, because nothing is left to do.\n\n{TEXT.body}"
     )
 
 

@@ -106,7 +106,7 @@ def test_a_remote_that_does_not_answer_is_said_before_anything_is_made(
     with pytest.raises(Refused, match="the token in GITLAB_TOKEN is unknown to the server"):
         PullRequests(str(library), None)
     git(library, "remote", "set-url", "origin", str(forge.repository))
-    with pytest.raises(UsageError, match="unknown forge"):
+    with pytest.raises(UsageError, match="no environment variable says which forge"):
         PullRequests(str(library), None)
 
 

@@ -151,7 +151,7 @@ def test_a_folder_that_is_no_library(tmp_path: Path) -> None:
     one = write_mod(tmp_path, "mine")
     with pytest.raises(UsageError) as caught:
         Library(str(one))
-    hint = "this is one mod; in a library it is patches/mine/mod.toml"
+    hint = "this folder is one mod; a library has it as patches/mine/mod.toml"
     assert caught.value.hint == hint
 
 

@@ -233,7 +233,7 @@ def test_a_model_lies_below_a_folder_of_the_policy(
         with pytest.raises(Refused) as caught:
             trust.demand_model(f"{roots[0]}-2")
         assert caught.value.message == (
-            f"{project} does not allow this: {roots[0]}-2 is in none of its model_roots"
+            f"{project} does not allow {roots[0]}-2, which is in none of its model_roots"
         )
         assert caught.value.hint == f"--model-folder {roots[0]}/…"
 

@@ -179,7 +179,7 @@ def test_a_library_is_pinned_by_the_hash_of_its_list(library: Path, tmp_path: Pa
     with pytest.raises(Refused) as caught:
         checksums.sums(str(library), [f"sha256:{'1' * 64}"], None)
     assert caught.value.message == (
-        f"{library}/SHA256SUMS is not the hash list that is required: its hash is {pin}"
+        f"{library}/SHA256SUMS is not the required hash list; its own hash is {pin}"
     )
     assert caught.value.hint == "accept that hash only if you know why the library has changed"
     # with a list from elsewhere too, what both say is what counts

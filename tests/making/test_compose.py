@@ -212,7 +212,7 @@ def test_of_two_packages_none_is_stated() -> None:
             (FileChange("vllm/a.py", OLD.replace(b"A0", b"B0"), NEW),),
             "0.19.1",
             Refused,
-            "the mod would be `conflict` on the tree that it was made from; nothing was written\n  vllm/a.py",
+            "on the tree that it was made from, the mod would have the verdict `conflict`; nothing was written\n  vllm/a.py",
         ),
     ],
 )
@@ -232,7 +232,7 @@ def test_every_reason_why_a_mod_would_not_go_in_is_said() -> None:
     changes = (FileChange(path, text.replace(b"A0", b"B0"), NEW) for path, text in texts.items())
     with pytest.raises(Refused) as caught:
         manifest(*changes)
-    assert [line.partition(":")[0] for line in caught.value.message.splitlines()[1:]] == [
+    assert [line.partition(",")[0] for line in caught.value.message.splitlines()[1:]] == [
         *("  beside/x.py", "  vllm/a.py")
     ]
     assert caught.value.hint == "fix this, then make the mod again"
@@ -270,10 +270,10 @@ def test_two_trees_differ_in_their_files_and_not_in_what_follows_from_them() -> 
         FileChange("vllm/z.py", None, b"Z\n"),
     )
     assert effect.notes == (
-        "left out vllm/_version.py: the build generates it, differently for each release",
-        "left out vllm/commit_id.py: the build generates it, differently for each release",
-        "left out x.dist-info/RECORD: it describes the distribution, and `apply` updates it",
-        "left out x.egg-info/PKG-INFO: it describes the distribution, and `apply` updates it",
+        "left out vllm/_version.py: the build of each release generates this file",
+        "left out vllm/commit_id.py: the build of each release generates this file",
+        "left out x.dist-info/RECORD: this file describes the distribution, and `apply` updates such files",
+        "left out x.egg-info/PKG-INFO: this file describes the distribution, and `apply` updates such files",
     )
 
 

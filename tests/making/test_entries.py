@@ -231,7 +231,7 @@ for one in ({"id": "by key"}, ("in row", 2), "x/place.patch", named, 7, 8, {"id"
         ({"run.sh": "python3 x.py\n", "x.py": "import entries_that_are_gone\n"}, ["exit code 1 after 0 calls of apply_patch; nothing", "No module named 'entries_that_are_gone'"]),
         ({"run.sh": "echo A=1 > $VLLM_PACKAGE_DIR/a.py; printf '0\\0\\0x\\0\\n' > $VLLM_MODS_HOME/entries\n"}, ["exit code 0 after 0 calls of apply_patch"]),
         ({"run.sh": "python3 x.py\n", "x.py": f"{REGISTRY}\napply_patch(ENTRIES[0])\n1/0\n"}, ["failed with exit code 1; nothing was", "ended at run.sh:1: `python3 x.py`", "ZeroDivisionError"]),
-        ({"run.sh": "python3 x.py\n", "x.py": f"{REGISTRY}\napply_patch(ENTRIES[1])\n"}, ["1 of 1 entries failed; nothing was written\n  no-anchor: AnchorError: no"]),
+        ({"run.sh": "python3 x.py\n", "x.py": f"{REGISTRY}\napply_patch(ENTRIES[1])\n"}, ["1 of 1 calls failed; nothing was written\n  no-anchor: AnchorError: no"]),
         ({"run.sh": "cp x y || true; python3 x.py\n", "x.py": REGISTRY + NOTES}, ["a step failed and the command continued", "run.sh:1: `cp x y`"]),
     ],
 )  # fmt: skip

@@ -55,7 +55,10 @@ def test_a_mod_is_read_whole_but_for_bytecode_and_history(tmp_path: Path) -> Non
     ("files", "hint"),
     [
         ({}, "ls"),
-        ({"inner__run_sh": b""}, "{0} has inner/run.sh: name that folder, or pack its files alone"),
+        (
+            {"inner__run_sh": b""},
+            "{0} has inner/run.sh: name the folder of that file, or pack only that folder's files",
+        ),
         ({"b_diff": b"", "a_patch": b""}, "vllm-mods new NAME --from-diff {0}/a.patch --tree TREE"),
         ({}, "ls {0}  # a mod has a run.sh or a mod.toml"),
         ({"Dockerfile": b""}, "docker build; then vllm-mods new NAME --from-trees image:BASE"),
@@ -97,7 +100,7 @@ def test_more_than_a_mod_has_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             lower(patch, name, most)
             for path in (place, archive):
-                with pytest.raises(UsageError, match=rf"^{path} has 2 files or more, 0 MiB.*{end}"):
+                with pytest.raises(UsageError, match=rf"^{path} has 2 files or more .0 MiB.*{end}"):
                     folder.read(path)
             with pytest.raises(UsageError) as caught:
                 folder.read_working_folder(place)

@@ -141,7 +141,7 @@ def test_svn_says_behind_the_name_that_a_file_is_new() -> None:
     [
         ("old mode 100644\nnew mode 100755", "a mod made of a diff sets no file modes"),
         ("Only in new/vllm: y.py", "`diff -ruN` has the text of such files"),
-        ("diff -ruN a/vllm/e.py b/vllm/e.py", "it has no lines, like an empty file"),
+        ("diff -ruN a/vllm/e.py b/vllm/e.py", "it has no lines, as for an empty file"),
     ],
 )
 def test_what_a_diff_states_and_no_mod_gets_is_said(line: str, why: str) -> None:
@@ -170,7 +170,7 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
         ),
         (
             [ADDED % b"new.py"],
-            "x.diff:1: new.py is new, and the diff does not say where it goes",
+            "x.diff:1: new.py is new, and the diff does not say where the file goes",
             "write its full path into the diff: vllm/…",
         ),
         (
@@ -283,7 +283,7 @@ def test_what_may_mean_several_files_is_refused(names: tuple[str, str]) -> None:
         (
             b"diff --git a/vllm/l b/vllm/l\nnew file mode 120000\n" + ADDED % b"b/vllm/l",
             2,
-            "a mod can change no link or submodule",
+            "no mod can change a link or submodule",
             "remove it from the diff",
         ),
         (

@@ -65,7 +65,7 @@ def test_a_last_check_that_fails_is_left_out_with_what_it_printed(check: str, na
     assert changed(effect) == {"vllm/a.py": b"A=2\n"}
     (note,) = effect.notes
     assert named in note
-    assert "and was ignored: without this step the script makes the same changes" in note
+    assert "and was ignored, because without this step the script makes the same changes" in note
     assert "\n  | no torch here" in note
 
 

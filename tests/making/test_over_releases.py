@@ -217,7 +217,7 @@ def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
         "the script makes no mod on any of 2 releases:\n  0.21.0: none of the files is there\n"
         "  0.20.0: the anchor is gone"
     )
-    assert caught.value.hint == "--vllm SPEC, or an --image for each, names the releases"
+    assert caught.value.hint == "name other releases with --vllm SPEC, or with an --image for each"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from vllm_mods.making.recording import Limits
 from vllm_mods.making.watching import WatchedCommand
 
 TREE = MemoryTree({"vllm/__init__.py": b"", "vllm/a.py": b"A = 1\n"}, version="0.19.1")
-IMAGE = "--image REF, of an image that has it"
-ANCHOR = "if the script was written for another vLLM, name that vLLM with --tree or --image; the script finds it at $VLLM_PACKAGE_DIR"
+IMAGE = "--image REF names an image that has it"
+ANCHOR = "if the script was written for another vLLM, name that vLLM with --tree or --image; the script finds that vLLM at $VLLM_PACKAGE_DIR"
 FOLDER = "put the files that the command downloads into the folder that the command runs in"
 
 
@@ -26,7 +26,7 @@ def lacked(*names: str) -> list[WatchedCommand]:
         (
             "ModuleNotFoundError: No module named 'torch.nn'",
             (),
-            f"the command needs the package torch: --also torch, and --with for its version; or {IMAGE}",
+            f"the command needs the package torch: --also torch, with --with for the package's version; or {IMAGE}",
         ),
         (
             "run.sh: line 3: MODEL: unbound variable",
@@ -56,7 +56,7 @@ def lacked(*names: str) -> list[WatchedCommand]:
         (
             "jq: not found\nModuleNotFoundError: No module named 'numpy'",
             ("curl",),
-            f"the command needs the package numpy: --also numpy, and --with for its version; or {IMAGE}",
+            f"the command needs the package numpy: --also numpy, with --with for the package's version; or {IMAGE}",
         ),
     ],
 )

@@ -195,7 +195,7 @@ def test_where_the_older_one_parted_from_the_newer_the_search_begins() -> None:
     with pytest.raises(UsageError) as caught:
         over({**texts, "fork": BROKEN}, *line)
     assert caught.value.message == (
-        "git:repo: the verdict changed before good, not on the way to bad: it is `applies` at good, and `conflict` at fork, where bad branched off"
+        "git:repo: bad branched off at fork, and the verdict differs between that commit (`conflict`) and good (`applies`)"
     )
     assert caught.value.hint == "--good fork --bad good"
 

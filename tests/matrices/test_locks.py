@@ -158,7 +158,7 @@ def test_a_witness_of_what_is_void_vouches_for_nothing_more() -> None:
     made = again(of, v0_19_1=BAD)
     assert [tree.witness for tree in made.lock.trees] == [("x",)]
     assert (made.kept, made.lost) == (("0.20.0",), ("0.19.0",))
-    assert made.why == "had one entry for these and for releases whose results differ now"
+    assert made.why == "had one entry for these and other releases, whose results now differ"
 
 
 def test_nothing_is_kept_of_the_lock_of_another_state_of_the_mod() -> None:

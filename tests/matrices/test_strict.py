@@ -40,9 +40,7 @@ def test_readers_that_differ_make_a_cell_unreadable_where_strict_is_asked_for(
     assert answer(tmp_path, strict=False).verdict is Verdict.APPLIES
     said = answer(tmp_path, strict=True)
     assert said.verdict is Verdict.UNREADABLE
-    words = (
-        "vllm/a.py: the two parsers of Python find different classes and functions in the file that"
-    )
+    words = "vllm/a.py: two Python parsers find different classes and functions in the file that"
     assert [(found.code, found.path, found.message) for found in said.findings[:2]] == [
         ("scopes-differ", "vllm/a.py", f"{words} the tree has"),
         ("scopes-differ", "vllm/a.py", f"{words} the mod produces"),

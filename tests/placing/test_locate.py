@@ -157,7 +157,7 @@ def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     wanted = hunk("something_long = compute(1)\nmore\n", "x = 2\nmore\n")
     near = nearest.nearest(wanted, target("other = 0\nsomething_long = compute(17)\n"), None)
     said = (
-        "none of its lines is there; most similar: line 2 is `something_long = compute(17)`, "
+        "none of its lines is in the file; most similar: line 2 is `something_long = compute(17)`, "
         "but the patch has `something_long = compute(1)`"
     )
     assert near == Near(2, said, 2)
@@ -172,7 +172,7 @@ def test_a_place_with_less_than_a_quarter_of_the_lines_is_said_to_have_few(
         hunk("a\nb\nc\nd\ne\n", "a\nb\nc\nd\nf\n", context=4), target(there), None
     )
     assert near is not None
-    assert near.words.startswith("only 1 of its 5 lines are there; line 2 is `x`") is few
+    assert near.words.startswith("only 1 of its 5 lines are in the file; line 2 is `x`") is few
 
 
 @pytest.mark.parametrize(
@@ -392,8 +392,8 @@ def test_of_several_places_those_remain_that_leave_the_others_theirs() -> None:
     left = candidates.in_order([(5,), (6, 3, 2, 1, 4, 7), (20,)], hunks, lost := {})
     assert left == [(5,), (), (20,)]
     said = (
-        "its text is at line 6, line 3, line 2, line 1, line 4, which contradicts "
-        "the order of the hunks in the patch"
+        "its text is only at line 6, line 3, line 2, line 1, line 4, in another order than "
+        "the hunks in the patch"
     )
     assert lost == {1: Lost(FindingCode.ORDER, said, None, (6, 3, 2, 1, 4, 7))}
 
@@ -431,7 +431,7 @@ def test_a_place_is_carried_along_what_other_mods_changed() -> None:
 def test_lines_that_another_mod_has_changed_are_said_to_be() -> None:
     absent = Lost(FindingCode.ABSENT, "x", None)
     changed = ABOVE.replace("b = 2", "b = 5")
-    said = "a or b, which is applied first, changes the same lines (without it, this hunk belongs at line 2)"
+    said = "a or b, which is applied first, changes the same lines (without a or b, this hunk belongs at line 2)"
     lost = through(absent, Located(2, "f | a", "stated"), changed)
     assert lost == Lost(FindingCode.CONFLICTING_MOD, said, "f", (2,))
     assert through(absent, absent, changed) == absent

@@ -361,7 +361,7 @@ def test_a_lock_does_not_prove_the_place_of_few_lines_in_an_argument_and_why_is_
     (why,) = one(mine, tree(f"import os\n\n{base}")).findings
     assert why.code == "unprovable"
     assert (
-        "its text is at line 13, the only match in `later.made =`, where it was written"
+        "its text is at line 13, the only match in `later.made =`, for which the hunk was written"
         in why.message
     )
 

@@ -652,7 +652,7 @@ def test_one_line_that_got_a_condition_is_named_as_the_nearest() -> None:
     (finding,) = planned.findings
     assert finding.line == 3
     assert "if a.ready and True:" in finding.message
-    assert "nothing in the file resembles its" not in finding.message
+    assert "nothing in the file resembles" not in finding.message
 
 
 def test_a_method_that_is_gone_is_not_said_to_be_in_another_class_that_has_one_of_its_name() -> (

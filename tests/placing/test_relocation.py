@@ -39,7 +39,7 @@ def test_what_is_not_defined_at_the_top_is_only_named(text: str) -> None:
     if "ff" in text:
         assert (code, words) == (
             "superseded",
-            "this version has no code of that name: none of the 1 Python files of vllm/ contains the name",
+            "this version no longer has it: none of the 1 Python files of vllm/ contains the name",
         )
     else:
         assert (code, words) == (
@@ -56,7 +56,7 @@ def test_three_places_are_told_and_those_of_the_package_of_the_file_alone() -> N
     )
     assert search(files, "f.x") == (
         "superseded",
-        "this version has no code of that name: none of the 1 Python files of vllm/ contains the name",
+        "this version no longer has it: none of the 1 Python files of vllm/ contains the name",
     )
 
 
@@ -84,7 +84,7 @@ def test_of_a_remote_tree_the_twelve_likeliest_are_read() -> None:
     code, words = relocation.search(there, "f", LOST)
     assert (code.value, words) == (
         "scope-gone",
-        "its code is not in the 12 likeliest of 14 files; the others were not read",
+        "the 12 likeliest of 14 files do not define it; the others were not read",
     )
     assert sorted(there.reads) == sorted(files)[:12]
     assert list(relocation.defining(tree(files, remote=True), LOST, ["f"])) == []

@@ -97,7 +97,7 @@ def test_a_release_that_carries_a_part_takes_the_rest_by_a_variant_of_its_own() 
         finding = found(planned, "carried")
         assert (finding.level, finding.path) == (Level.ERROR, PATH)
         assert finding.message == (
-            f"the release already has {PATH} hunk 1; the rest applies: this release needs its own variant"
+            f"the release already has {PATH} hunk 1; the rest applies, so this release needs its own variant"
         )
     edited = tree(HALF, released={PATH: TEXT.encode()})
     assert one(made, edited).verdict is Verdict.PARTIAL
@@ -278,7 +278,7 @@ def test_a_text_that_stood_in_another_class_where_the_mod_comes_from_is_no_place
     assert not planned.changes
     finding = found(planned, "elsewhere")
     assert (finding.path, finding.line, finding.hunk, finding.scope) == (PATH, 26, 1, "B.f")
-    assert "its text is at line 26 (`A.f`), but it was written in `B.f`" in finding.message
+    assert "its text is at line 26 (`A.f`), but the hunk was written in `B.f`" in finding.message
 
 
 def test_a_variant_that_the_merge_contradicts_does_not_stand_in_the_way_of_another() -> None:
@@ -376,7 +376,7 @@ def test_where_the_merge_is_clean_its_bytes_count() -> None:
     assert same is None
     assert other_bytes == Finding(
         FindingCode.MERGE,
-        f"{PATH}: a merge of the changes from vLLM 0.18.0 gives a different result than placing the hunks",
+        f"{PATH}: merging the changes from vLLM 0.18.0 and placing the hunks give different results",
         PATH,
     )
     other = plan_with(b"x", "g", now=MORE, path="vllm/other.py")
@@ -401,6 +401,6 @@ def test_where_the_merge_clashes_each_hunk_is_in_the_scope_that_it_has_there(
     if words is None:
         assert finding is None
     else:
-        message = f"{PATH}: hunk 2 of p: its text is at line 7 {words}"
+        message = f"{PATH}, hunk 2 of p: its text is at line 7 {words}"
         place = {"path": PATH, "line": 7, "hunk": 2, "scope": there[1]}
         assert finding == Finding(FindingCode.ELSEWHERE, message, **place)  # type: ignore[arg-type]

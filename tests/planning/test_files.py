@@ -102,9 +102,7 @@ def test_a_file_that_nothing_names_any_more_is_said_to_be_superseded() -> None:
     assert planned.verdict is Verdict.MISSING
     finding = found(planned, "superseded")
     assert (finding.path, finding.scope) == (PATH, "Gone")
-    assert finding.message.startswith(
-        f"{PATH} does not exist; this version has no code of that name: "
-    )
+    assert finding.message.startswith(f"{PATH} does not exist; this version no longer has it: ")
     named = one(mod(variant(patch)), MemoryTree({"vllm/other.py": b"Gone\n"}))
     assert codes(named) == {"file-gone"}
     assert codes(one(mod(variant(bare)), MemoryTree({"vllm/other.py": b""}))) == {"file-gone"}

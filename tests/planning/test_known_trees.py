@@ -179,7 +179,7 @@ def test_a_lock_that_names_no_variant_of_the_mod_is_stale() -> None:
     assert not planned.vouched
     note = found(planned, "stale-lock")
     assert note.level.value == "note"
-    assert "mod was changed after it was written" in note.message
+    assert "mod was changed later" in note.message
     assert "stale-lock" not in codes(one(locked(plain, tree(TEXT)), tree(TEXT)))
     assert "stale-lock" not in codes(one(plain, tree(TEXT)))
 

@@ -70,7 +70,7 @@ def test_what_a_mod_does_not_declare_is_refused_with_the_line_that_would_declare
     (finding,) = judged.findings
     assert (finding.code, finding.path, finding.level) == ("undeclared", "k/a.py", "error")
     assert finding.message == (
-        "it changes k/a.py, k/c.py outside vllm/, which mod.toml does not declare; if that is intended, "
+        "it changes k/a.py, k/c.py outside vllm/, but mod.toml does not declare that; if the change is intended, "
         'add to mod.toml: outside = ["k/b.py", "k/a.py", "k/c.py"]'
     )
 

@@ -146,7 +146,7 @@ def test_without_a_refusal_there_is_nothing_to_do() -> None:
 
 def test_what_lies_outside_or_beside_is_put_right_by_what_names_it() -> None:
     assert told(plan(Verdict.CONFLICT, "undeclared")) == (
-        f"{SHOW}  # read it, then declare the change in /lib/patches/mod/mod.toml"
+        f"{SHOW}  # read the mod, then declare the change in /lib/patches/mod/mod.toml"
     )
     made = plan(Verdict.UNFIT, "python-conflict")
     (one,) = made.mods

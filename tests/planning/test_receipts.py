@@ -52,7 +52,7 @@ def test_another_state_of_the_mod_is_to_be_reverted_first() -> None:
     answer = planned(AFTER, receipt(), newer)
     assert answer.verdict is Verdict.CONFLICT
     message = found(answer, "other-version").message
-    digests = f"(digest {MOD.digest[:12]}, not ffffffffffff); revert it first"
+    digests = f"(digest {MOD.digest[:12]}, not ffffffffffff); revert the applied mod first"
     assert message == f"mod 0.9 is applied, not 1.1 {digests}"
     same = planned(AFTER, receipt(), newer._replace(version="0.9"))
     assert found(same, "other-version").message == f"another build of mod 0.9 is applied {digests}"

@@ -115,7 +115,7 @@ def test_what_patch_leaves_behind_is_pointed_at_unless_it_takes_a_request(suffix
             notes = [n for n in planned.findings if n.code == "leftover"]
             told = [(note.path, note.level) for note in notes]
             assert told == ([] if remote else [(PATH + suffix, Level.NOTE)])
-            message = f"{PATH}{suffix} exists: a run of `patch` stopped half-way"
+            message = f"{PATH}{suffix} shows that a run of `patch` stopped half-way"
             assert {note.message for note in notes} <= {message}
 
 
@@ -188,7 +188,7 @@ def test_a_finding_names_file_hunk_patch_and_where_the_text_is_nearest() -> None
     patch = diff_of(PATH, "p = 1\nq = 2\n", "p = 1\nq = 3\n")
     finding = found(one(mod(variant(patch)), tree("p = 1\nq = 5\n")), "text")
     assert (finding.path, finding.hunk, finding.line) == (PATH, 1, 2)
-    assert finding.message.startswith(f"{PATH}: hunk 1 of one/0.patch: ")
+    assert finding.message.startswith(f"{PATH}, hunk 1 of one/0.patch: ")
 
 
 def test_every_hunk_that_has_no_place_is_told() -> None:
@@ -303,17 +303,17 @@ def test_what_a_variant_is_for_and_what_lies_beside_it_is_noted(known: str | Non
     messages = [(finding.code, finding.message) for finding in planned.findings]
     apart = (
         "version-range",
-        "variant `one` is for ext <5; it is used because 5.4.0 has the same source",
+        "variant `one` is for ext <5; the variant is used because 5.4.0 has the same source",
     )
     assert messages[-4 - (known is not None) :] == [
-        ("image-only", "/opt/x is outside Python's packages: only an image can hold it"),
-        ("image-only", "/opt/y is outside Python's packages: only an image can hold it"),
+        ("image-only", "/opt/x is outside Python's packages, so only an image can hold the file"),
+        ("image-only", "/opt/y is outside Python's packages, so only an image can hold the file"),
         ("package", f"ext {known or 'of unknown version'} is installed beside this vLLM"),
         *([apart] if known else []),
         (
             "version-range",
             (
-                "variant `one` (<0.1) is used although its range does not include this version: "
+                "variant `one` (<0.1) is used although its range does not include this version, because "
                 "the code that it changes is the same"
             ),
         ),

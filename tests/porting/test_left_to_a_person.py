@@ -111,7 +111,7 @@ def test_every_place_that_is_left_is_named(tmp_path: Path) -> None:
         f"edit the marked lines first, beginning with {edited}:2; then vllm-mods port fast --continue  # or --abort"
     )
     Path(edited).unlink()
-    with pytest.raises(Refused, match=rf"\n  {edited}: this file is gone$"):
+    with pytest.raises(Refused, match=rf"\n  {edited}: this file was removed$"):
         writing.resolved(work)
     Path(edited).write_text(MOD)
     assert writing.resolved(work) == {PATH: (CLASHING.encode(), MOD.encode())}

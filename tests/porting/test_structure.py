@@ -57,7 +57,7 @@ def test_what_is_in_a_definition_meets_its_namesake(
         ),
         (
             *(F + G, G, changed(F) + G),
-            [("removed", "f", "the mod removes what the target changed")],
+            [("removed", "f", "the mod removes code that the target changed")],
         ),
         (
             *(F, F + NEW, F + NEW.replace("5", "6")),
@@ -65,7 +65,7 @@ def test_what_is_in_a_definition_meets_its_namesake(
                 (
                     "both-add",
                     "n",
-                    "the mod and the target both add this name, with different contents",
+                    "the mod and the target both add a definition of this name, and the two differ",
                 )
             ],
         ),

@@ -128,12 +128,12 @@ def test_a_base_that_nothing_records_has_to_be_named() -> None:
     for of, why in (
         (BOTH, "is missing"),
         (other, "names no release for it"),
-        (other._replace(digest="0" * 64), "is stale: the mod has changed since"),
+        (other._replace(digest="0" * 64), "is out of date, because the mod has changed"),
     ):
         with pytest.raises(UsageError, match=rf"is unknown: mod\.lock {why}") as caught:
             variants.base_tree(of, FIRST, "0.18.0", shelf)
         assert caught.value.hint == (
-            "vllm-mods port mod --from TREE --library /lib  # TREE is a vLLM where it applies; `vllm-mods matrix mod --update-lock --library /lib` records it"
+            "vllm-mods port mod --from TREE --library /lib  # TREE is a vLLM where the variant applies; `vllm-mods matrix mod --update-lock --library /lib` records one"
         )
 
 

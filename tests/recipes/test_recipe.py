@@ -162,7 +162,7 @@ def test_what_cannot_be_a_pairing_is_a_problem_of_the_recipe() -> None:
     )
     with pytest.raises(ManifestError) as caught:
         read(LEAST, mods={"none": "fast"})
-    assert caught.value.problems == ("mods: there is no none, which --mod names",)
+    assert caught.value.problems == ("mods: the recipe has no mod none, which --mod names",)
 
 
 def test_another_runtime_is_kept_and_said() -> None:
@@ -186,8 +186,8 @@ solo_only: yes please
         "name: is required",
         "mods: line 3: expected a list, found 'mods/fast'",
         "container: line 2: is empty",
-        "defaults.a: line 5: is not a single value: a launcher would write it as Python; quote it",
-        "env.X: line 7: is not a single value: a launcher would export it as Python; quote it",
+        "defaults.a: line 5: is not a single value, so a launcher would write it as Python; put it in quotes",
+        "env.X: line 7: is not a single value, so a launcher would export it as Python; put it in quotes",
         "env.1Y: line 8: is not the name of an environment variable",
         "command: is required",
         "solo_only: line 9: expected true or false, found 'yes please'",
@@ -299,7 +299,7 @@ def test_what_a_shell_would_cut_off_is_said(command: list[str], line: int) -> No
     (found,) = [one for one in read(text).findings if one.level is Level.ERROR]
     assert (found.code, found.line) == ("cut-off", line)
     assert "`--a 1` is a separate command" in found.message
-    assert "a comment, or no backslash at its end, ends the line before it" in found.message
+    assert "because the line before it ends without a backslash or in a comment" in found.message
 
 
 def test_a_command_before_the_server_is_said() -> None:
@@ -333,7 +333,7 @@ def test_an_unknown_version_is_read_and_said() -> None:
 
 
 def test_a_mod_option_for_a_path_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ManifestError, match="there is no mods/x, which --mod names"):
+    with pytest.raises(ManifestError, match="the recipe has no mod mods/x, which --mod names"):
         read(LEAST, mods={"mods/x": "fast"})
 
 
@@ -373,21 +373,21 @@ command: |
 
 
 SAID = """\
-1 error recipe-version recipe_version: is '2'; it is read as version 1
+1 error recipe-version recipe_version: is '2'; the recipe is read as version 1
 4 note model model: is example/other; the command serves example/m
-6 error not-done include: is kept, but a pairing cannot do this: do it yourself
+6 error not-done include: is kept, but a pairing cannot do this; do it yourself
 7 note kept runtime: is kept for launchers; vllm-mods does not use it
 8 note kept build_args: is kept for launchers; vllm-mods does not use it
-9 error unknown-mod mods[0]: mods/none/: there is no mod `none`; the path is kept; `--mod mods/none/=NAME` names a mod for it
+9 error unknown-mod mods[0]: mods/none/: there is no mod `none`; the path is kept; `--mod mods/none/=NAME` names a mod to use instead
 12 note unused-default defaults.unused: no {placeholder} uses it
 13 note empty defaults.empty: is empty and was left out
 15 note env-bool env.X: is the text True in the container; write it in quotes to keep upper and lower case
 16 error env-shell env.Y: '`pwd`' is expanded by the shell of a launcher; here it is taken literally
-18 error not-done command: `export A=1 B=2` runs before the server, which a pairing cannot do
+18 error not-done command: `export A=1 B=2` runs before the server, and a pairing cannot run other commands
 19 error dash command: \u201c is a typographic character: write two hyphens, or a plain quote
 20 note shell command: `$HOME` gets its value from the shell of the server
-21 error cut-off command: `--a-flag-that-nobody-ever-heard-of --an…` is a separate command that runs after vLLM has ended: \
-a comment, or no backslash at its end, ends the line before it
+21 error cut-off command: `--a-flag-that-nobody-ever-heard-of --an…` is a separate command that runs after vLLM has ended, \
+because the line before it ends without a backslash or in a comment
 """
 
 

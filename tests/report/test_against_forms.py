@@ -59,7 +59,10 @@ def test_a_verdict_is_coloured() -> None:
 def test_many_commits_are_counted() -> None:
     edit = Edit("hunk 1 of x", "vllm/a.py", 1, (), (), ("one", "two", "three", "four"))
     result = NOTHING._replace(affected=(AffectedMod(Effect.BETTER, cell(), cell(), (edit,)),))
-    assert "commit unknown: 4 changed this file; `vllm-mods bisect` finds which" in text(result)
+    assert (
+        "commit 4 commits changed this file; `vllm-mods bisect` finds the one that matters"
+        in text(result)
+    )
     assert "four" not in text(result)
 
 

@@ -67,7 +67,7 @@ def test_a_check_is_a_remark_for_the_verdict_one_for_each_finding_and_one_for_th
     place = "file=patches/fast/mod.toml,title=fast 1.0.0%3A"
     elsewhere = "file=/lib/patches/fast/mod.toml,title=other 1.0.0%3A"
     assert workflow_commands(of_check(result)).splitlines() == [
-        f"::error {place} conflict::conflict: the source does not match the patch, or another mod excludes it",
+        f"::error {place} conflict::conflict: the source does not match the patch, or another mod excludes this one",
         f"::error {place} text::vllm/x.py:3: hunk 1: not there",
         f"::notice {place} offset::vllm/x.py: hunk 1 lands at line 4, +2",
         f"::notice {elsewhere} text::hunk 1: not there",

@@ -300,7 +300,7 @@ def test_each_finding_of_a_case_is_a_line_behind_what_the_verdict_means() -> Non
     failure = root.find(".//failure")
     assert failure is not None
     assert failure.attrib == {
-        "message": "conflict: the source does not match the patch, or another mod excludes it",
+        "message": "conflict: the source does not match the patch, or another mod excludes this one",
         "type": "conflict",
     }
     assert failure.text == "hunk 1 is lost [text]\nhunk 2 is lost [text]"

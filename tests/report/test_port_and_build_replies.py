@@ -147,7 +147,7 @@ def test_a_port_of_what_the_target_has_already() -> None:
 def test_a_port_that_clashes_says_how_far_it_needs_no_hand(origin: str, where: str) -> None:
     outcome = NO_VARIANT._replace(files=(CLASHING,), steps=OUTCOME.steps, origin=origin)
     reply = port.ported(PortResult(outcome))
-    step = f"  a port to 0.20.1 would need no edits; no variant for it was written{where}"
+    step = f"  a port to 0.20.1 would need no edits; no variant for that release was written{where}"
     assert lines(reply) == [
         HEAD.replace("ported", "not ported"),
         *LEFT_TO_YOU,
@@ -258,7 +258,7 @@ def test_a_bisect_names_the_commit_and_what_was_so_before_and_after_it() -> None
         "    hunk 1: not there [text]",
         "  after:  <conflict>: the source does not match the patch",
         "    hunk 1: not there [text]",
-        "  it changes again later: `missing` at v2",
+        "  the verdict changes again later: `missing` at v2",
     ]
     after = BAD_DATA | {"tree": "git:x", "verdict": "conflict", "findings": (TEXT, NOTE)}
     assert reply.data == {

@@ -112,13 +112,13 @@ def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
     [
         ("fits", "applies, nothing to do"),
         ("there", "the branch keep/m already exists and was left alone"),
-        ("stuck", "no port could be begun"),
+        ("stuck", "no port could be started"),
         ("waits", "nothing was done"),
         ("ported", "ported, from conflict to applies, on branch keep/m"),
         ("recorded", "applies unchanged; branch keep/m adds the release to mod.lock"),
         ("widened", "applies unchanged; the range is widened on branch keep/m"),
         ("ended", "already has the change; the range now ends before it, on branch keep/m"),
-        ("left", "the port is unfinished; its beginning is on branch keep/m"),
+        ("left", "the port is unfinished; what is done is on branch keep/m"),
     ],
 )
 def test_what_became_of_a_release_is_a_line_and_what_is_left_stands_below_it(
@@ -336,7 +336,7 @@ def test_what_a_log_tells_of_mods() -> None:
         "a: its code ran: w x",
         f"b: other code ran instead: {'y' * 299}…",
         "c: the log does not mention the mod",
-        "d: a log cannot show whether its code ran; its manifest names no evidence",
+        "d: a log cannot show whether its code ran; its mod.toml names no evidence",
     ]
     assert reply.data == {"ok": False, "mods": mods, "ready": False, "restarts": 1}
     again = serve.evidence(ServerEvidence((), ready=True, restarts=2))
@@ -399,7 +399,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  p1: for this model",
         "  p2: written for another model of this kind",
         "  p3: it lacks fast",
-        "  room on a GPU was not checked: this machine has no GPU; --device-memory SIZE gives that of another machine's GPU",
+        "  whether a GPU has room was not checked: this machine has no GPU; --device-memory SIZE is the memory of another machine's GPU",
     ]
     layers = [{"pattern": f"l{n}.*", "count": n} for n in range(10)]
     assert reply.data == {
@@ -440,7 +440,7 @@ def test_of_a_model_that_says_nothing_nothing_is_said() -> None:
         "  context      unknown",
         "  the model has no safetensors files, so its layers are unknown",
         "",
-        "mods         none is known to be for this one",
+        "mods         none is known to be for this model",
         "pairings     none",
         "",
         "vLLM 0.19.1 (site)",
@@ -691,12 +691,12 @@ def test_sync_says_that_nothing_but_the_order_is_another_or_nothing_at_all() -> 
     assert lines(no_file)[1:] == ["  a 1.0.0 reverted", "  b 1.0.0 applied", "no file changes"]
     settled = same._replace(settled=True)
     reply = installed.sync(Synced("/p", TARGET, settled), check=True, again=())
-    assert lines(reply)[1:] == ["exactly these mods are applied, as wanted: fast 1.0.0"]
+    assert lines(reply)[1:] == ["exactly the wanted mods are applied: fast 1.0.0"]
     assert (reply.ok, reply.data["settled"], reply.next_step) == (True, True, None)
     none = installed.sync(
         Synced("/p", TARGET, settled._replace(plan=plan())), check=False, again=()
     )
-    assert lines(none)[1:] == ["exactly these mods are applied, as wanted: none"]
+    assert lines(none)[1:] == ["exactly the wanted mods are applied: none"]
 
 
 PAIRING = Pairing("pair", "s", "org/m", "base:1", "vllm serve org/m")
@@ -816,7 +816,7 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
             "vllm-mods port MOD --to TREE --library DIR",
         ),
         words.Explained(
-            "1", "exit code", "the answer is no", "codes of errors: tree, unreachable, not-rendered"
+            "1", "exit code", "the answer is no", "kinds of errors: tree, unreachable, not-rendered"
         ),
         words.Explained("70", "exit code", "a bug", ""),
         words.Explained(

@@ -98,10 +98,10 @@ def test_a_long_diff_is_cut_at_a_line_and_says_so(monkeypatch: pytest.MonkeyPatc
             "b: the pull request would be updated, u",
         ),
         ("current", "b: the pull request is up to date, u", None),
-        ("merged", "b: the pull request is merged already, u", None),
+        ("merged", "b: the pull request is already merged, u", None),
         (
             "declined",
-            "b: the pull request is closed without a merge, and is not opened again, u",
+            "b: the pull request was closed without a merge, so it is not opened again, u",
             None,
         ),
     ],

@@ -210,7 +210,7 @@ def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
         "  reads no arguments",
         "  nothing is refused or lost, 1 remark on style",
         "  note: odd [text]",
-        "bare: it was not tested with conversations",
+        "bare: not tested with conversations",
     ]
     assert reply.ok
 
@@ -249,7 +249,7 @@ UNREAD = Finding(FindingCode.KWARG_UNREAD, "x")
             (UNREAD,),
             "problems: it differs from its template.toml; works for chat",
         ),
-        ((), (), "it was not tested with conversations"),
+        ((), (), "not tested with conversations"),
     ],
 )
 def test_one_sentence_says_what_a_template_is_good_for_and_the_exit_code_follows_it(

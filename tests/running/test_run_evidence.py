@@ -142,5 +142,5 @@ def test_a_pattern_that_runs_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_pattern_that_is_none_cannot_be_looked_for() -> None:
-    with pytest.raises(TreeError, match=r"mod: the search for its \[evidence\] failed in this log"):
+    with pytest.raises(TreeError, match=r"mod: the search for its \[evidence\] failed on this log"):
         judged(f"{ENGINE} [a.py:1] x\n", log="(")

@@ -60,7 +60,7 @@ def test_a_model_that_is_a_path_is_mounted_there_and_not_written_to() -> None:
     assert made(there).mounts == (("/models/m", "/models/m", True),)
     mount = "type=bind,source=/data/m,target=/models/m,readonly"
     assert mount in line("docker", made(there, model_folder="/data/m"))
-    with pytest.raises(UsageError, match="names org/m on the Hub"):
+    with pytest.raises(UsageError, match="is org/m on the Hub"):
         made(model_folder="/data/m")
 
 
@@ -98,7 +98,7 @@ def test_a_port_is_for_this_machine_unless_an_address_is_named(
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_a_server_that_only_its_container_reaches_is_refused(host: str) -> None:
-    with pytest.raises(UsageError, match="is reachable inside the container only") as caught:
+    with pytest.raises(UsageError, match="is reachable only inside the container") as caught:
         made(arguments=("--host", host))
     assert caught.value.hint is not None
     assert caught.value.hint.startswith("vllm-mods run qwen3.5_x -- --host 0.0.0.0  #")
@@ -215,7 +215,7 @@ FOLDER = "--model-folder DIR"
         ),
         (
             {"model_folder": "/m"},
-            "--model-folder is for a pairing that names a path, and qwen3.5_x names org/m on the Hub",
+            "--model-folder is for a pairing whose model is a path, but the model of qwen3.5_x is org/m on the Hub",
             CLOUD,
         ),
         (
@@ -234,7 +234,7 @@ def test_what_is_refused_has_a_next_step(given: dict[str, Any], why: str, hint: 
 @pytest.mark.parametrize("path", ["/a,b", "/a:b", '/a"b', "/a\\b", "/a\nb", "/a/../b", "/a/"])
 def test_a_path_that_cannot_be_mounted(path: str) -> None:
     at_path = WANTED._replace(model="/models/m")
-    why = f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed'
+    why = f'{path!r} cannot be mounted: the path must be absolute, without .. and without , : " \\'
     for wanted, given in ((at_path, {"model_folder": path}), (WANTED._replace(model=path), {})):
         with pytest.raises(UsageError) as caught:
             made(wanted, **given)

@@ -177,7 +177,7 @@ def test_what_has_served_is_kept_where_the_engine_can(docker: Program) -> None:
     starting.keep(planned(), "docker", notes.append)
     (note,) = notes
     assert note.startswith(
-        "docker cannot change the restart policy of x, which stays on-failure:3: "
+        "docker cannot change the restart policy of x, which stays on-failure:3, so "
     )
 
 

@@ -442,7 +442,7 @@ def test_a_file_edited_after_the_kill_is_named_and_not_lost(tmp_path: Path) -> N
 
     hint = None
     for _ in range(2):
-        with pytest.raises(NotRestored, match=r"vllm/a\.py: it was changed") as caught:
+        with pytest.raises(NotRestored, match=r"vllm/a\.py was changed") as caught:
             recover(str(root))
         hint = caught.value.hint
         assert (root / "vllm/a.py").read_bytes() == b"mine\n"

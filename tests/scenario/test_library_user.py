@@ -31,11 +31,14 @@ def live_with_a_library(typed: Typed, folder: Path, site: Path) -> None:
     assert snapshot(site) == before
     typed(f"vllm-mods sync --target {site}")
     assert module.read_text() == "X = 1\n"
-    assert "exactly these mods are applied" in typed(f"vllm-mods sync --check --target {site}").out
+    assert (
+        "exactly the wanted mods are applied"
+        in typed(f"vllm-mods sync --check --target {site}").out
+    )
 
     # Alice moves her tag to another text; what is locked stays
     commit(alice, mod("tiny", "1.1.0", text="X = 2\n"), tag="v1")
-    assert "exactly these mods are applied" in typed(f"vllm-mods sync --target {site}").out
+    assert "exactly the wanted mods are applied" in typed(f"vllm-mods sync --target {site}").out
     assert module.read_text() == "X = 1\n"
     tried = typed("vllm-mods update --dry-run")
     assert "tiny 1.0.0" in tried.out

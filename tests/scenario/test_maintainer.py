@@ -134,7 +134,9 @@ def test_a_library_is_kept_up_by_pull_requests(maintainer: Maintainer) -> None:
     code, steps = maintainer.keep()
     assert steps == {"fast/0.20.0": "closed", "limit/0.20.0": "current", "limit/0.21.0": "current"}
     assert maintainer.states()["fast/0.20.0"] == "closed"
-    assert forge.requests[0].body.startswith("`vllm-mods keep` closed this: nothing of it is left")
+    assert forge.requests[0].body.startswith(
+        "`vllm-mods keep` closed this, because nothing is left"
+    )
 
     # A person closes one, and a newer release comes.
     forge.requests[3].state = "closed"

@@ -441,29 +441,29 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         (
             "--enable-auto-tool-choice --tool-parser-plugin p.py --tool-call-parser mine",
-            "note: --tool-call-parser: it is unknown whether 'mine' is offered: --tool-parser-plugin may register it",
+            "note: --tool-call-parser: it is unknown whether 'mine' is accepted: --tool-parser-plugin may register it",
         ),
         (
             "--load-format my.own.Loader",
             (
-                "note: --load-format: it is unknown whether 'my.own.Loader' is offered: "
+                "note: --load-format: it is unknown whether 'my.own.Loader' is accepted: "
                 "it names your own code or file"
             ),
         ),
         (
             "--load-format a/b",
-            "note: --load-format: it is unknown whether 'a/b' is offered: it names your own code or file",
+            "note: --load-format: it is unknown whether 'a/b' is accepted: it names your own code or file",
         ),
         (
             "--device cuda",
             (
-                "note: --device: it is unknown whether 'cuda' is offered: vLLM computes the choices "
+                "note: --device: it is unknown whether 'cuda' is accepted: vLLM computes the choices "
                 "when it runs: ['auto'] + others()"
             ),
         ),
         (
             "--traces a,b",
-            "note: --traces: it is unknown whether 'a,b' is offered: vLLM adds to the choices when it runs",
+            "note: --traces: it is unknown whether 'a,b' is accepted: vLLM adds to the choices when it runs",
         ),
         (
             """--sampling '{"seed": 1}'""",
@@ -482,12 +482,12 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         (
             "--port 1 --dtype auto --port 2 --port 3",
-            "note: --port: is given 3 times: the last counts",
+            "note: --port: is given 3 times; the last counts",
         ),
         (
             """-sc '{"method": "mtp"}' -sc.num_speculative_tokens 1""",
             (
-                "--speculative-config: is given as a whole and also by key: the object "
+                "--speculative-config: is given as a whole and also by key, and the object "
                 "made of the keys replaces the whole value"
             ),
         ),
@@ -497,7 +497,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         (
             "--port 1 ' ' --quiet",
-            "' ': is a separate word: a blank follows the backslash at the end of a line",
+            "' ': is a separate word, because a blank follows the backslash at a line's end",
         ),
         ("x", "x: is neither a flag nor a value"),
         ("--dtype auto x", "x: is neither a flag nor a value"),
@@ -536,8 +536,8 @@ def test_what_is_right_as_well(line: str) -> None:
 
 def test_a_flag_that_does_not_exist_may_be_of_a_mod_that_no_library_has() -> None:
     assert messages(ask("--zzzzzz", missing=(("one", "why"), ("two", "why")))) == [
-        "note: one: was not checked, so what it adds is unknown: why",
-        "note: two: was not checked, so what it adds is unknown: why",
+        "note: one: was not checked, so it is unknown what this mod adds: why",
+        "note: two: was not checked, so it is unknown what this mod adds: why",
         "--zzzzzz: vLLM 0.19.1 has no such flag (unless one, two adds it)",
     ]
 
@@ -567,7 +567,7 @@ def test_words_that_a_shell_fills_in_are_noted_and_no_more() -> None:
         "--dtype auto $MORE -pc.mode $N --sampling '$X' $MORE", unknown=("$MORE", "$N", "$X")
     )
     assert messages(answer) == [
-        f"note: {name}: contains shell syntax: what it becomes at run time was not checked"
+        f"note: {name}: contains shell syntax, so its value at run time was not checked"
         for name in ("$MORE", "$N", "$X")
     ]
 
@@ -575,7 +575,7 @@ def test_words_that_a_shell_fills_in_are_noted_and_no_more() -> None:
 def test_the_model_may_be_given_by_a_flag_alone() -> None:
     argv = words(("python3", "/x/api_server.py", "--model", "m"))
     assert messages(check(KnownFlags(MemoryTree(dict(FILES))), Serving(argv))) == [
-        "note: --model: the model is the first word after `vllm serve`"
+        "note: --model: is deprecated; write the model as the first word after `vllm serve`"
     ]
 
 
@@ -615,8 +615,8 @@ def test_bounds_of_what_only_some_models_have_make_a_note() -> None:
         files[path] = files[path].replace(b"CacheConfig", b"MultiModalConfig")
     assert messages(ask("--enable-prefix-caching 2", files=files)) == [
         (
-            "note: --enable-prefix-caching: 2.0 is out of range: it must be < 1; refused for models "
-            "with images or sound; for others vLLM ignores it"
+            "note: --enable-prefix-caching: 2.0 is out of range: it must be < 1; vLLM refuses this value "
+            "for models with images or sound, and ignores it for others"
         )
     ]
     assert errors(ask("--enable-prefix-caching x", files=files)) == [
@@ -683,8 +683,8 @@ def test_what_is_said_of_a_mod_that_does_not_go_in() -> None:
         (
             "tiny.jinja",
             (
-                "note: --chat-template: a mod puts tiny.jinja into the workspace, by default .vllm-mods/templates "
-                "beside vllm/: give --chat-template the path that `apply` prints"
+                "note: --chat-template: a mod puts tiny.jinja into the workspace (by default .vllm-mods/templates "
+                "beside vllm/), so give --chat-template the path that `apply` prints"
             ),
         ),
         ("/x/.vllm-mods/templates/tiny.jinja", ""),
@@ -727,7 +727,7 @@ def test_a_template_that_a_shell_names_is_not_looked_for() -> None:
 def test_a_template_that_nobody_brings() -> None:
     bare = planned(mod(variant()))
     assert messages(ask("--chat-template x.jinja", mods=(bare,))) == [
-        "--chat-template: no mod has 'x.jinja'; vLLM looks it up in the container's working directory"
+        "--chat-template: no mod has 'x.jinja', so vLLM looks for it in the container's working directory"
     ]
     assert notes(ask("--chat-template a/x.jinja", mods=(bare,))) == [
         ("template-unclear", "--chat-template")
@@ -762,7 +762,7 @@ def test_the_engine_of_the_rust_frontend_is_asked_of_the_template_in_use() -> No
     assert codes("--chat-template tiny.jinja", " 0 ") == []
     assert codes("--chat-template tiny.jinja", "") == []
     assert codes("--chat-template built_in.jinja", " 1 ") == [
-        "note: --chat-template: VLLM_USE_RUST_FRONTEND uses minijinja; whether that can render it is unknown"
+        "note: --chat-template: VLLM_USE_RUST_FRONTEND uses minijinja, and it is unknown whether minijinja can render this template"
     ]
     assert "renders it" not in codes("--chat-template built_in.jinja", files=dict(FILES))[0]
     assert ask("--chat-template tiny.jinja", mods=(brings,), files=rusted).ok

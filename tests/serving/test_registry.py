@@ -66,7 +66,7 @@ def test_a_table_and_what_is_registered_beside_it(more: str, names: str) -> None
     ],
 )
 def test_a_table_that_is_computed_makes_a_note(text: str, why: str) -> None:
-    assert offered(text) == f"it is unknown whether 'zzzz' is offered: {why}"
+    assert offered(text) == f"it is unknown whether 'zzzz' is accepted: {why}"
 
 
 def test_a_name_of_the_table_is_also_taken_where_more_are_computed() -> None:
@@ -190,7 +190,7 @@ _PREVIOUSLY_SUPPORTED_MODELS = {"OldForCausalLM": "0.9"}
 def test_a_model_whose_class_vllm_has_not(named: tuple[str, ...], *, lacking: bool) -> None:
     path = "vllm/model_executor/models/registry.py"
     sources = ModuleSources(MemoryTree({path: MODELS.encode()}, version="0.19.1"))
-    said = f"vLLM 0.19.1 has no class for {', '.join(named)}, the model's architecture: "
+    said = f"vLLM 0.19.1 has no class for {', '.join(named)}, the model's architecture; "
     assert registry.lacks(sources, named).startswith(said) == lacking
     for text in (b"", b"_VLLM_MODELS = made()\n", b"x = {1: (2, 3)}\n", b"("):
         unread = ModuleSources(MemoryTree({path: text}, version="0.19.1"))

@@ -283,7 +283,7 @@ def test_a_validator_that_looks_up_names_takes_those_of_the_enumeration() -> Non
             """doubled braces in "a": 1}}, which belong only in the template of a recipe""",
         ),
         ("{'a': 1}", "single quotes in {'a': 1}; JSON has double ones"),
-        ("{a: 1}", "{a: 1} has lost its quotes: put the whole value in single quotes"),
+        ("{a: 1}", "{a: 1} has lost its quotes; put the whole value in single quotes"),
         ("{\u201ea\u201c: 1}", "typographic quotes in {\u201ea\u201c: 1}"),
     ],
 )

@@ -70,9 +70,9 @@ def test_a_lock_that_does_not_fit_the_file_is_said(
         locking.open_shared(project(place, acme=source))
     file, lock = place / "vllm-mods.toml", place / "vllm-mods.lock"
     assert caught.value.message == (
-        f"library acme is {source} in {file}, but {lock} does not have that source, revision and signers"
+        f"library acme is {source} in {file}, but {lock} has no entry for this source, revision and signers"
     )
-    assert caught.value.hint == "vllm-mods update acme  # resolves it and writes the lock"
+    assert caught.value.hint == "vllm-mods update acme  # writes the lock for the present source"
 
 
 def test_what_is_not_fetched_is_told_with_the_way_to_get_it(place: Path) -> None:
@@ -82,7 +82,7 @@ def test_what_is_not_fetched_is_told_with_the_way_to_get_it(place: Path) -> None
     with pytest.raises(UsageError) as caught:
         locking.open_shared(ours)
     assert caught.value.message == (
-        "acme (package:acme-mods) has not been fetched on this machine, or its files there were changed"
+        "acme (package:acme-mods) has not been fetched on this machine, or the fetched files were changed"
     )
     hint = "vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions"
     assert caught.value.hint == hint
@@ -138,7 +138,7 @@ def test_a_folder_is_held_to_the_lock_only_where_all_is_fetched(place: Path) -> 
 
 REINSTALL = "pip install --force-reinstall acme-mods"
 OTHER_ONE = f"{REINSTALL}, or name another distribution"
-NO_LIBRARY = "1.2 has no library: vllm_mods.libraries of its entry points does not name one package that exists"
+NO_LIBRARY = "1.2 has no library, because vllm_mods.libraries in its entry points does not name exactly one package that exists"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def install_later(site: Path) -> None:
         (
             put_record_back,
             RECORD,
-            "is the original file again, but the files that belong to it are patched",
+            "is the original file again, but other files of the same mods are patched",
         ),
         (
             lambda site: (site / "vllm/sub/c.py").write_bytes(b"mine"),
@@ -120,7 +120,7 @@ def install_later(site: Path) -> None:
         (
             lambda site: (site / f"{A}.rej").touch(),
             f"{A}.rej",
-            f"{A}.rej is beside a patched file: left by `patch`, not by vllm-mods",
+            f"{A}.rej is beside a patched file; `patch` left it there, not vllm-mods",
         ),
     ],
 )
@@ -210,7 +210,7 @@ def test_stale_bytecode_is_named_with_the_reason(site: Path, what: str) -> None:
     (site / PYC).write_bytes(kept if what == "stale" else unchecked(b"A = 9\n"))
     (finding,) = verify(str(site))
     reason = {
-        "stale": "was compiled from the original source and is back after its removal, ",
+        "stale": "was removed and is back, compiled from the original source, ",
         "unchecked": "was compiled from another source and marked unchecked, ",
     }
     assert finding.message.startswith(f"a.cpython-311.pyc {reason[what]}")

@@ -690,7 +690,7 @@ def test_what_another_program_wrote_before_its_turn_came_is_left_alone(
         Refused, match=f"{theirs} was changed by another program just now"
     ) as caught:
         commit(str(site), ONE)
-    assert caught.value.hint == "wait for it to end, then run the command again"
+    assert caught.value.hint == "wait for that program, then run the command again"
     assert swapped
     assert (site / theirs).read_bytes() == b"theirs\n"
     assert {path: snapshot(site).get(f"{site}/{path}") for path in before} == before

@@ -106,7 +106,7 @@ def test_edits_are_named_and_are_thrown_away_only_if_asked_for(root: Path) -> No
     with pytest.raises(Refused) as caught:
         revert_transition(str(root), there)
     assert caught.value.message.startswith(
-        f"{root}: these files were changed after the mods were applied: {A}, {B}. Nothing was done, since these edits would be lost"
+        f"{root}: these files were changed after the mods were applied: {A}, {B}. Nothing was done, because these edits would be lost"
     )
     made = revert_transition(str(root), there, discard_edits=True)
     assert made.discard_edits

@@ -218,7 +218,7 @@ def test_what_the_release_writes_itself_is_an_answer_in_shape(
     [
         ("import os; os._exit(0)", "it ended too early"),
         ("import ctypes; ctypes.string_at(0)", "the process that ran it died of SIGSEGV"),
-        ("while True: print('x' * 9999)", "it says more than 4 KiB"),
+        ("while True: print('x' * 9999)", "it prints more than 4 KiB"),
     ],
 )
 def test_how_the_process_ended_is_the_answer_and_the_others_are_not_tried(

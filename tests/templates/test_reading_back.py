@@ -187,7 +187,9 @@ def test_a_name_that_the_release_does_not_have_is_refused_with_those_that_it_has
 @pytest.mark.slow
 def test_gpt_oss_needs_a_release_whose_parser_can_be_asked() -> None:
     tools = toy_release().files["vllm/tool_parsers/__init__.py"].decode()
-    with pytest.raises(UsageError, match="its server parses the answers of gpt-oss itself"):
+    with pytest.raises(
+        UsageError, match="its server parses the answers of gpt-oss without a parser"
+    ):
         _checked(
             pair=("openai", None),
             files={"vllm/tool_parsers/__init__.py": tools.replace('"toy":', '"openai":')},

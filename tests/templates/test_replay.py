@@ -532,13 +532,13 @@ def test_what_is_said_of_the_other_engine() -> None:
     odd = "{% if messages|length == 5 %}{{ messages[0].content.removeprefix('a') }}{% endif %}"
     (finding,) = _check("{{ '' }}\n" + odd + WHOLE).findings
     assert finding.message == (
-        "with VLLM_USE_RUST_FRONTEND=1 (minijinja) 2 of 8 conversations are rendered differently: chat: "
+        "with VLLM_USE_RUST_FRONTEND=1 (minijinja) 2 of 8 conversations are rendered differently. The first is chat: "
         "unknown method: string has no method named removeprefix (in :2)"
     )
     assert (finding.line, finding.level.value) == (2, "note")
     (other,) = _check("{{ 'a\\\\nb' }}" + WHOLE).findings
     assert other.message.endswith(
-        "8 of 8 conversations are rendered differently: chat: the prompt is different"
+        "8 of 8 conversations are rendered differently. The first is chat: the prompt is different"
     )
     assert other.line is None
 
@@ -548,7 +548,7 @@ def test_the_tokens_that_stand_in_are_named_and_those_that_are_given_are_not() -
     text = "{{ bos_token ~ eos_token }}" + WHOLE
     (finding,) = _check(text).findings
     assert finding.message == (
-        "bos_token, eos_token: the model's tokenizer sets these values, but it is not here; "
+        "bos_token, eos_token: the model's tokenizer sets these values, but it was not found; "
         "give the model's folder as TEMPLATE"
     )
     given = check(Template("t", "t.jinja", text.encode(), tokens=(("bos_token", "<s>"),)), ())
@@ -575,7 +575,7 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 ) -> None:
     checked = check(Template("t", path, WHOLE.encode()), ())
     message = (
-        f"{why} is for ranking, embedding or judging, by its name: only the "
+        f"{why} has a name for ranking, embedding or judging: only the "
         "conversations beside the template were tested"
     )
     assert [one.message for one in checked.findings] == ([message] if why else [])

@@ -204,7 +204,7 @@ def test_a_version_that_is_named_goes_before_what_vllm_says() -> None:
     [
         (Project(release("1")), "six>1", "2026-02-01T00:00:00Z", "six: no release that was available on 2026-02-01T00:00:00Z is in >1"),
         (Project(release("1")), "six==2", "2026-02-01T00:00:00Z", "six: no release is in ==2"),
-        (Project(release("1", None)), "six", "2026-02-01T00:00:00Z", "the version of six at the time of this vLLM is unknown, because the index does not state its upload date"),
+        (Project(release("1", None)), "six", "2026-02-01T00:00:00Z", "the version of six at the time of this vLLM is unknown, because the index states no upload dates"),
         (Project(release("1")), "six==1.*", None, "six: no release"),
     ],
 )  # fmt: skip
@@ -212,7 +212,7 @@ def test_a_package_of_which_no_version_is_known(
     project: Project, needs: str, day: str | None, why: str
 ) -> None:
     if day is None:
-        why = "the version of six at the time of this vLLM is unknown, because the index does not state its upload date"
+        why = "the version of six at the time of this vLLM is unknown, because the index states no upload dates"
     with pytest.raises(TreeError) as caught:
         beside(project, needs, day).package("six")
     assert (caught.value.message, caught.value.hint) == (why, "--with six==VERSION")
@@ -251,7 +251,7 @@ def test_the_distributions_that_mods_change() -> None:
     assert caught.value.hint == "the mods change Big_One beside vLLM"
     with pytest.raises(UsageError) as caught:
         other_packages.check_versions({"other": "1"}, [plain])
-    assert caught.value.hint == "the mods change nothing beside vLLM: run without --with"
+    assert caught.value.hint == "run without --with: the mods change nothing beside vLLM"
     tops = making.mod(making.variant(patch), outside=("six/a.py", "b/c.py"))
     with pytest.raises(UsageError) as caught:
         other_packages.check_versions({"other": "1"}, [tops])

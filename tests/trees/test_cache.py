@@ -135,7 +135,7 @@ def test_a_cache_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     scratch.close()
     assert not os.path.exists(scratch.name)
     (note,) = notes
-    assert note.startswith(f"working without a cache: {tmp_path}/file/cache: ")
+    assert note.startswith(f"working without the cache {tmp_path}/file/cache: ")
 
 
 def test_old_records_are_swept_once_a_day(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_nothing_is_left_of_what_could_not_be_moved_to_its_place(tmp_path: Path)
     digest = hashlib.sha256(b"data").hexdigest()
     (tmp_path / "blobs" / digest[:2] / digest).mkdir(parents=True)
     assert cache.put(b"data") == digest
-    assert notes == [f"working without a cache: {tmp_path}: Is a directory"]
+    assert notes == [f"working without the cache {tmp_path}: Is a directory"]
     assert os.listdir(tmp_path / "blobs" / digest[:2]) == [digest]
 
 

@@ -180,7 +180,7 @@ def test_netrc_is_honoured(
 
 
 def test_plain_http_to_another_machine_needs_trust() -> None:
-    with pytest.raises(TreeError, match="refusing plain http") as caught:
+    with pytest.raises(TreeError, match="plain http is refused") as caught:
         client().page("http://mirror.example/simple/vllm/", "*/*")
     assert caught.value.hint
     assert "trusted-host mirror.example" in caught.value.hint
@@ -257,7 +257,7 @@ def test_redact_leaves_what_may_be_shown() -> None:
 
 
 SETTINGS_HINT = "pip config list  # its index-url, proxy, cert, timeout and retries are used; a folder needs no network"
-LOGIN = "put the user and the password into the index URL or ~/.netrc, as for pip"
+LOGIN = "put the user and the password into the index URL or into ~/.netrc, as for pip"
 
 
 def alone(**settings: Any) -> Http:
@@ -397,7 +397,9 @@ def test_more_than_there_can_be_is_not_read(monkeypatch: pytest.MonkeyPatch) -> 
         assert caught.value.message == f"{url}/4 sends more than 3 bytes"
         with pytest.raises(TreeError) as caught:
             ask.span(f"{url}/s", 0, 4)
-        assert caught.value.message == f"{url}/s: a part of 4 bytes; the limit is 3 bytes"
+        assert (
+            caught.value.message == f"{url}/s: a part of the file has 4 bytes; the limit is 3 bytes"
+        )
         assert ask.received == 14
 
 
@@ -421,7 +423,7 @@ def test_nobodys_login_is_given_by_one_that_is_anonymous(
 def test_plain_http_is_refused_with_the_way_to_allow_it() -> None:
     with pytest.raises(TreeError) as caught:
         alone().page("http://h.example/x", "text/html")
-    why = "refusing plain http, as pip does: anybody on the network can change the data"
+    why = "plain http is refused, as by pip, because anybody on the network can change the data"
     assert caught.value.message == f"http://h.example/x: {why}"
     hint = "pip config set global.trusted-host h.example  # if you trust that host"
     assert caught.value.hint == hint

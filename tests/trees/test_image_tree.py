@@ -133,7 +133,7 @@ def test_paths_that_no_patch_may_have(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("things", "said"),
     [
-        ({"etc/x": b""}, r"no vLLM in the image"),
+        ({"etc/x": b""}, r"the image has no vLLM"),
         ({**at(SITE), **at("opt/venv/lib/python3.12/site-packages")}, "(?s)has 2 vLLMs.*opt/venv"),
         ({f"{SITE}/vllm": Link("/src/vllm"), **at("src")}, "vllm is a symbolic link to /src/vllm"),
         (

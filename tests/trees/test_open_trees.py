@@ -41,7 +41,7 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         (
             "wheel:x.whl",
             {"verify": True},
-            "wheel:x.whl is not a release of an index, so --verify cannot be used",
+            "wheel:x.whl is not a release from a package index, so --verify cannot be used",
             "pypi:VERSION",
         ),
         ("git:x@y", {"others": {"a": "1"}}, OWN.format("git:x@y"), "pypi:VERSION"),
@@ -58,7 +58,7 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
             ">=0.19",
             {},
             ">=0.19: no such file or folder",
-            "a tree is one release, pypi:VERSION; for a range use `matrix --vllm`",
+            "a TREE is one release, pypi:VERSION; for a range use `matrix --vllm`",
         ),
         ("{0}/x.whl", {}, "{0}/x.whl is a file, not a folder", "wheel:{0}/x.whl"),
         ("{0}/x.tar.gz", {}, "{0}/x.tar.gz is a file, not a folder", "sdist:{0}/x.tar.gz"),
@@ -223,7 +223,7 @@ def test_an_absolute_path_is_read_in_the_workspace_only(workspace: str | None) -
     with pytest.raises(TreeError) as caught:
         read_in_workspace("/etc/passwd", workspace, "it")
     where = f" ({workspace})" if workspace else ", and there is no workspace"
-    why = "refusing to read /etc/passwd: absolute paths are read only inside the workspace"
+    why = "refusing to read /etc/passwd: an absolute path is read only inside the workspace"
     assert caught.value.message == f"it: {why}{where}"
     assert caught.value.hint == "vllm-mods … --workspace DIR"
 
@@ -266,7 +266,7 @@ def test_what_an_image_says_of_its_vllm(tmp_path: Path) -> None:
     assert has == [True, True, False, False]
     assert tree.read("/srv/t.jinja") == b"t"
     for path in ("/etc/passwd", "/srv", "/srvt.jinja"):
-        with pytest.raises(TreeError, match=r"absolute paths are read only inside the workspace"):
+        with pytest.raises(TreeError, match=r"an absolute path is read only inside the workspace"):
             tree.read(path)
     tree.close()
     assert base.closed
@@ -293,20 +293,25 @@ def test_an_image_that_says_nothing_of_its_vllm(tmp_path: Path) -> None:
             {"srv/x": b""},
             "/srv/",
             "/srv has no vllm/__init__.py, so it contains no vLLM",
-            "run without --target-in-image: the folders that were found are listed",
+            "run without --target-in-image to list the folders that have a vLLM",
         ),
-        ({"srv/x": b""}, None, "no vLLM in the image: no vllm/__init__.py in any of\n  /", ANOTHER),
+        (
+            {"srv/x": b""},
+            None,
+            "the image has no vLLM; there is no vllm/__init__.py in any of\n  /",
+            ANOTHER,
+        ),
         (
             {f"{SITE}/vllm.egg-link": b" /src \n."},
             None,
             f"vLLM is an editable install: /{SITE}/vllm.egg-link points to /src",
-            "in the Dockerfile: pip install . without -e, so that vllm/ is in one place",
+            "in the Dockerfile, use pip install . without -e, so vllm/ is in one place",
         ),
         (
             {f"{SITE}/__editable__.VLLM.pth": b""},
             None,
             f"vLLM is an editable install: /{SITE}/__editable__.VLLM.pth points to somewhere else",
-            "in the Dockerfile: pip install . without -e, so that vllm/ is in one place",
+            "in the Dockerfile, use pip install . without -e, so vllm/ is in one place",
         ),
         (
             {**VLLM, f"{VENV}/vllm/__init__.py": b""},
@@ -331,10 +336,10 @@ def test_a_vllm_behind_a_link_is_no_place_to_patch(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_in_image(base)
     assert caught.value.message == (
-        f"it: /{SITE}/vllm is a symbolic link to /src/vllm: an editable install, or "
+        f"it: /{SITE}/vllm is a symbolic link to /src/vllm, so it is an editable install or has "
         "shared files; the mods would change files elsewhere too"
     )
-    hint = "in the Dockerfile: pip install vllm, without -e and with real files"
+    hint = "in the Dockerfile, use pip install vllm, without -e and with real files"
     assert caught.value.hint == hint
     tree = ImageTree(base, SITE)
     with pytest.raises(TreeError) as refused:
@@ -362,7 +367,7 @@ def test_an_image_for_another_platform_is_closed_again(tmp_path: Path) -> None:
     place = Image([layer(dict(VLLM))]).layout(tmp_path / "l")
     cache = str(tmp_path / "cache")
     opened = open_base(f"oci:{place}", cache_dir=cache)
-    with pytest.raises(UsageError, match=r"it is for linux/\w+, not linux/s390x"):
+    with pytest.raises(UsageError, match=r"the image is for linux/\w+, not linux/s390x"):
         open_image(opened, "x", platform="linux/s390x", named=None)
     opened = open_base(f"oci:{place}", cache_dir=cache)
     tree = open_image(opened, "x", platform=None, named=f"/{SITE}/vllm")

@@ -410,7 +410,7 @@ def test_an_import_is_read_beside_another_version(
     assert "--with torch==2.11.0: none of theirs changes that package" in capfd.readouterr().err
     image = ("--image", "x", "--with", "transformers==5.6.0")
     assert run(("import", str(theirs), *image)) == 2
-    assert "--with needs --tree, the vLLM beside it" in capfd.readouterr().err
+    assert "--with is for the vLLM of --tree only" in capfd.readouterr().err
     assert server.requests
 
 

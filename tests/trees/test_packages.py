@@ -145,9 +145,7 @@ def test_the_rows_of_a_record_are_those_of_vllms_own_files() -> None:
     assert packages.rows_of(tree, "none") == packages.rows_of(Unreadable({}), VLLM) == {}
 
 
-AGAIN = (
-    "reinstall {} from the source that it came from (a package index may have a different build)"
-)
+AGAIN = "reinstall {} from its original source, because a package index may have a different build"
 
 
 @pytest.mark.parametrize(

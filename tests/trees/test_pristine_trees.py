@@ -65,7 +65,7 @@ def test_an_original_that_is_of_no_use_is_said(path: str, what: str, version: st
     message = f"memory: the original of {path}, {receipt.original(path)}, is {what}"
     assert caught.value.message == message
     named = "vLLM 0.19.0" if version else "this vLLM"
-    assert (caught.value.hint or "").startswith(f"reinstall {named} from the source")
+    assert (caught.value.hint or "").startswith(f"reinstall {named} from its original source")
 
 
 def test_paths_are_those_that_were_there() -> None:

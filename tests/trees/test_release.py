@@ -354,7 +354,7 @@ def test_a_home_that_cannot_be_written_does_no_harm(server: PackageServer, tmp_p
         before = len(server.requests)
         assert sources_of(tree) == SOURCES
         assert len(server.requests) == before
-        assert len([note for note in notes if note.startswith("working without a cache")]) == 1
+        assert len([note for note in notes if note.startswith("working without the cache ")]) == 1
 
 
 @pytest.mark.slow
@@ -411,7 +411,7 @@ def test_without_ranges_the_hash_is_that_of_what_was_read(server: PackageServer)
 
 @pytest.mark.usefixtures("server")
 def test_a_build_without_a_number_names_its_commit_and_no_other_release() -> None:
-    with pytest.raises(UsageError, match="a build of commit ace95c9cf") as caught:
+    with pytest.raises(UsageError, match="a build of the commit ace95c9cf") as caught:
         open_tree("pypi:0.22.1rc1.dev124+gace95c9cf")
     assert "git:REPO@ace95c9cf" in (caught.value.hint or "")
     assert "pypi:" not in (caught.value.hint or "")

@@ -137,8 +137,8 @@ def test_a_file_that_is_gone_is_said(shelf: Path) -> None:
         ("0.19.2", "there is no such release; the nearest are 0.19.1, 0.20.0", "pypi:0.19.1"),
         (
             "0.22.1rc1.dev124+gace95c9cf",
-            "this is a build of commit ace95c9cf, which none of the indexes has",
-            "--commits REPO or git:REPO@ace95c9cf, where REPO is a clone of vLLM; or wheel:FILE; or the folder where it is installed",
+            "this is a build of the commit ace95c9cf, and no index has that build",
+            "use --commits REPO or git:REPO@ace95c9cf, where REPO is a clone of vLLM; or wheel:FILE; or the folder where this build is installed",
         ),
     ],
 )
@@ -327,12 +327,11 @@ def test_what_is_pinned_holds_for_what_was_seen_before(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         remote.pin(file, cache, io.BytesIO(SMALL))
     assert caught.value.message == (
-        f"{WHEEL}: the parts that the server sent differ from the whole file, "
-        "which has the hash from the index"
+        f"{WHEEL}: the parts that the server sent differ from the whole file, whose hash is right"
     )
     assert (
         caught.value.hint
-        == "run the command again: the parts will be checked against the whole file"
+        == "run the command again: the parts are then checked against the whole file"
     )
     whole = remote.seen_of(file, cache, None)
     assert whole is not None

@@ -37,7 +37,7 @@ def against(
     """
     match = _SPAN.fullmatch(span)
     if match is None:
-        raise UsageError(f"--against {span}: give two trees with `..` between them", hint=_FORMS)
+        raise UsageError(f"--against {span}: write two trees with `..` between them", hint=_FORMS)
     first, last = match.groups()
     folder = "." if access.commits is None or "://" in access.commits else access.commits
     base = _tree_name(first, folder)
@@ -92,6 +92,6 @@ def _revisions(
         hint = "commit the changes first" if older == newer else f"--against {head}..{base}"
         raise UsageError(why, hint=hint)
     if fork != older:
-        access.note(f"{head} lacks commits of {base}; BASE is {fork[:12]}, the last common commit")
+        access.note(f"{head} lacks commits of {base}; BASE is their common commit {fork[:12]}")
         base = fork[:12]
     return clone, base, (fork, newer)

@@ -107,7 +107,7 @@ def bench(
                 seen = evidence.of_mods((first, second)[which], said.read(limits.LOG))
             for mod in seen.mods:
                 if not mod.ok:
-                    note(f"{log} does not show that the code of {mod.name} ran")
+                    note(f"nothing in {log} shows that the code of {mod.name} ran")
     return _result(done, asked, head["machine"])
 
 
@@ -161,7 +161,7 @@ def _read(file: str, head: Mapping[str, Any]) -> list[BenchedStart]:
         raise Refused(f"{file} cannot be read: {error}", hint="--output DIR") from error
     if data == head:
         return done
-    why = f"{file} is from another bench command: {', '.join(other) or 'machine'} differs; nothing was started"
+    why = f"{file} has results of another bench command, with another {' and '.join(other) or 'machine'}; nothing was started"
     raise Refused(why, hint="--output DIR  # a new folder")
 
 

@@ -135,7 +135,7 @@ def _platforms(ref: str, access: Access) -> Sequence[str | None]:
     """Return the platforms to lock for where nobody has named one: all of an index."""
     platforms = platforms_of(ref)
     if len(platforms) > 1:
-        access.note(f"{ref}: the lock is for {' and '.join(platforms)}; --platform limits it")
+        access.note(f"{ref}: the lock is for {' and '.join(platforms)}; --platform chooses one")
     return platforms or (None,)
 
 

@@ -41,7 +41,7 @@ def export_recipe(library: Library, name: str) -> tuple[str, list[str]]:
     notes = [f"{mod} {text}" for mod, text in brought]
     known = pairing.recipe.mods if pairing.recipe else {}
     notes += [
-        f"the recipe names the folder mods/{mod}: write it with `vllm-mods export {mod} --output mods/{mod}`, or build the mods into the image"
+        f"the recipe names the folder mods/{mod}: write that folder with `vllm-mods export {mod} --output mods/{mod}`, or build the mods into the image"
         for mod in dict.fromkeys((*pairing.mods, *pairing.templates))
         if mod not in known
     ]

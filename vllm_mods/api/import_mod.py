@@ -83,9 +83,9 @@ class _ModImport(NamedTuple):
         """Open the tree or image that the mod was written for, None where none is named."""
         terms = self.terms
         if terms.tree is None and terms.others:
-            raise UsageError("--with needs --tree, the vLLM beside it", hint="--tree pypi:VERSION")
+            raise UsageError("--with is for the vLLM of --tree only", hint="--tree pypi:VERSION")
         if len(terms.images) > 1:
-            raise UsageError(f"{self.path} has no script: give only one image", hint="--image REF")
+            raise UsageError(f"{self.path} has no script, so give one --image", hint="--image REF")
         if terms.images:
             return self.access.open(f"image:{terms.images[0]}")
         if terms.tree is None:
@@ -140,7 +140,7 @@ class _ModImport(NamedTuple):
         """Open the images, or the releases of a range, by version, oldest first."""
         spec, images = self.terms.vllm, self.terms.images
         if spec is not None and images:
-            raise UsageError("--vllm and several --image both name the releases", hint="omit one")
+            raise UsageError("--vllm and --image both name the releases to run on", hint="omit one")
         if images:
             opened = [self.access.open(f"image:{one}") for one in images]
             by_version = {tree.version: tree for tree in opened if tree.version}

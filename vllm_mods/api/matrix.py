@@ -74,7 +74,7 @@ def matrix(
         named=frozenset(trees),
     )
     if trees and (vllm is not None or pre):
-        why = "--vllm and --pre choose releases, and --tree names trees"
+        why = "--tree cannot be used with --vllm or --pre"
         raise UsageError(why, hint="leave one out; --tree pypi:VERSION names a release")
     workshop = Workshop(setting, note=access.note)
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(

@@ -11,7 +11,7 @@ from vllm_mods.checkpoints.device import device
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats.pairing import Pairing
 
-NO_DEVICE = "this machine has no GPU; --device-memory SIZE gives that of another machine's GPU"
+NO_DEVICE = "this machine has no GPU; --device-memory SIZE is the memory of another machine's GPU"
 
 
 @refusing()
@@ -47,18 +47,18 @@ def look_at_model(
         note(f"the mods were not checked against the model {model}: {error.message}")
         return None
     if not {"architectures", "model_type"} & checkpoint.config.keys():
-        why = f"{folder or model}: its {CONFIG} names no architecture"
+        why = f"{CONFIG} of {folder or model} names no architecture"
         raise UsageError(why, hint="name the folder that a model was downloaded to (`hf download`)")
     fitting.demand(mods, checkpoint, wanted.name, folder or model)
     need = fitting.of_command(wanted, mods, checkpoint, arguments)
     if not on_gpu:
         return checkpoint
     if need is None:
-        note(f"the memory that {model} needs with this command is unknown, so it was not checked")
+        note(f"the memory that {model} needs with this command is unknown and was not checked")
     elif gpu is None:
-        note(f"the memory that {model} needs was not checked: {NO_DEVICE}")
+        note(f"whether {model} has room on the GPU was not checked: {NO_DEVICE}")
     elif why := need.shortfall(gpu):
-        why = f"pairing {wanted.name}: the GPU has no room for {model}: {why}"
-        hint = f"in the pairing's command: {need.remedy(gpu)}; or --device-memory SIZE, if another machine serves it"
+        why = f"pairing {wanted.name}: {model} has no room on the GPU; {why}"
+        hint = f"put {need.remedy(gpu)} into the pairing's command; or --device-memory SIZE, if another machine serves the model"
         raise Refused(why, hint=hint)
     return checkpoint

@@ -82,7 +82,7 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
     why = f"no release from {specs[0]} to {specs[-1]} has the text of each hunk at the stated line"
     hint = "name the vLLM that the diff was made on: --tree DIR, or --tree git:REPO@REV for a commit between releases"
     if twins:
-        why = f"the release that it was made on is unknown: in {', '.join(twins)}, each hunk matches at its stated line, but also at other lines"
+        why = f"the diff fits several places: in {', '.join(twins)}, each hunk matches at its stated line, but also at other lines"
         hint = f"--tree {twins[0]}, if the diff was made on that release"
     raise Refused(f"{diff_name}: {why}", hint=hint)
 

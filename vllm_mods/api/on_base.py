@@ -178,9 +178,7 @@ def demand_locked(locked: ReadLock, parts: Sequence[PairingLock], opened: Sequen
             where = on_platform.tree.base.reference
             what = f"the lock {locked.path} no longer matches {where}; nothing was built"
             if all(one.path.startswith(("base.", "image.")) for one in moved):
-                what = (
-                    f"{where} was rebuilt since the lock was made; lock it again; nothing was built"
-                )
+                what = f"{where} was rebuilt since the lock was made, so the lock is out of date; nothing was built"
             raise Refused(
                 "\n  ".join((what, *map(str, moved))),
                 hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",

@@ -64,7 +64,7 @@ def port(
 
     >>> done = vm.port(vm.Library("library"), "fast", "newer", base="site-packages")
     >>> done.ok, done.wrote, done.enough.partition(",")[0]
-    (True, (), 'variant `a` already gives the same result on the target (moved)')
+    (True, (), 'variant `a` already gives the same result as this port on the target (moved)')
     """
     access = access or Access()
     made = [one for one in (f"{output}/patches", f"{output}") if not os.path.lexists(one)]
@@ -161,7 +161,7 @@ def _not_as_written(job: porting.Job, cuts: Sequence[FileChange]) -> Iterator[st
     edited = {cut.path for cut in cuts}
     for hunk in planner.hunk_states(job.mod, job.variant, finished):
         if hunk.state != "carried" and hunk.path in edited:
-            yield f"{hunk.label} is not in the edited file as the mod has it: it was changed or left out"
+            yield f"{hunk.label} was changed or left out in the edited file"
 
 
 def abort_port(library: Library, mod: str, *, output: str | None = None) -> writing.Unfinished:
@@ -194,4 +194,4 @@ def _enough(job: porting.Job, new: variants.NewVariant) -> str:
     if own is None or before.changes != new.planned.changes:
         return ""
     wide = f"; widen its range in mod.toml ({own.vllm}) to include {job.target_version}"
-    return f"variant `{own.id}` already gives the same result on the target ({before.verdict}){'' if before.in_range else wide}"
+    return f"variant `{own.id}` already gives the same result as this port on the target ({before.verdict}){'' if before.in_range else wide}"

@@ -107,7 +107,7 @@ def _model_folder(
         note(f"the model folder {folder} is not on this machine, so it was not checked")
         return folder, False
     if chosen is None:
-        note(f"the container has {folder} of this machine as {wanted.model}")
+        note(f"{folder} of this machine is mounted into the container as {wanted.model}")
     return folder, True
 
 
@@ -226,7 +226,7 @@ def _demand_program(
     if found is not None:
         return found
     for name, lock in others.items():
-        why = f"{name} has {image}, but built from another lock ({lock}); nothing was started"
+        why = f"{name} has {image}, but that image was built from another lock ({lock}); nothing was started"
         raise Refused(why, hint=build)
     names = engine.installed(program)
     hint = f"{names[0]} pull {image}" if served.mount or options.image else build
@@ -257,7 +257,7 @@ def list_containers(library: Library, access: Access) -> ListedContainers:
             silent.append(program)
             if len(silent) == len(programs) and not copies:
                 raise
-            access.note(f"{error.message} (so its containers are not listed)")
+            access.note(f"{error.message} (the containers of this engine are not listed)")
     return ListedContainers(tuple(listed), tuple(silent), copies)
 
 
@@ -294,9 +294,9 @@ def of_log(
 ) -> looking.ServerEvidence:
     """Tell whether the code of mods and pairings ran, by a server's log. Raises ``UsageError`` where none is named."""
     if not names:
-        why = f"no mod or pairing was named, and {log_name} does not say which to look for"
+        why = f"no mod or pairing was named, and {log_name} does not show which ones were used"
         raise UsageError(why, hint="vllm-mods list  # then name one of these")
     if len(log) > limits.LOG:
-        access.note(f"{log_name}: only the first {limits.LOG} were searched")
+        access.note(f"{log_name} is too long: only the first {limits.LOG} were searched")
     each = (library.pairing(name) if library.has_pairing(name) else name for name in names)
     return looking.of_mods(library.mods(*each), log[: limits.LOG])

@@ -100,7 +100,7 @@ def serve_check(
     else:
         raise UsageError("give either a pairing or --command", hint=_CALL)
     if vllm is not None and target is not None:
-        raise UsageError("--vllm and --target both name the vLLM", hint="omit one")
+        raise UsageError("--vllm and --target both name the vLLM to check", hint="omit one")
     if vllm is not None:
         cells = []
         for spec in releases_in(access, vllm):

@@ -103,6 +103,6 @@ def _mounts(drafted: Drafted) -> Iterator[Mount]:
             continue
         path, is_gone = f"/{folder}/{name.removeprefix(WHITEOUT)}", name.startswith(WHITEOUT)
         if is_gone and not name.endswith(".pyc"):  # Python compiles anew what has empty bytecode
-            why = f"a mod removes {path}, which --mount cannot do; nothing was started"
+            why = f"a mod removes {path}, and --mount cannot remove files; nothing was started"
             raise Refused(why, hint=f"vllm-mods build {drafted.lock.pairing}")
         yield bind(entry.data, path, entry.mode)

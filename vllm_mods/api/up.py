@@ -57,7 +57,7 @@ def plan_up(
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
     moved = building.moved_since(library, pairing, output=options.lock, access=access, **where)
     if moved and base != named:
-        why = f"{at} is out of date, and it is for {base}, but the pairing names {named}"
+        why = f"{at} is out of date, and its base is {base}, but the pairing names {named}"
         hint = f"vllm-mods lock {pairing} --base {base}, or vllm-mods lock {pairing}"
         raise Refused(why, hint=hint)
     if moved:

@@ -208,7 +208,7 @@ def revert(
     ()
     """
     if names and only_edits:
-        raise UsageError("--only-edits is for all mods together", hint="leave out the names")
+        raise UsageError("--only-edits takes no names of mods", hint="leave out the names")
     notes: list[str] = []
     with refusing():
         tree, state = open_tree(target, None, recovering=notes.append)
@@ -257,7 +257,7 @@ def plan_removal(
     )
     bad = [one for one in plan.mods if not one.verdict.ok]
     if bad:
-        why = "a mod that would stay cannot be applied again"
+        why = "one of the mods that stay cannot be applied again"
         why += f" without {', '.join(gone)}" if gone else ""
         head = f"nothing was changed in {tree.spec}: {why}"
         names = " ".join([*gone, *(one.mod.name for one in bad)])

@@ -25,7 +25,7 @@ def check(tree: FolderTree, current: receipt.Receipt) -> None:
     doubtful = [file.path for file in current.files if not _is_supported(tree, file, new_files)]
     if doubtful:
         places = [path if path.startswith("/") else f"{tree.root}/{path}" for path in doubtful]
-        why = f"the receipt of {tree.spec} says that mods created {', '.join(doubtful)}, but no mod in {receipt.MODS} does: the receipt or a stored mod was edited or lost; nothing was changed"
+        why = f"the receipt of {tree.spec} says that mods created {', '.join(doubtful)}, but no mod in {receipt.MODS} creates them. The receipt or a stored mod was edited or lost. Nothing was changed"
         hint = f"ls -l {' '.join(places)}  # if a mod created them, remove them and revert again"
         raise Refused(why, hint=hint)
 
@@ -34,7 +34,7 @@ def check_outside(current: receipt.Receipt, target: str) -> None:
     """Refuse a receipt that would have files outside of the tree replaced: no mod ever did that."""
     for file in current.files:
         if file.path.startswith("/") and (file.before is not None or file.kind != receipt.FILE):
-            why = f"the receipt of {target} says that a mod replaced {file.path}, which is outside the tree. vllm-mods never does that, so something else wrote this receipt; nothing was changed"
+            why = f"the receipt of {target} says that a mod replaced {file.path}, which is outside the tree. vllm-mods never does that, so another program wrote this receipt. Nothing was changed"
             hint = f"less {target}/{receipt.RECEIPT}  # where does this tree come from?"
             raise Refused(why, hint=hint)
 

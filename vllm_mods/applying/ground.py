@@ -160,11 +160,11 @@ def notes(ground: Ground, plan: Plan, done: transitions.Transition) -> tuple[str
     named = {one.mod.name for one in plan.mods}
     stay = {mod.name for mod in ground.stay}
     gone = [one.name for one in ground.receipt.mods if one.name not in stay]
-    what = f"{', '.join(gone)} had been undone when vLLM was installed again"
+    what = f"{', '.join(gone)} was undone when vLLM was installed again"
     lines = [f"{what}; the old originals are now in {done.aside} and can be removed"]
     if out := [name for name in gone if name not in named]:
         lines.append(
-            f"that installation removed {', '.join(out)} too; to apply again: vllm-mods apply {' '.join(out)} --target {plan.spec}"
+            f"the same installation undid {', '.join(out)}; to apply again: vllm-mods apply {' '.join(out)} --target {plan.spec}"
         )
     return tuple(lines)
 
@@ -190,7 +190,7 @@ def kept_mod(tree: Tree, name: str) -> Mod:
     """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
     mod = packed_mod.kept_mod(tree, name)
     if mod is None:
-        why = f"{tree.spec}: {receipt.kept(name)} is gone, but {name}, which stays applied, needs it; nothing was changed"
+        why = f"{tree.spec}: {receipt.kept(name)} is gone, and without that file {name} cannot stay applied; nothing was changed"
         raise Refused(why, hint=f"vllm-mods revert --target {tree.spec}  # removes all mods")
     return mod
 
@@ -206,7 +206,7 @@ def _beside_edits(mod_plan: ModPlan, ground: Ground) -> ModPlan:
     """Return the plan of a mod, refused where it would give up what was edited after mods were applied."""
     name, edited = mod_plan.mod.name, ground.undone.edited
     if ground.receipt is not None and edited and name in ground.undone.mods(ground.receipt):
-        message = f"{name} was undone when vLLM was installed again, and these files were edited after the mods were applied"
+        message = f"{name} was undone when vLLM was installed again, and applying the mod again would lose edits to these files"
     else:
         edited = tuple(one.path for one in mod_plan.changes if one.path in edited)
         message = f"{name} changes files that were edited after other mods were applied to them"

@@ -43,7 +43,7 @@ def open_tree(
 def check_finished(tree: FolderTree, state: state_folder.State, what: str) -> None:
     """Raise ``Refused`` for a tree in which an earlier run was interrupted: ``what`` undoes that first."""
     if state.unfinished is not None:
-        why = f"{tree.spec}: an earlier run was interrupted here; {what} can say what it would do only after that run is undone"
+        why = f"{tree.spec}: an earlier run was interrupted here and must be undone before {what}"
         names = " ".join(("apply", *(one.name for one in state.mods))) if state.mods else "revert"
         raise Refused(why, hint=f"vllm-mods {names} --target {tree.spec}  # undoes it first")
 

@@ -126,7 +126,7 @@ def _unpack(version: str, place: str) -> None:
     words = ("--no-compile", "--no-user", "--ignore-requires-python", "--target", place)
     pip.run("install", *words, f"vllm=={version}", what=f"vllm {version}")
     if not os.path.isfile(f"{place}/{MARKER}"):
-        why = f"pip unpacked vllm {version} elsewhere, as one of your pip settings says"
+        why = f"pip unpacked vllm {version} elsewhere, because of one of your pip settings"
         raise TreeError(why, hint="pip config list; env | grep PIP_")
 
 
@@ -135,7 +135,7 @@ def _copied(tree: FolderTree, transition: Transition | None) -> list[str]:
     changes = transition.changes if transition else ()
     paths = [MARKER, *(change.path for change in changes)]
     if other := [path for path in paths if path.startswith("/") or path.endswith(".pth")]:
-        why = f"Python does not read {other[0]} in a copy of {tree.root}, so a copy cannot show the mods; nothing was written"
+        why = f"the mods change {other[0]}, which Python does not read from a copy of {tree.root}; nothing was written"
         raise Refused(why, hint=f"vllm-mods apply MOD --target {tree.root}")
     owners = {tree.owner(path) for path in paths}
     infos = (name for name in tree.folders() if tree_names.dist_info(name) in owners)

@@ -148,7 +148,7 @@ class Cache:
     def _complain(self, error: OSError) -> None:
         if self._note is not None:
             note, self._note = self._note, None
-            note(f"working without a cache: {self.folder}: {error.strerror}")
+            note(f"working without the cache {self.folder}: {error.strerror}")
 
 
 def _sweep(folder: str, days: int = 1) -> None:

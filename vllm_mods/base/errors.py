@@ -41,7 +41,7 @@ def no_network(host: str | None, why: str) -> str:
 
 
 class VllmModsError(Exception):
-    """A failure that the caller can act on: what every error of this library is.
+    """The kind of every error of this library: a failure that the caller can act on.
 
     ``message`` says what, where and why; ``hint`` is the exact next thing to do, None where there
     is none. ``code`` names the kind of error, ``exit_code`` is what the command line ends with.
@@ -116,7 +116,7 @@ class DiffError(VllmModsError):
 
 
 class TreeError(VllmModsError):
-    """A tree cannot be read: no network, a corrupt archive, a file that escapes the root.
+    """A tree cannot be read: no network, a corrupt archive, a file outside the root.
 
     >>> vm.open_tree("site-packages").read("../elsewhere")
     Traceback (most recent call last):
@@ -141,7 +141,7 @@ class Unreachable(TreeError):
 
 
 class NotRendered(VllmModsError):
-    """A chat template that cannot be read, or that makes no prompt of a conversation."""
+    """A chat template cannot be read, or makes no prompt from a conversation."""
 
     code = "not-rendered"
     exit_code = EXIT_NO

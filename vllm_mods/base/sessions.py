@@ -188,7 +188,7 @@ class _Until(io.RawIOBase):
         if self.left is not None:
             self.left -= count or 0
             if self.left < 0:
-                raise OSError(f"it has more than {limits.REFUSAL}, and is {limits.REFUSAL.what}")
+                raise OSError(f"more than {limits.REFUSAL}, the limit for {limits.REFUSAL.what}")
         return count
 
     def close(self) -> None:

@@ -142,7 +142,7 @@ def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> 
     if why is None and entry is not None and entry.kind != FILE:
         why = f"is a {'folder' if entry.kind == DIR else entry.kind} in this image"
     if why is not None:
-        where = file.path if file.path == f"/{path}" else f"{file.path}, which leads to /{path},"
+        where = file.path if file.path == f"/{path}" else f"{file.path} (in the image: /{path})"
         why = f"{mod}: {where} {why}; nothing was built"
         raise Refused(why, hint=f"name another path in {mod}'s mod.toml")
     for place in (path, *_hidden(base, path)):

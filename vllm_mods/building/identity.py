@@ -29,7 +29,7 @@ _CONFIGS = (oci.CONFIG, "application/vnd.docker.container.image.v1+json")
 _LAYERS = (*oci.OCI_NAMES.values(), *oci.OCI_NAMES)
 _BLOB = ("digest", "size")
 _SHOWN = 8
-_UNSEEN = "the values are the same but written differently, or differ where an engine shows nothing, as in the history"
+_UNSEEN = "all that the engine shows is the same; the rest, such as the history or how values are written, differs"
 
 
 def differences(
@@ -61,7 +61,7 @@ def _entry(base: Base, listed: LockedEntry, data: bytes) -> Iterator[str]:
     folder, name = posixpath.split(listed.path)
     if name.startswith(WHITEOUT):
         if base.entry(posixpath.join(folder, name.removeprefix(WHITEOUT))) is not None:
-            yield f"{name.removeprefix(WHITEOUT)} exists, but the lock removes it"
+            yield f"{name.removeprefix(WHITEOUT)} exists, but the lock says that it was removed"
         return
     actual = base.entry(listed.path)
     if actual is None:
@@ -78,7 +78,7 @@ def _entry(base: Base, listed: LockedEntry, data: bytes) -> Iterator[str]:
         yield f"has mode {actual.mode:04o}, but the lock says {listed.mode:04o}"
     wanted = sha256(data) if listed.kind == pairing_lock.LOCK else listed.sha256
     if wanted is not None and sha256(base.read(listed.path)) != wanted:
-        yield "has different contents than the lock says"
+        yield "has different contents from those in the lock"
     elif kind == FILE and actual.mtime != listed.mtime:
         yield f"is dated {oci.timestamp(actual.mtime)}, but the lock says {oci.timestamp(listed.mtime)}"
 
@@ -117,7 +117,7 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
 def _strange(layer: Layer | None, lock: PairingLock) -> str:
     """Say what a layer holds beside what the lock has in ours."""
     if layer is None:  # an engine shows only all of them together
-        return "; to see its contents: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
+        return "; to see what the layer contains: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
     listed = {one.path for one in lock.image.layer}
     gone = ((path, *posixpath.split(path)) for path in layer.gone)
     hidden = {f"{folder}/{WHITEOUT}{name}": path for path, folder, name in gone}
@@ -229,9 +229,9 @@ def _descriptor(
     what: str, raw: Mapping[str, Any], known: Collection[str], types: Sequence[str]
 ) -> Iterator[Finding]:
     for key in sorted(raw.keys() - {*known, "mediaType"}):
-        yield differs(f"{what} has {key}, {_value(raw, key)}: no lock creates it")
+        yield differs(f"{what} has {key} ({_value(raw, key)}), which no lock creates")
     if raw.get("mediaType") not in types:
-        yield differs(f"{what} is of the type {_value(raw, 'mediaType')}: no lock creates it")
+        yield differs(f"{what} has the type {_value(raw, 'mediaType')}, which no lock creates")
 
 
 def _table(annotations: object) -> Mapping[str, Any]:

@@ -85,7 +85,7 @@ def compare_with_lock(
         is_compared = data is None and inspection.receipt is not None
         what = "only the files of its mods were compared" if is_compared else "nothing was compared"
         level = Level.NOTE if is_compared else Level.ERROR
-        why = f"the image contains no lock of a pairing: {what}"
+        why = f"the image contains no lock of a pairing, so {what}"
         return (Finding(FindingCode.LOCK_MISSING, why, level=level, path=LOCK),)
     if wanted is None or data is None or inspection.lock_digest == sha256(data):
         return ()
@@ -121,12 +121,12 @@ def index_findings(
     if wanted and len({one.lock_digest for one in images}) > 1:
         yield differs("the images of the index were built from different locks")
     for name in sorted(wanted - platforms):
-        yield differs(f"the index has no image for {name}, but its lock has one")
+        yield differs(f"the index has no image for {name}, but the lock has one")
     for name in sorted(platforms - wanted if wanted else ()):
-        yield differs(f"the index has an image for {name}, but its lock has none")
+        yield differs(f"the index has an image for {name}, but the lock has none")
     listed = [entry.platform for entry in entries]
     if listed != [*wanted] and sorted(listed) == sorted(wanted):
-        yield differs(f"the index lists {', '.join(listed)}, but its lock {', '.join(wanted)}")
+        yield differs(f"the index lists {', '.join(listed)}; the lock lists {', '.join(wanted)}")
 
 
 def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:
@@ -136,7 +136,7 @@ def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:
         name = f"entry {place + 1} of the index, {entry.blob.digest}"
         if entry.platform in {"", UNKNOWN}:
             says = "names no platform" if not entry.platform else f"is for {UNKNOWN}"
-            yield differs(f"{name}, {says}: no lock creates it")
+            yield differs(f"{name}, {says}, and no lock creates such an entry")
         elif any(one.platform == entry.platform for one in before):
             yield differs(f"{name}, is a second image for {entry.platform}")
         elif any(one.blob.digest == entry.blob.digest for one in before):

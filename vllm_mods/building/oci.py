@@ -82,7 +82,7 @@ def append(
     below = tuple(raw.get("rootfs", {}).get("diff_ids", ()))
     if not below or (base_layers is not None and len(below) != len(base_layers)):
         named = "none" if base_layers is None else len(base_layers)
-        why = f"the base's configuration has {len(below)} layers, its manifest {named}"
+        why = f"the base's configuration has {len(below)} layers, but its manifest has {named}"
         raise TreeError(why, hint="the base is damaged: pull or build it again")
     diff_ids = (*below, digest_of(layer))
     config = configuration(raw, diff_ids, created_by=created_by, labels=labels, epoch=epoch)

@@ -51,9 +51,7 @@ def target(site_root: str, platform: str, folders: Iterable[str]) -> WheelTarget
     match = _PYTHON.search(f"/{site_root}")
     machine = _MACHINES.get(platform.split("/")[1])
     if match is None or machine is None:
-        why = (
-            f"/{site_root} on {platform}: a mod needs wheels, but which wheels fit there is unknown"
-        )
+        why = f"/{site_root} on {platform}: a mod needs wheels, but the Python or the platform for them is unknown"
         hint = "install the mod's requirements in the base, then lock the pairing again"
         raise Refused(why, hint=hint)
     distributions = tree_names.dist_infos(folders).values()

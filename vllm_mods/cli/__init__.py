@@ -24,43 +24,43 @@ GROUPS = {
         "check": "Check whether mods apply to a vLLM tree; change nothing.",
         "diff": "Show what mods would change in a vLLM tree, as a diff.",
         "apply": "Apply mods to an installed vLLM, all of them or none.",
-        "status": "Show which mods are applied to a vLLM tree.",
+        "status": "Show which mods are applied to a vLLM.",
         "verify": "Check that patched files are unchanged.",
         "revert": "Remove mods from a vLLM.",
         "with": "Run a command with mods in a copy of vLLM; the installed one is only read.",
     },
     "Share": {
         "add": "Add someone else's library to the project, and lock its version.",
-        "sync": "Make a vLLM have exactly the mods that the project names.",
+        "sync": "Apply the mods that the project lists to a vLLM, and revert all others.",
         "update": "Update the project's libraries, and lock them.",
         "remove": "Remove a library from the project.",
     },
     "Pair and build": {
         "suggest": "Show which mods, chat template and pairing a model needs.",
         "template": "Render chat templates, and check them with conversations.",
-        "serve-check": "Check a serve command against the vLLM it will run on.",
-        "lock": "Write a pairing's lock: the hash of each thing that its image is made of.",
+        "serve-check": "Check whether a vLLM accepts a serve command.",
+        "lock": "Write a pairing's lock file: the hashes of all that its image is built from.",
         "build": "Build a pairing's image, exactly as its lock says.",
         "image": "Show what is in an image, and whether it is intact.",
-        "upgrade": "Move a pairing to another vLLM.",
+        "upgrade": "Move a pairing to another vLLM version.",
         "up": "Lock, build and start a pairing, and wait until it serves.",
         "run": "Start a pairing's image as a container that serves.",
-        "ps": "List the containers of `run`: state, port, mods, and whether their code ran.",
+        "ps": "List the containers that `run` started, and whether the mods' code ran.",
         "evidence": "Check in a server's log whether the mods' code ran.",
         "bench": "Compare the speed and answers of a server with and without mods.",
     },
     "Make and keep": {
         "new": "Make a mod from a diff, two trees or a command.",
-        "import": "Turn a spark-vllm-docker recipe into a pairing, or its mod into a vllm-mods mod.",
+        "import": "Convert a spark-vllm-docker recipe to a pairing, or a folder with a run.sh to a mod.",
         "export": "Export a mod as a folder for spark-vllm-docker, or a pairing as a recipe.",
-        "port": "Make a variant of a mod for another vLLM.",
+        "port": "Make a variant of a mod for another vLLM version.",
         "keep": "Keep a library up to date with vLLM's releases, on git branches.",
     },
     "Find out": {
         "matrix": "Check mods against many vLLM releases.",
         "bisect": "Find the commit at which a mod's verdict changes.",
         "doctor": "Examine this installation and a tree, and report what is wrong.",
-        "explain": "Explain a verdict or a code, and what to do next.",
+        "explain": "Explain a verdict or a code, and say what to do next.",
         "completion": "Print the shell code that completes vllm-mods commands.",
     },
 }
@@ -150,11 +150,11 @@ def _add_examples(command: click.Command, path: str) -> None:
 )
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Version, prove, apply and revert patches of an installed vLLM: mods.
+    """Check, apply and revert mods: patches for an installed vLLM.
 
     A mod has variants: versions of its patch, each for a range of vLLM releases. A library is a folder of mods. A pairing is a model with the image, mods, chat
-    template and serve command that it needs. A verdict says whether a mod applies: `vllm-mods explain VERDICT`. TREE is a path to the vllm package, its parent folder
-    or its environment, or one of pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF. An option's default is in [brackets].
+    template and serve command that it needs. A verdict says whether a mod applies; `vllm-mods explain VERDICT` explains it. TREE is a vLLM to read: a path to the vllm package,
+    its parent folder or its environment, or one of pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF. In the help of a command, [brackets] hold an option's default.
 
     \b
     Exit codes: 0 done; 1 the answer is no; 2 wrong usage or a bad manifest; 3 refused

@@ -37,10 +37,10 @@ def command(
 ) -> Reply:
     """Apply mods to an installed vLLM, all of them or none.
 
-    With neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Mods that are
-    already applied do not change. Nothing is changed (exit code 3) if a mod does not apply, or if the project's
-    vllm-mods.toml (see `add`) does not allow it. --dry-run ends with the exit code of the real run. If
-    SOURCE_DATE_EPOCH is set, it becomes the modification time of every file written.
+    Without MOD and --pairing, apply the bundled mods that `vllm-mods list` marks as [default]. Mods that are already
+    applied stay as they are. If a mod does not apply, or the project's vllm-mods.toml (see `add`) does not allow it,
+    nothing is changed and the exit code is 3. --dry-run has the exit code of a real run. If the variable
+    SOURCE_DATE_EPOCH is set, every file that is written gets that modification time.
     """
     chosen = choose(library, mods, pairing, target=target)
     announced = functools.partial(announce, chosen=chosen)

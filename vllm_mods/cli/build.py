@@ -33,11 +33,11 @@ def lock_command(
     check: bool,
     **given: Any,
 ) -> Reply:
-    """Write a pairing's lock: the hash of each thing that its image is made of.
+    """Write a pairing's lock file: the hashes of all that its image is built from.
 
-    `build` makes the image from the base image and this lock, and from nothing else. With --check nothing is written, and
-    the exit code is 1 if anything changed. Mods that vllm-mods.toml does not trust are refused. Every file that
-    `build` adds has the modification time SOURCE_DATE_EPOCH, or 1970 if that is not set.
+    `build` makes the image from the base image and this lock, and from nothing else. If the project's vllm-mods.toml (see
+    `add`) does not allow a mod, no lock is written. Every file that `build` adds has the modification time
+    SOURCE_DATE_EPOCH, or 1970 if that variable is not set. With --check, exit code 1 if anything changed.
     """
     output = given["output"]
     if check:
@@ -52,7 +52,7 @@ def lock_command(
 @options.pairing_name
 @options.base
 @options.option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
-@options.option("--output WHERE", "Into docker, oci:DIR or registry:REF [the engine of the base].")
+@options.option("--output WHERE", "Write to docker, oci:DIR or registry:REF [engine of the base].")
 @options.option("--tag T", "The tag of the image [PAIRING:VLLM_VERSION-LOCK_HASH].")
 @options.option("--platform OS/ARCH", "Build only this platform [all platforms in the lock].")
 @options.where_served
@@ -62,8 +62,8 @@ def lock_command(
 def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any) -> Reply:
     """Build a pairing's image, exactly as its lock says.
 
-    The image is the base image with one more layer: the files that `apply` would write, and the lock. Only the files
-    that the mods change are read from the base image; layers that the destination already has are not copied. If the project's
+    The image is the base image with one more layer: the files that `apply` would write, and the lock. The command reads
+    only the files that the mods change from the base image, and copies no layer that the destination already has. If the project's
     vllm-mods.toml (see `add`) does not allow a mod, nothing is built. A tag that already names another image is not moved.
     """
     result = build(pairing=pairing, lock=lock, tag=tag, **given)
@@ -73,15 +73,15 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 
 @click.command(name="upgrade")
 @options.pairing_name
-@options.option("--to VERSION", "The vLLM version to move to [the current one].")
+@options.option("--to VERSION", "The vLLM version to move to [the pairing's present version].")
 @options.option("--base REF", "The base image [the pairing's, with the new version in its tag].")
-@options.option("--output WHERE", "The same as for `build` [the engine of the base].")
+@options.option("--output WHERE", "Where to write the image: see `build` [engine of the base].")
 @options.own_library
 @options.network
 @options.source_date_epoch
 @options.json_output
 def upgrade_command(**given: Any) -> Reply:
-    """Move a pairing to another vLLM: check, lock, serve-check and build, all of it or nothing.
+    """Move a pairing to another vLLM version: check, lock, serve-check and build, all of it or nothing.
 
     The pairing's file then names the new base image and the new version range. The new image has a new tag; the old image
     stays. Without --to, the image is rebuilt if the pairing's base image has a new digest. If a mod does not

@@ -20,29 +20,27 @@ from vllm_mods.report.reply import Reply
 @options.target_tree
 @options.platform
 @options.target_in_image
-@options.option("--model MODEL", "Check that mods are meant for this model: a folder or Hub id.")
+@options.option("--model MODEL", "Also check that mods are for this model: a folder or Hub id.")
 @options.access_to_commits
 @options.verify
 @options.others
 @options.option("--explain", "Also list what was not checked, and why.")
 @options.option(
     "--plugin DIST",
-    "Check a plugin in place of mods: pypi:NAME==VERSION, a wheel, an sdist, sources, an installed package's folder.",
+    "Check a vLLM plugin instead of mods: pypi:NAME==VERSION, a wheel, an sdist, a folder of sources, or an installed package's folder.",
 )
-@options.option("--made-for TREE", "The vLLM that the plugin was made for [the one it names].")
-@options.form(
-    "How to print: for a person, as GitHub's annotations, or as SARIF.", ("text", "github", "sarif")
-)
+@options.option("--made-for TREE", "The vLLM that the plugin was made for [what the plugin names].")
+@options.form("The output format: text, GitHub annotations or SARIF.", ("text", "github", "sarif"))
 @options.json_output
 def check_command(
     *, explain: bool, form: str, plugin: str | None, made_for: str | None, **given: Any
 ) -> Reply:
     """Check whether mods apply to a vLLM tree; change nothing.
 
-    MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). With
-    neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
+    MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). Without MOD and
+    --pairing, check the bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
     verdict is `applies`, `moved`, `applied` or `upstream` and, with --model, every mod is meant for that model.
-    With --plugin: exit code 0 if --target breaks nothing that works on the vLLM that the plugin was made for.
+    With --plugin, exit code 0 if everything in the plugin that works on --made-for also works on --target.
     """
     if plugin is not None or made_for is not None:
         given |= {"explain": explain, "form": form != "text"}
@@ -66,8 +64,8 @@ def check_command(
 def diff_command(**given: Any) -> Reply:
     """Show what mods would change in a vLLM tree, as one diff; change nothing.
 
-    `git apply` and `patch -p1` accept the diff in the folder that contains vllm/. With neither MOD nor --pairing: all
-    bundled mods that `vllm-mods list` marks as [default]. Exit code 1, and no diff, if a mod does not apply.
+    To apply the diff, run `git apply` or `patch -p1` in the folder that contains vllm/. Without MOD and --pairing, show the
+    bundled mods that `vllm-mods list` marks as [default]. If a mod does not apply, no diff is printed and the exit code is 1.
     """
     return report.diff(_check(**given), answers.paint)
 

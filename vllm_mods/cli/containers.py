@@ -24,24 +24,24 @@ starting = options.grouped(
     "start",
     service.StartOptions,
     option("--lock FILE", "The pairing's lock [NAME.lock beside the pairing]."),
-    option("--image REF", "The image to start [the tag that `build` gives it]."),
+    option("--image REF", "The image to start [the image that `build` made]."),
     option("--name NAME", "The name of the container [the pairing's name]."),
     option("--host ADDRESS", "Host address; 0.0.0.0 for all [127.0.0.1].", default="127.0.0.1"),
     option("--port", "The port on the host [the serve command's].", type=click.IntRange(1, 65535)),
-    option("--gpus WHICH", "The GPUs: all, none, or 0,1.", default="all", show_default=True),
+    option("--gpus WHICH", "The GPUs to use: all, none, or 0,1.", default="all", show_default=True),
     option("--shm-size SIZE", "The container's shared memory.", default="16g", show_default=True),
-    option("--model-cache DIR", "The Hub's cache [$HF_HOME, else ~/.cache/huggingface]."),
+    option("--model-cache DIR", "The Hugging Face cache [$HF_HOME, else ~/.cache/huggingface]."),
     options.where_served,
     option(
         "--restart POLICY",
-        "The container's restart policy [on-failure:3 until it serves, then unless-stopped].",
+        "The container's restart policy [on-failure:3 until the server is ready, then unless-stopped].",
     ),
 )
 """How a container is started: options of ``run``, ``up`` and ``export``."""
 _engine_options = options.all_of(
     option(
         "--engine",
-        "The engine to use [the one that has the image].",
+        "The container engine to use [the one that has the image].",
         "program",
         type=click.Choice(engine_command.PROGRAMS),
     ),
@@ -55,9 +55,11 @@ _engine_options = options.all_of(
 @starting
 @_engine_options
 @option("--print", "Only print the command; check neither the image nor ARGUMENTs.", "only_print")
-@option("--replace", "First remove the container of this name, if `run` started it.")
+@option("--replace", "First remove the container of the same name, if `run` started it.")
 @option("--wait", "Wait until the server is ready, then report whether the mods' code ran.")
-@option("--mount", "Start the lock's base image, with the files of the mods mounted into it.")
+@option(
+    "--mount", "Start the lock's base image and mount the mods' files into it; needs no `build`."
+)
 @option("--record FILE", "Record which code of the mods runs, for `evidence --record`.")
 @options.library
 @options.network
@@ -74,9 +76,9 @@ def run_command(
 ) -> int:
     """Start a pairing's image as a container that serves.
 
-    The image is the one that `build` made from the pairing's lock, in docker or podman; with --mount, the base of that lock.
-    ARGUMENTs are appended to the pairing's serve command; arguments that its vLLM would reject are refused, as by
-    serve-check. `vllm-mods ps` lists the containers; to stop one or read its log, use the engine: `docker stop NAME`, `docker logs NAME`.
+    The image is the one that `build` made from the pairing's lock, in docker or podman. ARGUMENTs are appended to the
+    pairing's serve command; if its vLLM would reject the command, nothing is started. `vllm-mods ps` lists the containers.
+    To stop one or read its log, use the engine: `docker stop NAME`, `docker logs NAME`.
     """
     if only_print and (given["mount"] or given["record"]):
         why = "--print cannot be used with --mount or --record"
@@ -128,8 +130,8 @@ def up_command(
     """Lock, build and start a pairing, and wait until it serves.
 
     The steps are `lock`, `build` and `run --wait --replace`. They are printed first, and a step with nothing to do is
-    skipped. The lock is written again if the pairing, its mods or its base image has changed; a container that already
-    runs as planned stays.
+    skipped. The lock is written again if the pairing, its mods or its base image has changed. A container that already
+    runs as planned keeps running.
     """
     words = click.get_current_context().obj["arguments"]
     typed = service.Typed(("run", *(word for word in words[1:] if word != "--print")))
@@ -166,10 +168,10 @@ def _announce(steps: Sequence[UpStep]) -> None:
 @options.network
 @options.json_output
 def ps_command(**given: Any) -> Reply:
-    """List the containers that `vllm-mods run` started, in docker and podman, and the copies that `with` uses.
+    """List the containers that `vllm-mods run` started, in docker and podman, and the copies of vLLM that `with` uses.
 
-    The table shows the state, restarts, port and mods of each container, and whether the mods' code ran; below it, the cause
-    of each failure, then the process that uses each copy.
+    The table shows the state, restarts, port and mods of each container, and whether the mods' code ran. Below the table
+    are the cause of each failure, and the process that uses each copy.
     """
     return report.containers(run.list_containers(**given))
 
@@ -189,10 +191,10 @@ def evidence_command(
 ) -> Reply:
     """Check in a server's log whether the code of the mods ran.
 
-    Without a name, check the mods of the container. `[evidence]` in each mod.toml names a log text; the command
-    looks for it in the lines that the mod's files logged since the server's last start. Exit code 0 if
-    the server became ready and each mod's code ran, as far as a log can show it. --record shows instead which
-    functions of the mods each process entered.
+    Without PAIRING and MOD, check all mods of the container. `[evidence]` in a mod.toml names a text that the mod's code logs.
+    The command looks for that text in the lines that the mod's files logged since the server's last start. Exit code 0 if
+    the server became ready and the code of each mod ran, as far as a log can show it. With --record, the command shows
+    instead which functions of the mods each process entered.
     """
     if container is not None and log is record is None:
         return report.evidence(run.of_container(running=engine.container(container), **given))

@@ -70,7 +70,7 @@ def _failure(error: BaseException, arguments: Sequence[str]) -> Failure:
         hint = f"{context.command_path if context else ' '.join(words)} --help"
         return "usage", error.format_message(), hint, EXIT_USAGE
     why = f"this is a bug in vllm-mods {__version__}: {type(error).__name__}"
-    ask = "report it with the output above and the output of `vllm-mods doctor` for the same target"
+    ask = "report this bug with the output above and the output of `vllm-mods doctor` for the same target"
     return _of_machine(error) or ("bug", why, ask, EXIT_BUG)
 
 

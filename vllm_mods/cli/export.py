@@ -20,8 +20,8 @@ _RECIPE, _COMPOSE = "recipe", "compose"
 
 @click.command(name="export")
 @click.argument("what", metavar="MOD|PAIRING", shell_complete=options.complete_names)
-@option("--output PATH", "The new file of a pairing [standard output], or a mod's new folder.")
-@options.form("The format for a pairing.", (_RECIPE, _COMPOSE))
+@option("--output PATH", "The new folder of a mod, or the new file of a pairing [standard output].")
+@options.form("The format of a pairing's file.", (_RECIPE, _COMPOSE))
 @starting
 @options.library
 @options.json_output
@@ -30,9 +30,9 @@ def command(
 ) -> Reply:
     """Write a mod as a folder that spark-vllm-docker and other launchers can run, or a pairing as a recipe or a compose file.
 
-    The folder's run.sh applies the mod with vllm-mods; if that is not installed, it installs the wheel in the
-    folder. From the recipe, a launcher makes the pairing's serve command. --format compose writes a file that starts the
-    pairing's image on each of two nodes, as a cluster; the options from --restart to --lock are for this format only.
+    The mod's folder has a run.sh that applies the mod with vllm-mods. If vllm-mods is not installed, run.sh installs it from
+    the wheel in the folder. From the recipe, a launcher makes the pairing's serve command. The compose file starts the pairing's
+    image, on each of two nodes if the pairing is for a cluster; the options from --restart to --lock are for this file only.
     """
     if form == _RECIPE and start != StartOptions():
         why = "options that say how a container starts are for a compose file only"
@@ -46,7 +46,7 @@ def command(
     if library.has_pairing(what):
         raise UsageError(f"`{what}` names both a mod and a pairing", hint="rename one of them")
     if output is None:
-        raise UsageError("a mod is exported as a folder: name it", hint=f"--output mods/{what}")
+        raise UsageError("to export a mod, name its new folder", hint=f"--output mods/{what}")
     names, remarks = export_mod(library, what, output)
     words = f"wrote {output}: {text.counted(len(names), 'file')}; name it in a recipe as {output}"
     data = {"mod": what, "folder": output, "files": names}

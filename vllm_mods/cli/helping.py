@@ -40,15 +40,15 @@ def _complete_words(_context: click.Context, _parameter: click.Parameter, typed:
 @click.argument("word", metavar="VERDICT|CODE", shell_complete=_complete_words)
 @options.json_output
 def explain(word: str) -> Reply:
-    """Explain a verdict, an exit code, a kind of error or the code of a finding, and what to do next.
+    """Explain a verdict, an exit code, a kind of error or the code of a finding, and say what to do next.
 
-    In the answers of --json, `code` is the kind of an error. The code of a finding is printed behind it, in brackets.
+    The code of a finding is printed after it, in brackets. The kind of an error is its `code` in the output of --json.
     """
     endings = {entry.word: entry for entry in words.endings()}
     known = {entry.word: entry for entry in words.findings()} | endings
     if (entry := known.get(word)) is None:
         near = difflib.get_close_matches(word, known, 1, 0.75)
-        why = f"`{word}` cannot be explained; these can: {', '.join(endings)}, and the codes in brackets after findings"
+        why = f"`{word}` is not known; these words are: {', '.join(endings)}, and the codes in brackets after findings"
         hint = f"vllm-mods explain {near[0] if near else 'WORD  # one of these'}"
         raise UsageError(why, hint=hint)
     lines = (f"{entry.word} ({entry.kind}): {entry.meaning}", f"  {entry.follows}")

@@ -33,14 +33,14 @@ def inspect(**given: Any) -> Reply:
 
 @command.command(name="verify")
 @_reference
-@options.option("--lock FILE", "Also compare with this lock.")
+@options.option("--lock FILE", "Also compare the image with this lock.")
 @_chosen
 @options.json_output
 def verify(lock: str | None, **given: Any) -> Reply:
     """Check every layer, setting and file of an image against its lock.
 
-    The lock is the one inside the image; with --lock, both locks count. Of a multi-platform image, the image for each platform
-    is checked, and none may be missing. Exit code 1 if the image differs; the differences are printed.
+    The lock is the one inside the image; with --lock, the image must also match that lock. Every platform of a multi-platform
+    image is checked, and none may be missing. If the image differs, the differences are printed and the exit code is 1.
     """
     written = None if lock is None else named_files.read(lock)
     return report.verified(image_verify(lock=written, lock_name=lock or "", **given))

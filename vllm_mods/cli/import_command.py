@@ -22,17 +22,17 @@ _of_mods = options.grouped(
     new.recorded,
     option(
         "--vllm SPEC",
-        "For a mod: its version range; without --tree and --image, the releases to run its script on.",
+        "For a mod: its version range. Without --tree and --image, its script is run on each release in the range.",
     ),
     option("--license SPDX", "For a mod: its licence."),
     option("--summary TEXT", "For a mod: its summary."),
     option(
         "--image REF",
-        "For a mod: run its script in a container of this image, which must contain vLLM. With several --image, one mod is made for all of them.",
+        "For a mod: run its script in a container of this image, which must contain vLLM. Several --image make one mod for all of these images.",
         "images",
         multiple=True,
     ),
-    option("--tree TREE", "For a mod: the vLLM it was written for; its script runs on a copy."),
+    option("--tree TREE", "For a mod: the vLLM that its script was written for and runs on."),
 )
 
 
@@ -40,22 +40,22 @@ _of_mods = options.grouped(
 @click.argument("path", metavar="PATH", type=click.Path())
 @option("--library DIR", "Write to DIR/pairings/NAME.toml, or a mod to DIR/patches/NAME.", "folder")
 @option("--name NAME", "The new name [the recipe's or the folder's name].")
-@option("--mod PATH=NAME", "Use the mod NAME for this path in the recipe.", "mods", multiple=True)
+@option("--mod PATH=NAME", "Use the mod NAME for the recipe's mod PATH.", "mods", multiple=True)
 @_of_mods
 @options.access
 @options.json_output
 def command(
     path: str, folder: str | None, mods: tuple[str, ...], terms: ImportTerms, access: Access
 ) -> Reply:
-    """Turn a launcher's recipe into a pairing, or a launcher's mod into a vllm-mods mod.
+    """Convert a launcher's recipe to a pairing, or a launcher's mod to a mod of vllm-mods.
 
-    PATH is a recipe of spark-vllm-docker (YAML), or a mod of any launcher: a folder or zip with a run.sh.
-    Without --library, the pairing or the new mod.toml is printed. The run.sh is run in a sandbox: on a copy of --tree in
-    bubblewrap, or in a container of --image. What it changes becomes the mod, which is checked on that vLLM. If `vllm-mods export` wrote the
-    folder, run.sh is not run. Exit code 1 if the recipe needs what no pairing can do, or an entry of --each fails; 2 if PATH cannot be read; 3 if run.sh makes no mod.
+    PATH is a recipe of spark-vllm-docker (YAML), or the mod of any launcher: a folder or a zip with a run.sh.
+    Without --library, the pairing or the new mod.toml is only printed. The run.sh runs in a sandbox: on a copy of --tree in
+    bubblewrap, or in a container of --image. Its changes become the mod, which is then checked on that vLLM. A run.sh that `vllm-mods export` wrote is not run.
+    Exit code 1 if a pairing cannot do all of the recipe, or a call of --each fails; 2 if PATH cannot be read; 3 if run.sh makes no mod.
     """
     if terms.fetch and access.offline:
-        raise UsageError("--fetch needs the network, which --offline forbids", hint="omit one")
+        raise UsageError("--fetch needs the network, but --offline forbids that", hint="omit one")
     if not is_mod(path):
         of_mods = terms.tree, terms.images, terms.summary, terms.license, terms.vllm, terms.others
         if any(of_mods) and os.path.exists(path):

@@ -22,7 +22,7 @@ from vllm_mods.report.reply import Reply
 def status_command(mods: tuple[str, ...], target: str) -> Reply:
     """Show which mods are recorded as applied to a vLLM tree, and whether their files are unchanged.
 
-    Exit code 0 if all files are unchanged and, with MOD, if these mods are applied.
+    Exit code 0 if all files are unchanged and each MOD is applied.
     """
     return report.status(status(target, *mods), target)
 
@@ -34,8 +34,8 @@ def status_command(mods: tuple[str, ...], target: str) -> Reply:
 def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     """Check that the files of the applied mods are unchanged.
 
-    Exit code 1 if a file was changed; vllm-mods cannot tell which program changed it. --json also has the record of what was
-    applied, and the versions of the packages that vLLM and its mods require, to compare two nodes.
+    Exit code 1 if a file was changed; vllm-mods cannot tell which program changed it. To compare two nodes, compare their
+    --json. That also has the record of what was applied, and the versions of the packages that vLLM and its mods require.
     """
     node = node_of(target) if as_json else None
     answer = report.verify(verify(target, *mods), target, node)
@@ -45,22 +45,22 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
 @click.command(name="revert")
 @options.mods
 @options.target_folder
-@option("--discard-edits", "Revert even if files were edited after the apply; edits are lost.")
-@option("--only-edits", "Keep all mods, and discard only what was edited after they were applied.")
+@option("--discard-edits", "Revert even if files were edited since the apply; the edits are lost.")
+@option("--only-edits", "Keep the mods, and discard only the edits that were made after the apply.")
 @options.source_date_epoch
 @options.json_output
 def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
     """Remove mods from a vLLM, as if they had never been applied; the other mods stay.
 
-    Without MOD, remove all mods: every byte, mode and time is as before the first apply.
+    Without MOD, remove all mods. Each file then has the contents, mode and time that it had before the first apply.
     """
     return report.revert(revert(target, *mods, **given), target)
 
 
 @click.command(name="sync")
 @click.argument("name", required=False, metavar="[NAME]")
-@option("--target DIR", "The vLLM to change [the target's path, else the active environment's].")
-@option("--check", "Write nothing; exit code 1 if sync would change anything.")
+@option("--target DIR", "The vLLM to change [`path` of NAME, else the active environment].")
+@option("--check", "Write nothing; exit code 1 if `sync` would change anything.")
 @option("--fetch", "Only download the libraries at their locked versions.", "only_fetch")
 @options.workspace
 @options.json_output
@@ -68,11 +68,11 @@ def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
 def sync_command(
     name: str | None, target: str | None, *, check: bool, only_fetch: bool, **given: Any
 ) -> Reply:
-    """Make a vLLM have exactly the mods that vllm-mods.toml lists under [targets.NAME], at their locked versions.
+    """Apply exactly the mods that vllm-mods.toml lists under [targets.NAME] to a vLLM, at their locked versions.
 
-    Libraries are fetched as recorded in vllm-mods.lock. Mods that the file does not list are reverted, missing
-    mods are applied, and other versions are replaced: all of this or nothing. If nothing has to change, nothing is written.
-    If SOURCE_DATE_EPOCH is set, it becomes the modification time of every file written.
+    Libraries are fetched as recorded in vllm-mods.lock. Missing mods are applied, other versions are replaced, and mods that
+    vllm-mods.toml does not list are reverted: all of this or nothing. If nothing has to change, nothing is written.
+    If the variable SOURCE_DATE_EPOCH is set, every file that is written gets that modification time.
     """
     if only_fetch:
         project = fetch()

@@ -34,24 +34,26 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 @options.option("--tree TREE", "Check these trees instead of releases.", "trees", multiple=True)
 @options.option(
     "--against BASE..HEAD",
-    "Print only what changes between two releases, or between two revisions of a clone of vLLM (--commits, else the current folder).",
+    "Print only what changes between two releases, or between two revisions of a clone of vLLM. The clone is that of --commits [the current folder].",
     "span",
 )
 @options.option(
     "--plugin DIST",
-    "Check a plugin in place of mods: pypi:NAME for all its releases, or as for `check --plugin`.",
+    "Check a vLLM plugin instead of mods: all its releases (pypi:NAME), or one as for `check --plugin`.",
 )
-@options.option("--update-lock", "Write results to mod.lock; other entries stay.", "relock")
+@options.option("--update-lock", "Write the results to mod.lock; other entries stay.", "relock")
 @options.option(
     "--strict",
-    "Compute without the locks, and find the place of each hunk with a second parser. Also exit with 1 for a stale lock, a wrong range, a worse result than in the lock, or a mod that no release needs.",
+    "Ignore mod.lock, and find the place of each hunk with a second parser. Exit code 1 also if a mod.lock is out of date, a range is wrong, a result is worse than in mod.lock, or no release needs a mod.",
 )
 @options.option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
 @options.option("--no-cache", "Check everything again; neither use nor fill the cache.")
 @options.others
 @options.verify
 @options.form("The output format.", matrix_forms.FORMS)
-@options.option("--output FILE", "Write to this file (site: folder), and also print the text.")
+@options.option(
+    "--output FILE", "Write this format to a file (site: to a folder), and also print the text."
+)
 @options.option("--since DATE|FILE", "For site: what changed since then [the last other result].")
 @options.folders
 @options.access_to_commits
@@ -76,11 +78,10 @@ def matrix_command(
 ) -> int:
     """Check mods against many vLLM releases.
 
-    With neither MOD nor --pairing, all mods of your libraries are checked, or the bundled mods if you name no
-    library. With neither --vllm nor --tree, the command checks every release in the mods' ranges and, of those after
-    them, the three newest. If a release's wheel was uploaded twice, both builds are checked (`0.20.1 build 0` is the first). Exit code 0 if every mod applies,
-    or is already present, on every release in its ranges; with --against, if no verdict got worse. With --plugin, each release of the plugin
-    is checked on --vllm, else on the vLLM that it was made for and the next three: exit code 0 if no vLLM breaks it.
+    Without MOD and --pairing, check all mods of your libraries, or the bundled mods if you name no library. Without --vllm and --tree, check
+    every release in the mods' ranges, and the three newest releases after them. If a wheel was uploaded twice, both builds are checked; `0.20.1 build 0`
+    is the first one. Exit code 0 if every mod applies, or is already present, on every release in its ranges. With --against, exit code 0 if no verdict
+    got worse. With --plugin, check each release of the plugin on the vLLM releases of --vllm; without --vllm, on the one that it was made for and the next three. Exit code 0 if none breaks the plugin.
     """
     if relock and (trees or others):
         why = "--update-lock records results for releases as published, so it cannot be used with --tree or --with"
@@ -187,7 +188,7 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
         answers.note(f"the entries of {others} in mod.lock are unchanged")
     if updated.why is not None:
         of = f" for {', '.join(updated.lost)}" if updated.lost else ""
-        answers.note(f"entries of the previous mod.lock{of} were removed: it {updated.why}")
+        answers.note(f"entries of the previous mod.lock{of} were removed: the file {updated.why}")
     if updated.lost:
         wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
         answers.hint(update_lock(mod, f"--vllm '{wanted}'"))
@@ -204,7 +205,7 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
 def bisect_command(good: str, bad: str, repo: str, **given: Any) -> Reply:
     """Find the commit at which a mod's verdict changes.
 
-    The clone's working tree does not change. Commits are followed along first parents, and each check halves the commits
+    The clone's working tree does not change. `bisect` follows first parents, and each check halves the commits
     that are left. Exit code 0 if a change was found, 1 if the verdict is the same at both revisions.
     """
     result = bisect(good=good, bad=bad, repo=repo, **given)

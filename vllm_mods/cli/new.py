@@ -16,11 +16,11 @@ recorded = options.grouped(
     "limits",
     Limits,
     options.option(
-        "--also PACKAGE", "Also copy this package, which is installed beside vllm.", multiple=True
+        "--also PACKAGE", "Also copy this package from beside vllm, for the command.", multiple=True
     ),
     options.option(
         "--timeout",
-        "The time limit, in seconds.",
+        "The time limit of the command, in seconds.",
         "seconds",
         type=click.FloatRange(min=0, min_open=True),
         default=600.0,
@@ -28,14 +28,14 @@ recorded = options.grouped(
     ),
     options.option(
         "--ignore-checks",
-        "Make the mod although the command's last step, such as a self-test, fails. That step must change no file; its output is printed.",
+        "Make the mod even if the last step of the command fails, such as a self-test. That step must change no file; its output is printed.",
     ),
-    options.option("--partial", "With --each: make the mod without the entries that failed."),
+    options.option("--partial", "With --each: make the mod without the calls that failed."),
     options.option(
         "--each NAME",
-        "The Python function or program that COMMAND calls once for each of a list of patches. Every call becomes an optional patch; if one fails, no mod is made, and all failed calls are listed (exit code 1).",
+        "A Python function or program that COMMAND calls once for each of its patches. Each call becomes an optional patch. If a call fails, no mod is made, all failed calls are listed, and the exit code is 1.",
     ),
-    options.option("--env NAME=VALUE", "A variable in the sandbox.", "environ", multiple=True),
+    options.option("--env NAME=VALUE", "A variable for the command.", "environ", multiple=True),
 )
 """The options of what runs a command on a copy of a tree."""
 
@@ -43,19 +43,19 @@ recorded = options.grouped(
 @click.command(name="new")
 @click.argument("name", metavar="NAME")
 @click.argument("argv", nargs=-1, metavar="[-- COMMAND...]")
-@options.option("--from-diff FILE", "A diff with any paths; - is standard input.", "diff_file")
+@options.option("--from-diff FILE", "The diff to read; - is standard input.", "diff_file")
 @options.option("--from-trees OLD NEW", "Compare these two trees.", "trees", nargs=2)
-@options.option("--record", "Run COMMAND on a copy of --tree.")
+@options.option("--record", "Run COMMAND on a copy of --tree, or in a container of --image.")
 @options.option(
     "--tree TREE",
-    "The vLLM that the diff was made on, or that COMMAND is to change; `auto` is the newest release where each hunk matches at its line.",
+    "The vLLM that the diff was made on, or that COMMAND is to change. For a diff, `auto` is the newest release where each hunk matches at its line.",
     "base",
 )
 @options.option("--image REF", "Run COMMAND in a container of this image, which must contain vLLM.")
 @options.option("--library DIR", "Write to DIR/patches/NAME [.].", default=".")
 @options.option("--summary TEXT", "A summary of the mod.")
 @options.option("--license SPDX", "The licence of the mod.")
-@options.option("--vllm SPEC", "The mod's version range [only that vLLM].")
+@options.option("--vllm SPEC", "The vLLM versions that the mod is for [only the tree's version].")
 @recorded
 @options.access
 @options.json_output
@@ -73,11 +73,11 @@ def command(
 ) -> Reply:
     """Make a mod from a diff, from two trees, or from what a command does.
 
-    A diff may have paths from anywhere: the file is found in the tree by the end of its path and by its text.
-    With two trees, changed files become a patch, and new files become an overlay. A command runs on
-    a copy of a tree, or in a container of an image. In both cases it sees a copy of the current folder and nothing else
+    The paths in a diff may begin anywhere: `new` finds each file in the tree by the end of its path and by its text.
+    With two trees, changed files become a patch, and new files are copied into the mod. A command runs on
+    a copy of a tree, or in a container of an image. It sees a copy of the current folder, and nothing else
     of this machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
-    Whatever you have to add by hand is listed.
+    The command then lists what you have to add by hand.
     """
     making = f"vllm-mods new {name} --from-diff {diff_file or 'FILE'} --tree auto"
     if record or argv:
@@ -89,7 +89,7 @@ def command(
         raise UsageError("--image replaces --tree, and needs --record", hint="--record --image REF")
     spec = f"image:{image}" if image else trees[0] if trees else base
     if not spec:
-        why = "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
+        why = "no --tree was named; it is the vLLM that the diff was made on, or that the command is to run on"
         raise UsageError(why, hint=making)
     diff = None if diff_file is None else named_files.read(diff_file)
     diff_name = "stdin" if diff_file == "-" else diff_file or ""

@@ -128,40 +128,40 @@ mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=compl
 pairing_name = click.argument("pairing", metavar="PAIRING", shell_complete=complete_pairings)
 pairing = option(
     "--pairing NAME",
-    "Use this pairing's mods and templates, then each MOD that is named.",
+    "Use this pairing's mods and templates, followed by each MOD.",
     shell_complete=complete_pairings,
 )
-base = option("--base REF", "The base image [the one that the pairing or its lock names].")
+base = option("--base REF", "The base image [as named in the pairing or its lock].")
 platform = option(
     "--platform OS/ARCH",
-    "The platform to read of a multi-platform image, such as linux/arm64 [this machine's].",
+    "Which platform of a multi-platform image to read, such as linux/arm64 [this machine's].",
 )
 target_in_image = option(
     "--target-in-image DIR",
-    "The folder in the image that contains vllm/, if there is more than one or none is found.",
+    "The folder in the image that contains vllm/. Needed only if several are found, or none.",
     "in_image",
 )
 where_served = all_of(
     option("--device-memory SIZE", "Memory of each serving GPU, such as 96GiB [this machine's]."),
-    option("--model-folder DIR", "The model's folder [the pairing's, else the Hub's cache]."),
+    option("--model-folder DIR", "The model's folder [the pairing's path, else the Hub's cache]."),
 )
 """Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
-    "The version of another package, such as transformers==4.57.0, to check against; only for a release or a wheel [the newest when that vLLM was released].",
+    "Check with this version of another package, such as transformers==4.57.0. Only for a release or a wheel of vLLM [the newest version when that vLLM was released].",
     "others",
     multiple=True,
 )
-verify = option("--verify", "Download each release's whole wheel once, and compare its hash.")
+verify = option("--verify", "Download the whole wheel of each release once, and check its hash.")
 target_folder = option(
     "--target DIR",
-    "The vllm package folder, its parent folder or its environment [the active environment's].",
+    "The vllm package folder, its parent folder or its environment [the active environment].",
     envvar=TARGET,
     callback=_or_found,
 )
 target_tree = option(
     "--target TREE",
-    "A folder, an environment, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment's].",
+    "A folder, an environment, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment].",
     envvar=TARGET,
     callback=_or_found,
 )
@@ -172,7 +172,7 @@ workspace = option(
 )
 folders = option(
     "--library DIR",
-    "Your own library: a folder with patches/, templates/ or pairings/ [also $VLLM_MODS_LIBRARY].",
+    "Use this library, and those in $VLLM_MODS_LIBRARY: folders with patches/, templates/ or pairings/.",
     "folders",
     multiple=True,
 )
@@ -203,9 +203,11 @@ network = grouped("access", open_access)
 _offline = option("--offline", "Use only the cache; do not use the network.")
 access = grouped("access", open_access, _offline)
 plan_terms = all_of(
-    option("--only-supported", "Skip mods that have no variant for this tree, and name them."),
-    option("--strict-version", "Refuse a variant outside its range, even where it fits."),
-    option("--base TREE", "The vLLM that the mods were made for, to tell look-alike places apart."),
+    option("--only-supported", "Skip and list mods that have no variant for this vLLM."),
+    option("--strict-version", "Refuse a variant outside its version range, even if it fits."),
+    option(
+        "--base TREE", "The vLLM that the mods were made for; used to tell similar places apart."
+    ),
     workspace,
     library,
     pairing,
@@ -218,7 +220,7 @@ access_to_commits = grouped(
     _offline,
     option(
         "--commits REPO",
-        "A clone of vLLM, or the URL of an index with a folder per commit: needed for a build between releases, such as pypi:0.22.1rc1.dev124+gace95c9cf.",
+        "Where to find builds between releases, such as pypi:0.22.1rc1.dev124+gace95c9cf: a clone of vLLM, or the URL of an index with a folder for each commit.",
     ),
 )
 """How trees are got at: from the cache alone, or from a clone of vLLM's repository too."""

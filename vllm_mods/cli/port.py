@@ -19,11 +19,11 @@ from vllm_mods.report.reply import Reply
 @click.argument("mod", metavar="MOD", shell_complete=options.complete_mods)
 @option("--to TREE", "The vLLM to port to.", "target")
 @option("--from TREE", "The vLLM that the variant was written for [from mod.lock].", "base")
-@option("--variant ID", "The variant to port [the one with the nearest version].")
+@option("--variant ID", "The variant to port [the one for the nearest version].")
 @option("--as ID", "The id of the new variant.", "name")
 @option("--vllm SPEC", "The version range of the new variant [only the target].")
-@option("--no-repair", "Do not repair ported code that would not work.")
-@option("--output DIR", "Write a copy of the mod to DIR/patches; leave the original alone.")
+@option("--no-repair", "Do not repair ported code, even if it would not work.")
+@option("--output DIR", "Write a copy of the mod to DIR/patches; leave the original unchanged.")
 @options.others
 @option("--continue", "Finish a port from its edited files.", "go_on")
 @option("--abort", "Remove an unfinished port.")
@@ -43,12 +43,12 @@ def port_command(
     no_repair: bool,
     **given: Any,
 ) -> Reply:
-    """Make a variant of a mod for another vLLM.
+    """Make a variant of a mod for another vLLM version.
 
-    The changes of the variant are merged with the target, once for the whole file and once class by class; both
-    must give the same result. Files, classes and functions that moved are followed, and each move is printed. A
-    clean port becomes a new variant, if it applies to the target. If there is a
-    conflict, only files with git's conflict markers are written: edit them, then run --continue. Exit code 0 for a new variant or if none is needed, 1 for a
+    `port` merges the variant's changes with the target in two ways: whole files, and class by class. Both must give
+    the same result. If files, classes or functions have moved, `port` follows them and prints each move. A clean port that
+    applies to the target becomes a new variant. If there is a conflict, only files with git's conflict markers are
+    written: edit them, then run `port MOD --continue`. Exit code 0 for a new variant or if none is needed, 1 for a
     conflict or a port that would not work.
     """
     if sum((go_on, abort, target is not None)) != 1:
@@ -69,13 +69,13 @@ def port_command(
 @click.command(name="keep")
 @click.argument("mods", metavar="[MOD]...", nargs=-1)
 @option("--library DIR", "A library in a git repository.", required=True)
-@option("--since RELEASE", "Look at releases after this one [the newest in mod.lock].")
+@option("--since RELEASE", "Look only at releases after this one [the newest in mod.lock].")
 @option("--vllm SPEC", "Look only at releases in this range.")
 @option("--pre", "Include pre-releases.")
 @option("--commits REPO", "Also look at the newest commit of this clone of vLLM.")
 @option("--pull-requests", "Push the branches, and open a pull request for each.")
-@option("--remote NAME", "The git remote to push to, with --pull-requests [the only one there is].")
-@option("--dry-run", "With --pull-requests: push nothing, and only say what would be done.")
+@option("--remote NAME", "With --pull-requests: the git remote to push to [the only one].")
+@option("--dry-run", "With --pull-requests: push nothing, and print what would be done.")
 @option("--offline", "Use only the cache; do not use the network.")
 @options.json_flag
 def keep_command(
@@ -84,18 +84,18 @@ def keep_command(
     """Keep a library up to date with vLLM's releases, on branches of its git repository.
 
     For each mod and each new release: if a variant applies, its range is widened; if none applies, the mod is
-    ported; if the release has the change, the range ends. Each result is one commit on a branch vllm-mods/MOD/RELEASE, which starts at the branch
-    of the previous release; the commit's message is the text for a pull request. An existing branch is rebuilt only if the mod has changed and nobody
-    but `keep` has committed to it. The working tree does not change. Exit code 1 if some work is left for a person.
+    ported; if the release already has the change, the range ends before it. Each result is one commit on a branch vllm-mods/MOD/RELEASE, which starts at the branch
+    of the previous release. The commit's message is the text for a pull request. `keep` makes an existing branch again only if the mod has changed and
+    no one else has committed to the branch. The working tree does not change. Exit code 1 if some work is left for a person.
 
-    With --pull-requests, each branch has one request at GitHub, GitLab, Gitea or Forgejo: opened once, updated when it
-    changes, closed when its work is done. The token is in GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
+    With --pull-requests, each branch gets one pull request at GitHub, GitLab, Gitea or Forgejo. `keep` opens it, updates it when the branch
+    changes, and closes it when nothing is left to do. The token is in GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)
     from vllm_mods.report import keep as kept  # noqa: PLC0415
 
     if offline and given["pull_requests"]:
-        raise UsageError("--pull-requests needs the network: --offline forbids it", hint="omit one")
+        raise UsageError("--pull-requests cannot be used with --offline", hint="omit one")
     access = options.open_access(offline=offline, commits=commits)
     given |= {"access": access, "dry_run": dry_run}
     outcomes = []

@@ -11,15 +11,15 @@ from vllm_mods.sharing import changing
 @click.command(name="add")
 @click.argument("source", metavar="SOURCE")
 @option("--name NAME", "The library's name, as in NAME/MOD [the owner in the git URL].", "owner")
-@option("--mod MOD", "A mod of the library to add to the default target.", "mods", multiple=True)
+@option("--mod MOD", "Add this mod of the library to the default target.", "mods", multiple=True)
 @option("--allowed-signers FILE", "Require a signature by a signer in FILE.", "signers")
 @json_output
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> Reply:
-    """Add someone else's library to the project, and lock its version; print what it may change. No vLLM is changed.
+    """Add someone else's library to the project, lock its version, and print what it may change. No vLLM is changed.
 
-    SOURCE is git+URL[@REV][#subdirectory=DIR], package:NAME of an installed distribution, or a folder. The
-    project is the vllm-mods.toml in this folder, or in a parent folder within the same repository. SOURCE is written
-    to it, and its current revision to vllm-mods.lock. `vllm-mods sync` applies the mods.
+    SOURCE is git+URL[@REV][#subdirectory=DIR], a folder, or package:NAME (an installed distribution). The command writes
+    SOURCE to vllm-mods.toml, and its current revision to vllm-mods.lock. The project is the folder of vllm-mods.toml: this
+    folder, or a parent folder within the same repository. `vllm-mods sync` applies the mods.
     """
     where = changing.project_path()
     library, suggested = changing.parse_source(source, where, signers)
@@ -31,9 +31,9 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
 @click.argument("library", metavar="LIBRARY")
 @json_output
 def remove(library: str) -> Reply:
-    """Remove a library from the project, and its mods from the targets. No vLLM is changed.
+    """Remove a library from the project, and its mods from the project's targets. No vLLM is changed.
 
-    `vllm-mods sync` then reverts the library's mods; `vllm-mods revert` removes one mod from a vLLM.
+    `vllm-mods sync` then reverts the library's mods. To remove one mod from a vLLM, use `vllm-mods revert`.
     """
     where = changing.read_project().where
     return report.removed(where, library, changing.remove(where, library))
@@ -44,7 +44,7 @@ def remove(library: str) -> Reply:
 @option("--dry-run", "Print what is new; write nothing.")
 @json_output
 def update(libraries: tuple[str, ...], *, dry_run: bool) -> Reply:
-    """Look for new revisions of the project's libraries, show what changed, and lock them. No vLLM is changed.
+    """Look for new revisions of the project's libraries, show what changed, and lock the new revisions. No vLLM is changed.
 
     Without LIBRARY, update all of them. `sync` always takes the locked commit, so only `update` notices a moved
     tag. To use another tag, edit `rev` in vllm-mods.toml, then run `update`.

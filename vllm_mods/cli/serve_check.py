@@ -24,8 +24,8 @@ from vllm_mods.report.reply import Reply
 def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
     """Show which mods, chat template and pairing a model needs.
 
-    MODEL is a folder or an id on the Hub (HF_ENDPOINT). Only its config.json and the headers of its safetensors
-    are read, not the weights. With --target, exit code 1 if one of these mods does not apply.
+    MODEL is a folder, or an id on the Hugging Face Hub or the server that HF_ENDPOINT names. The command reads
+    config.json and the headers of the safetensors files, not the weights. With --target, exit code 1 if one of these mods does not apply.
     """
     result = suggest(tree=None if target is None else access.open(target), **given)
     return checkpoint.suggested(result, answers.paint)
@@ -33,21 +33,21 @@ def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
 
 @click.command(name="serve-check")
 @click.argument("words", nargs=-1, metavar="[PAIRING | -- vllm serve …]")
-@options.option("--command TEXT", "Check this command line instead of a pairing's.")
+@options.option("--command TEXT", "Check this serve command instead of a pairing's.")
 @options.option(
     "--target TREE",
     "A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the pairing's vLLM].",
 )
-@options.option("--vllm SPEC", "Check against all releases in this range, such as '>=0.19'.")
+@options.option("--vllm SPEC", "Check on each vLLM release in this range, such as '>=0.19'.")
 @options.library
 @options.access
 @options.json_output
 def serve_check_command(words: tuple[str, ...], command: str | None, **given: Any) -> Reply:
-    """Check a serve command against the vLLM that it will run on.
+    """Check whether a vLLM accepts a serve command.
 
-    The serve command is that of a PAIRING, with its environment, templates and mods; or give one after -- or with --command.
-    Flags, values, JSON keys and variables are read from the source of the tree; vLLM is not imported. With
-    --vllm, check many releases. Exit code 0 if nothing is wrong.
+    With PAIRING, the command is that of the pairing, checked together with its environment, templates and mods. You can also give
+    a command after -- or with --command. The vLLM's source says which flags, values, JSON keys and variables it accepts; vLLM
+    is not imported. Exit code 0 if nothing is wrong.
     """
     text = words[0] if len(words) == 1 else shlex.join(words)
     if command is None and " " in text:

@@ -19,7 +19,7 @@ from vllm_mods.templates.source import open_template
 _complete = options.completer(Library.template_names)
 _conversations = option(
     "--conversations NAME|DIR",
-    "Use the conversations of this template, or in this folder [those beside the template].",
+    "Use the conversations of the template NAME, or those in the folder DIR [those beside the template].",
     "conversations_of",
     shell_complete=_complete,
 )
@@ -29,8 +29,8 @@ _conversations = option(
 def command() -> None:
     """Render chat templates, and check them with conversations.
 
-    TEMPLATE is the name of a template in a library, or a file. It is rendered as by vLLM, in Jinja's sandbox,
-    in a process that cannot open files and has 20 seconds and 1 GiB.
+    TEMPLATE is the name of a template in a library, or a file. It is rendered as in vLLM, by Jinja's sandbox.
+    The process cannot open files, and has at most 20 seconds and 1 GiB.
     """
 
 
@@ -46,12 +46,12 @@ def list_(library: Library) -> Reply:
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @_conversations
 @option("--parsers", "Check in a sandbox whether --target's parsers read what the template writes.")
-@option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION, …")
-@option("--tool-call-parser NAME", "Tool parser [template.toml's, else all].", "tool")
-@option("--reasoning-parser NAME", "Reasoning parser [template.toml's, else all].", "reasoner")
+@option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION or another TREE.")
+@option("--tool-call-parser NAME", "Tool parser [from template.toml, else all].", "tool")
+@option("--reasoning-parser NAME", "Reasoning parser [from template.toml, else all].", "reasoner")
 @option(
     "--in TREE",
-    "Read TEMPLATE as a path in this tree: sdist:FILE, pypi:VERSION, … (in image:REF, an absolute path).",
+    "Read TEMPLATE as a path in this TREE, such as sdist:FILE or pypi:VERSION; in image:REF, the path is absolute.",
     "inside",
 )
 @options.library
@@ -68,8 +68,8 @@ def check(
 ) -> Reply:
     """Check that templates make the right prompts.
 
-    Without TEMPLATE, all templates are checked. The command also shows the content format that each release of vLLM detects in a template, and the arguments
-    that the template reads; if the template has a template.toml, both must match it. Exit code 1 if anything is wrong.
+    Without TEMPLATE, all templates are checked. The command also shows which content format each release of vLLM detects in a template, and which arguments
+    the template reads. If the template has a template.toml, that must state the same. Exit code 1 if anything is wrong.
     """
     if parsers != (target is not None) or ((tool or reasoner) and not parsers):
         why = "--parsers and --target need each other, and --tool-call-parser and --reasoning-parser need both"
@@ -88,7 +88,7 @@ def check(
 def clients(templates: tuple[str, ...], library: Library) -> Reply:
     """Show which clients work with templates.
 
-    The clients are Claude Code, Codex, OpenCode, Cline and others. The command prints the table clients.toml beside the templates. The table was made by
+    The clients are Claude Code, Codex, OpenCode, Cline and others. The command prints a table, the clients.toml beside the templates. It was made by
     running each release's code on the requests that these clients send.
     """
     return report.clients(template_check.template_clients(library, templates))
@@ -97,14 +97,14 @@ def clients(templates: tuple[str, ...], library: Library) -> Reply:
 @command.command(name="render")
 @click.argument("template", shell_complete=_complete)
 @click.argument("messages")
-@option("--chat-template-kwargs JSON", "The template's arguments, as in a request.", "kwargs")
+@option("--chat-template-kwargs JSON", "Arguments for the template, as in a request.", "kwargs")
 @options.library
 @options.json_output
 def render(template: str, messages: str, kwargs: str | None, library: Library) -> Reply:
     """Print the prompt that a template makes from MESSAGES.
 
-    MESSAGES is a file or - for stdin: a list of messages, or the body of a request to /v1/chat/completions; or
-    the name of a conversation beside the template. The content of a message reaches the template unchanged.
+    MESSAGES is a file, - for standard input, or the name of a conversation beside the template. The file has a list of messages,
+    or the body of a request to /v1/chat/completions. The template gets the content of each message unchanged.
     """
     opened = open_template(library, template)
     asked = next((one for one in opened.conversations if one.name == messages), None)
@@ -129,7 +129,7 @@ def render(template: str, messages: str, kwargs: str | None, library: Library) -
 def diff(old: str, new: str, **given: Any) -> Reply:
     """Show how the prompts of two templates differ.
 
-    The command also shows how much of the prefix cache each template keeps. The prompts are made from the conversations beside the templates, or those of --conversations; if there are none,
-    from the conversations of `template check`. Exit code 1 if any prompt differs.
+    The command also shows how much of the prefix cache each template keeps. The prompts are made from the conversations of --conversations,
+    else from those beside the templates, else from the conversations of `template check`. Exit code 1 if any prompt differs.
     """
     return report.diff(*template_check.compare_templates(old=old, new=new, **given), (old, new))

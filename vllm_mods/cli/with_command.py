@@ -50,9 +50,9 @@ def command(
 ) -> None:
     """Run COMMAND with mods in a copy of vLLM; the installed one is only read.
 
-    MOD is the name of a mod, the folder of a mod, or a patch. The copy is in the cache, and comes first on
-    PYTHONPATH; for `--target pypi:VERSION` pip unpacks that release there. COMMAND is not run if its Python would
-    import another vLLM. With neither MOD nor --pairing: all bundled mods that `vllm-mods list` marks as [default].
+    MOD is the name of a mod, the folder of a mod, or a patch. Without MOD and --pairing, use the bundled mods that
+    `vllm-mods list` marks as [default]. The copy is in the cache and comes first on PYTHONPATH. With `--target pypi:VERSION`,
+    pip unpacks that release into the cache. COMMAND is not run if its Python would import another vLLM.
     The exit code is that of COMMAND.
     """
     words: list[str] = click.get_current_context().meta["command"]
@@ -73,7 +73,7 @@ def command(
         if "RAY_ADDRESS" in environ or os.path.exists(_RAY):
             added = {name: text for name, text in environ.items() if os.environ.get(name) != text}
             what = f"the copy, and runtime_env={json.dumps({'env_vars': added})}"
-            answers.note(f"the workers of a running Ray cluster need {what}")
+            answers.note(f"the workers of a Ray cluster that already runs need {what}")
         answers.note(f"{', '.join(one.mod.title for one in copy.plan.mods)} in {copy.root}")
         os.set_inheritable(copy.lock, True)  # the command keeps the copy in use
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would the command
@@ -86,12 +86,12 @@ _number = functools.partial(option, type=click.IntRange(1))
 _load = options.grouped(
     "load",
     BenchLoad,
-    option("--seed N", "The seed of the prompts [0].", type=int, default=0),
-    _number("--concurrency N", "Prompts that are sent at a time [1].", default=1),
+    option("--seed N", "The random seed of the prompts [0].", type=int, default=0),
+    _number("--concurrency N", "Prompts that are sent at the same time [1].", default=1),
     _number("--prompts N", "How many prompts of each length [16].", default=16),
-    _number("--output-length N", "Tokens of each answer, 2 or more [128].", default=128),
+    _number("--output-length N", "Tokens in each answer, 2 or more [128].", default=128),
     _number(
-        "--input-length N", "Tokens of each prompt; repeatable [512].", "input_lengths", **_MANY
+        "--input-length N", "Tokens in each prompt [512]; repeatable.", "input_lengths", **_MANY
     ),
 )
 
@@ -108,10 +108,11 @@ _load = options.grouped(
 def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
     """Compare vLLM servers with mods and without, on this machine.
 
-    A and B are `plain` (no mods), mods joined by commas, or a pairing. COMMAND is started in the order A B B A, on a copy with
-    the mods, as by `with`. If no COMMAND is given, each pairing's own is started. An unpatched `vllm bench serve` sends the same prompts to every server; what it sends until a server gets no faster is dropped.
-    Each result is B divided by A, as an interval. If 1 is not in it, A and B differ (95 % confidence for all results together). If
-    a bench was stopped, the same command continues it. DIR/bench.html shows each start.
+    A and B are `plain` (no mods), names of mods joined by commas, or a pairing. `bench` starts COMMAND several times, in the order A B B A, in
+    a copy of vLLM with these mods, as `with` does. Without COMMAND, it starts the command of each pairing. An unpatched `vllm bench serve` sends the
+    same prompts to every server; until a server gets no faster, results are dropped.
+    Each result is B divided by A, as an interval. If the interval does not contain 1, A and B differ (95 % confidence for all results together).
+    DIR/bench.html shows each start. If a bench was stopped, the same command continues it.
     """
     words: list[str] = click.get_current_context().meta["command"]
     for sent in (signal.SIGTERM, signal.SIGHUP):  # a server is ended then, as after Ctrl-C

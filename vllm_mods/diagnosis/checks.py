@@ -129,7 +129,7 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
     stale = [folder for folder, said in owners.items() if said != ("vllm", tree.version)]
     yield Trouble(
         FindingCode.TWO_DISTRIBUTIONS,
-        f"several distributions claim vllm/: {', '.join(owners)}; an upgrade was not clean",
+        f"several distributions claim vllm/: {', '.join(owners)}; an upgrade left an old one behind",
         # The metadata alone: to uninstall it would take the files of the other too.
         f"rm -r {' '.join(shlex.quote(f'{tree.root}/{one}') for one in stale)}"
         if tree.root is not None and len(stale) < len(owners)

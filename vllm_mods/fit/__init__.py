@@ -73,7 +73,7 @@ def fit(
         hint = "is this file generated? no file of vLLM is nested this deeply"
         raise TreeError(why, hint=hint) from error
     except OSError as error:
-        why = f"the type checker could not be run: {error.strerror or error}: {error.filename or 'temporary files'}"
+        why = f"the type checker did not run: {error.strerror or error}: {error.filename or 'temporary files'}"
         raise TreeError(why, hint="set TMPDIR to a writable folder with free space") from error
     reasons = {(one.code, one.scope): one.reason for one in allow}
     allowed = (_allowed(finding, reasons) for finding in findings)

@@ -64,7 +64,7 @@ def cycle_problems(before: World, after: World, path: str, lines: frozenset[int]
         path,
         rows[loading.at[path]],
         scope="",
-        message=f"a cycle of imports, {' -> '.join((path, *way))}: {asked}, which does not define it yet{'' if always else ' if this file is imported first'}",
+        message=f"a cycle of imports ({' -> '.join((path, *way))}): {asked}, which has not defined that name yet{'' if always else ' if this file is imported first'}",
         key=("cycle", path, way[0]),
         token=stuck.module.rpartition(".")[2],
         level=Level.ERROR if always else Level.NOTE,

@@ -73,7 +73,7 @@ def _unnamed(before: World, after: World, path: str) -> Problems:
             continue
         near = nearest(method, new.above)
         is_misspelt = _is_misspelt_hook(after, new)
-        why = f"{near}, a hook that takes the same" if is_misspelt else near
+        why = f"{near}, a hook with the same parameters" if is_misspelt else near
         message = f"nothing calls {new.scope}, and no base class defines it{why}"
         yield _problem(path, new, message, Level.ERROR if is_misspelt else Level.NOTE)
 

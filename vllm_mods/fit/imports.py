@@ -36,7 +36,7 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Answers:
         return
     if answer is None or scope.guarded or scope.typing_only:
         if answer is False:
-            why = "the import fails, but the code catches the error, is for another version of vLLM, or only type checkers run it"
+            why = "the import fails, but the code catches the error, or is for another vLLM version or type checkers only"
         if why:
             yield Doubt(path, "import", why)
         return

@@ -44,7 +44,7 @@ def _of_scopes(world: World, problem: Problem, tree: ast.Module) -> str:
         is_asked = {guarded for place, _, guarded in used if place not in own} == {True}
         paths = (path for path, _ in files_mentioning(world, (node.name,)))
         if is_asked and all(path in world.files for path in paths):
-            return f"{node.name} is used only where the code first asks whether it exists"
+            return f"{node.name} is used only after the code has checked that it exists"
     return ""
 
 
@@ -53,7 +53,7 @@ def _of_module(world: World, problem: Problem, tree: ast.Module) -> str:
     mentions, stem = _mentions(world), module_stem(problem.path)
     makes = any(b"sys.modules" in (data or b"") for data in world.files.values())
     if problem.code is FindingCode.FIT_IMPORT and makes and ("text", problem.key[0]) in mentions:
-        return "the code names this module in a string, and creates modules itself"
+        return "the code names this module in a string, and creates modules at run time"
     loaded = [chosen for _, chosen, _ in mentions.get(("text of module", stem), ())]
     is_there = problem.path.startswith("vllm/") and world.tree.read(problem.path) is not None
     if not loaded or is_there or ("import of module", stem) in mentions:

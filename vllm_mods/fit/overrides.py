@@ -204,7 +204,7 @@ def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Pro
     used = rb"\.%b\b(?!\s*[(=])" if was else rb"\.%b\("
     if is_mentioned(world, mine.name, re.compile(used % mine.name.encode())):
         kind = "a property" if was else "a method"
-        problem = _problem(override, place, f"that is {kind}, and is used as {kind}")
+        problem = _problem(override, place, f"that is {kind}, and callers use it as {kind}")
         yield problem if _only_family(world, override) else problem._replace(level=Level.NOTE)
 
 

@@ -143,7 +143,7 @@ def _why(  # noqa: PLR0911 - an answer per kind of what was there
     if is_property(old.function):
         read = re.compile(rb"\.%b\b(?!\s*[(=])" % name.encode())
         no_property = not is_property(new.function) and is_mentioned(world, name, read)
-        return "and code that reads the property gets a function" if no_property else ""
+        return "but callers read it as a property" if no_property else ""
     if is_property(new.function):
         return ""
     if owner.module:
@@ -187,7 +187,7 @@ def _misspelt(world: World, name: str, owner: Symbol) -> str:
     quoted = re.compile(rb"[\"']%b[\"']" % name.encode())
     if not near or is_mentioned(world, name, used) or times_mentioned(world, name, quoted) > 1:
         return ""
-    return f"and nothing reads that name; the nearest is {near[0]}"
+    return f"but nothing reads that name; the nearest name is {near[0]}"
 
 
 def _is_slip(name: str, other: str) -> bool:

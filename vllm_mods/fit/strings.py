@@ -197,7 +197,7 @@ def _lonely(world: World, nodes: Iterable[ast.expr], what: str) -> Misuses:
         if re.fullmatch(shape, name) and times_mentioned(world, name, word) == 1:
             tables = (world.read(p) or b"" for p in world.paths("vllm") if p.endswith(end))
             known = (one.decode() for data in tables for one in re.findall(names, data))
-            text = f"nothing else in the tree names the {what} {name!r}{nearest(name, known)}"
+            text = f"nothing else in the tree mentions the {what} {name!r}{nearest(name, known)}"
             yield Misuse(text, name, Level.NOTE)
 
 
@@ -207,7 +207,7 @@ def _variable(world: World, key: ast.expr | None, value: ast.expr) -> Misuses:
     read = [text for text in _literals(every(value)) if text.startswith("VLLM_")]
     once = (times_mentioned(world, n, re.compile(rb"\b%b\b" % n.encode())) == 1 for n in read)
     if read and known not in read and all(once):
-        yield Misuse(f"{known} is read as {read[0]}, which nothing else names", read[0])
+        yield Misuse(f"{known} is read from {read[0]}, a name that is used nowhere else", read[0])
 
 
 def _qualname(world: World, text: str) -> Misuses:
@@ -308,7 +308,7 @@ def _registration(world: World, path: str, node: ast.Call) -> Misuses:
         case [[Symbol(binding=Function(parameters=takes) as registered) as real], fakes]:
             made_of = definition(world, real.path, registered)
             if (why := next(_unfit_parameters(made_of), None) if made_of else None) is not None:
-                text = f"torch registers no operator of {real.where}: {why}"
+                text = f"torch cannot make an operator of {real.where}: {why}"
                 yield Misuse(text, registered.name)
             known = {one.name for one in takes}
             changed = every(given.get("mutates_args") or node.func)
@@ -323,7 +323,7 @@ def _registration(world: World, path: str, node: ast.Call) -> Misuses:
                 if isinstance(fake.binding, Function) and not opaque_decorator(fake.binding):
                     whys = [refusal(fake.binding.parameters, call) for call in calls]
                     if None not in whys:
-                        text = f"the fake of {real.where} is {fake.where}, but a call like the operator's {whys[-1]}"
+                        text = f"{fake.where} is the fake of {real.where}, but a call like the operator's {whys[-1]}"
                         yield Misuse(text, fake.binding.name)
         case _:
             pass

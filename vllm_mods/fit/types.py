@@ -172,7 +172,7 @@ def syntax_problems(path: str, data: bytes, lowest: tuple[int, int] | None) -> A
     if isinstance(wrong, RecursionError | MemoryError):
         yield invalid(path, 1, "it is nested too deeply", lowest)
     elif wrong is not None and older:
-        yield Doubt(path, "syntax", f"it may need a newer Python than {_HERE}, which runs here")
+        yield Doubt(path, "syntax", f"it may need a newer Python than this one ({_HERE})")
     elif wrong is not None:
         why = str(getattr(wrong, "msg", None) or wrong)
         yield invalid(path, getattr(wrong, "lineno", None) or 1, why, lowest)

@@ -83,7 +83,7 @@ class _DiffReader:
             raise self.fail(why, hint="make it against one parent: git diff FIRST_PARENT MERGE")
         self.no_binary(line)
         if line.startswith(b"@@"):
-            why = "the hunk belongs to no file: it must directly follow a file header or another hunk of that file"
+            why = "the hunk belongs to no file: a hunk must follow a file header or another hunk of that file"
             if not _HUNK.match(line):
                 why = "the hunk header has no line numbers"
             raise self.fail(why, hint=_AGAIN)
@@ -109,7 +109,7 @@ class _DiffReader:
                 words = b"rename from" if line.startswith(b"rename from") else b"rename to"
                 names[words] = self.path(line[len(words) + 1 :], None)
             elif line.startswith((b"copy from ", b"copy to ")):
-                why = "the file is a copy: the patch has only its differences from another file"
+                why = "the patch copies another file and has only the differences from that file"
                 hint = "make the patch with `git diff --no-renames`, or use an overlay"
                 raise self.fail(why, hint=hint)
             elif line.startswith(b"index "):
@@ -198,7 +198,7 @@ class _DiffReader:
         if file.old_path is None and file.new_path is None:
             raise self.fail("both sides are /dev/null", line=line)
         if (file.old_path is None) != created or (file.new_path is None) != deleted:
-            why = "the mode lines and the '---'/'+++' lines disagree on whether the file is new or deleted"
+            why = "the mode lines and the '---'/'+++' lines contradict each other: only one of them says that the file is new or deleted"
             raise self.fail(why, line=line)
         if not created and not deleted and (file.old_path != file.new_path) != renames:
             sides = f"{file.old_path} and {file.new_path}"
@@ -286,7 +286,7 @@ class _DiffReader:
                 self.at += 1
                 return
         if line.startswith((b"+", b"-", b" ", b"\\")) and not self.is_head(line):
-            why = "the hunk has more lines than its header states; other tools drop them silently"
+            why = "the hunk has more lines than its header states; other tools drop the extra lines silently"
             raise self.fail(why, hint=_BY_HAND)
 
     def hunk(self, number: int) -> Hunk:
@@ -307,7 +307,7 @@ class _DiffReader:
             # an editor that strips blanks at line ends turns the empty context line " " into ""
             text = line[1:] + b"\n"
             if kind not in " +-":
-                why = f"the hunk header states {olds} more old and {news} more new lines, but this line is neither"
+                why = f"the hunk header states {olds} more old and {news} more new lines, but this line is neither old nor new"
                 raise self.fail(why, hint=_BY_HAND)
             if (kind != "+" and (olds == 0 or closed["-"])) or (
                 kind != "-" and (news == 0 or closed["+"])
@@ -321,7 +321,7 @@ class _DiffReader:
             if (self.peek() or b"").startswith(_NO_NEWLINE):
                 text = text[:-1]
                 if not text:
-                    raise self.fail("an empty line without a newline is not a line")
+                    raise self.fail("the last line is empty and has no newline")
                 closed["-"] |= kind != "+"
                 closed["+"] |= kind != "-"
                 self.at += 1

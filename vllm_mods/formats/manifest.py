@@ -202,7 +202,7 @@ def _variant(table: Table) -> model.Variant:
         package_version=table.specifier("version") if package not in {"", "vllm"} else "",
     )
     if "version" in table.raw and not variant.package:
-        table.problem("version", "is the version of another package: name it as `package`")
+        table.problem("version", "is the version of another package: name it in `package`")
     for unknown in sorted(set(optional) - set(patches)):
         table.problem("optional", f"{unknown!r} is not one of its patches")
     for path, platform in repeated((one.path, one.platform) for one in variant.binary):

@@ -202,15 +202,15 @@ def parse(data: bytes, where: str) -> PairingLock:
     raw = object_of(data, where, hint)
     schema = raw.pop("schema", None)
     if schema != SCHEMA:
-        why = f"schema: {schema!r}, and this version of vllm-mods reads {SCHEMA}"
+        why = f"schema: this version of vllm-mods reads schema {SCHEMA}, not {schema!r}"
         hint = f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}"
         raise ManifestError(where, (why,), hint=hint)
     lock = decode(PairingLock, raw, where, hint=hint)
     problems = secrets.problems({"command": lock.command})
     if lock.layer_format != LAYER_FORMAT:
-        problems.append(f"layer_format: {lock.layer_format}, and layers are {LAYER_FORMAT}")
+        problems.append(f"layer_format: is {lock.layer_format}, but must be {LAYER_FORMAT}")
     if len(by_platform(lock)) <= len(lock.platforms):
-        problems.append("platforms: one appears twice")
+        problems.append("platforms: a platform appears twice")
     if problems:
         raise ManifestError(where, tuple(problems), hint=hint)
     return lock

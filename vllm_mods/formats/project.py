@@ -152,7 +152,7 @@ def _target(table: Table) -> SyncTarget:
         table.problem("path", "is not a path")
     target = SyncTarget(table.name, place, table.strings("mods"), pairing)
     if "mods" not in table.raw and pairing is None:
-        table.problem("", "names neither mods nor a pairing; write mods = [] for no mods")
+        table.problem("", "names neither mods nor a pairing; if no mods are meant, write mods = []")
     return target
 
 
@@ -167,7 +167,7 @@ def _policy(trust: Table, where: str) -> Policy:
     )
     if not policy.pins and not policy.model_roots:
         trust.problem(
-            "", "names none of allowed_signers, require_hashes and model_roots: nothing is trusted"
+            "", "needs one of allowed_signers, require_hashes and model_roots to trust anything"
         )
     trust.refuse_unknown()
     return policy

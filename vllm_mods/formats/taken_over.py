@@ -114,7 +114,7 @@ def _same(name: str, other: str) -> bool:
 
 def _conflict(key: str, wanted: Sequence[_Brought], way: str) -> str:
     values = " and ".join(f"`{', '.join(one.mods)}` sets {one.shown}" for one in wanted)
-    return f"{key}: {values}; the pairing must set {way}"
+    return f"{key}: {values}, so the pairing must set {way}"
 
 
 def _taken(value: _Brought) -> list[tuple[str, str]]:

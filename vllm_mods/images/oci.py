@@ -129,7 +129,7 @@ class OciImage(LayeredImage):
         self.diff_ids = diff_ids(self.config, reference)
         if len(self.diff_ids) != len(self.layers):
             layers, ids = len(self.layers), len(self.diff_ids)
-            why = f"{reference}: the manifest names {layers} layers, but the configuration {ids}"
+            why = f"{reference}: the manifest names {layers} layers, but the configuration names {ids}"
             raise TreeError(why, hint=_HINT)
         pairs = zip(self.layers, self.diff_ids, strict=True)
         blobs = (Blob(one.digest, one.size, partial(open_blob, one), of) for one, of in pairs)
@@ -145,12 +145,12 @@ def pick(
     data = document_of(open_blob, top, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
     if top.media_type in (MANIFESTS if "manifests" in document else INDEXES):
-        why = f"{reference}: it is described as {top.media_type}, but is something else"
+        why = f"{reference}: the index says that it is {top.media_type}, but it is something else"
         raise TreeError(why, hint="do not use this image: engines read it in different ways")
     if "manifests" not in document:
         return data, top
     if both := {"config", "layers"} & document.keys():
-        why = f"{reference}: its manifest is also an index: it has manifests and {' and '.join(sorted(both))}"
+        why = f"{reference}: its manifest is also an index, because it has manifests and {' and '.join(sorted(both))}"
         raise TreeError(why, hint="do not use this image: engines read it in different ways")
     return pick(open_blob, choice.of(document, reference), reference, choice, depth=depth + 1)
 

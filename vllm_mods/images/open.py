@@ -98,7 +98,7 @@ def demand_platform(base: Base, platform: str) -> None:
         again = f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
         other = "leave --platform out, or name the image for that platform"
         hint = other if base.where in {"oci-layout", "registry"} else again
-        raise UsageError(f"{base.reference}: it is for {actual}, not {platform}", hint=hint)
+        raise UsageError(f"{base.reference}: the image is for {actual}, not {platform}", hint=hint)
 
 
 def _open_local(name: str, cache: Cache) -> Base:
@@ -118,5 +118,5 @@ def _open_local(name: str, cache: Cache) -> Base:
     # of the first engine that answered
     pull = next((one for one in hints if one and one.endswith(f" pull {name}")), None)
     why = f"{name}: no engine on this machine has this image{lines}"
-    hint = f"{pull or f'docker pull {name}'}  # or write registry: in front of {name}, which reads it from its registry"
+    hint = f"{pull or f'docker pull {name}'}  # or write registry:{name}, which reads the image from its registry"
     raise UsageError(why, hint=hint)

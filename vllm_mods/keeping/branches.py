@@ -52,7 +52,7 @@ class LibraryHome(NamedTuple):
         elif re.search("unable to access|Authentication|remote rejected", why):
             hint = "the token needs the right to push (GitHub: contents: write; GitLab: write_repository; Gitea: write:repository)"
         elif "rejected" in why:
-            hint = "git fetch NAME '+refs/heads/vllm-mods/*:refs/heads/vllm-mods/*'  # replaces your branches by the remote's; then run keep again"
+            hint = "git fetch NAME '+refs/heads/vllm-mods/*:refs/heads/vllm-mods/*'  # replaces your branches with those of the remote; then run keep again"
         elif "ermission denied" in why or "ead-only" in why:
             hint = f"ls -ld {self.repository.git_dir}"
         return Refused(f"{what}: {secrets.clean(why, os.environ)}", hint=hint)
@@ -112,7 +112,7 @@ def laid_out(home: LibraryHome, commit: str) -> Iterator[str]:
     """
     entries = files(home, commit)
     if not entries:
-        why = f"{commit[:12]} has no {home.path}: the commit does not contain the library"
+        why = f"the commit {commit[:12]} does not contain the library {home.path}"
         raise Refused(why, hint=f"git log --stat -- {home.path}")
     for path, (mode, _) in entries.items():
         if path.split("/")[0] in catalog.PARTS and not mode.startswith(b"100"):

@@ -80,7 +80,7 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
     forge, root = _server(url, environ)
     server = urlsplit(root)
     if "http" in {parts.scheme, server.scheme} and not is_local(parts.hostname):
-        why = f"{shown} is used with a token, which needs https"
+        why = f"{shown} is not https, and a token is sent over https only"
         raise UsageError(why, hint=f"git remote set-url NAME https://{parts.hostname}{parts.path}")
     variable = next((name for name in forge.tokens if environ.get(name)), None)
     if variable is None:
@@ -111,6 +111,6 @@ def _server(url: str, environ: Mapping[str, str]) -> tuple[Forge, str]:
             has_port = scheme in {"http", "https"} and place(url).lower() == place(root).lower()
             if is_same and (has_port or scheme == "ssh"):
                 return forge, root
-    why = f"{redact(url)}: unknown forge: no environment variable names {host or 'the server'} and its token"
+    why = f"{redact(url)}: no environment variable says which forge {host or 'the server'} is"
     hint = f"export GITHUB_SERVER_URL=https://{host or 'HOST'}  # of GitLab CI_SERVER_URL, of Gitea and Forgejo GITEA_SERVER_URL"
     raise UsageError(why, hint=hint)

@@ -60,14 +60,14 @@ def run(
     home = branches.home(library)
     at = branches.tip(home, "HEAD")
     if at is None:
-        raise ManifestError(library, ("its repository has no commit yet",), hint="git commit")
+        raise ManifestError(library, ("the repository has no commit yet",), hint="git commit")
     wanted = sorted(names, key=versions.sort_key)
     for n, release in enumerate(wanted, 1):
         branch = f"{branches.PREFIX}{mod}/{release}"
         kept = KeptRelease(mod, release, "stuck", branch=branch)
         kept = _keep_on_branch(home, at, kept, releases, message)
         if kept.did in {"left", "stuck", "waits"}:
-            later = [f"later releases wait for it: {', '.join(wanted[n:])}"] * bool(wanted[n:])
+            later = [f"later releases wait: {', '.join(wanted[n:])}"] * bool(wanted[n:])
             yield kept._replace(left=(*kept.left, *later))
             break
         yield kept
@@ -115,7 +115,7 @@ def _keep_on_branch(
         if kept.did in {"fits", "stuck"}:
             return kept
         if tip is not None and not branches.is_own(home, at, tip):
-            merge = f"the mod has changed since {name} began, and the branch has commits of others: merge or rebase it"
+            merge = f"the mod has changed since {name} began, and that branch has commits of others: merge or rebase the branch"
             return _leave(home, tip, kept)._replace(left=(merge,))
         commit = branches.commit(home, name, at, folder, message(kept), again=tip is not None)
         return kept._replace(commit=commit)
@@ -232,7 +232,9 @@ def _widen_range(
         between = planner.plan_alone(mod, ways.releases.open(version))
         if not between.verdict.ok or between.variant is None or between.variant.id != variant.id:
             wide.append(f"!={version}")
-            reasons.append(f"the variant does not apply to vLLM {version}; the range leaves it out")
+            reasons.append(
+                f"the variant does not apply to vLLM {version}, so the range leaves it out"
+            )
     return ",".join(wide), tuple(reasons)
 
 

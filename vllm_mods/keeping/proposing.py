@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _STAMP = re.compile(r"<!-- vllm-mods \w+ -->")
-_OBSOLETE = "`vllm-mods keep` closed this: nothing of it is left to do.\n\n"
+_OBSOLETE = "`vllm-mods keep` closed this, because nothing is left to do.\n\n"
 
 
 class RequestText(NamedTuple):

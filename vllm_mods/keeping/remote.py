@@ -75,6 +75,6 @@ def open_remote(library: str, url: str, token: str) -> Remote:
     tips = {name.removeprefix("refs/heads/"): tip for name, tip in refs.items()}
     remote = Remote(home, url, base, refs["HEAD"], tips)
     if not remote.has("HEAD"):
-        why = f"HEAD of {library} has commits that {base} of the remote lacks, and each request would contain them"
+        why = f"HEAD of {library} has commits that {base} of the remote lacks, so each pull request would contain these commits"
         raise Refused(why, hint=f"git checkout {base}  # first push the commits that belong there")
     return remote

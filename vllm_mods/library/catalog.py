@@ -305,7 +305,7 @@ def check_library(folder: str) -> None:
         hint = "a library has patches/<mod>/mod.toml"
         if MANIFEST in os.listdir(folder):
             name = os.path.basename(os.path.abspath(folder))
-            hint = f"this is one mod; in a library it is patches/{name}/{MANIFEST}"
+            hint = f"this folder is one mod; a library has it as patches/{name}/{MANIFEST}"
         raise UsageError(f"the library {folder} has no {', '.join(PARTS)}", hint=hint)
 
 

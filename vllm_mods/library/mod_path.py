@@ -51,7 +51,7 @@ def naming(path: str, made_on: str = "auto") -> str:
     library, patches = os.path.split(place)
     if not os.path.isdir(os.path.expanduser(path)):
         name = _name(path)
-        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree {made_on} --library mods  # makes a mod of it; then give {name} --library mods instead of the file"
+        return f"vllm-mods new {name} --from-diff {shlex.quote(path)} --tree {made_on} --library mods  # makes a mod of the patch; then give {name} --library mods instead of the file"
     if patches == "patches":
         return f"vllm-mods apply {name} --library {shlex.quote(library or '.')}"
     return f"move it to LIBRARY/patches/{name}, then give {name} --library LIBRARY instead"

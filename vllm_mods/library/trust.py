@@ -24,7 +24,7 @@ def demand(mods: Iterable[Mod]) -> None:
         libraries: dict[str, dict[str, bytes]] = {}
         for mod in mods:
             if not mod.directory:
-                why = f"{rules[0].where} does not allow this: {mod.name} comes from no library, so nothing proves its origin"
+                why = f"{rules[0].where} does not allow this: {mod.name} is in no library, so nothing proves where the mod is from"
                 hint = f"vllm-mods apply {mod.name} --library DIR  # the library that has it"
                 raise Refused(why, hint=hint)
             for root, path, data in _files(mod):
@@ -46,7 +46,7 @@ def demand_model(folder: str) -> None:
         beside = os.path.dirname(policy.where)
         roots = [os.path.realpath(os.path.join(beside, root)) for root in policy.model_roots]
         if roots and not any(os.path.commonpath((root, folder)) == root for root in roots):
-            why = f"{policy.where} does not allow this: {folder} is in none of its model_roots"
+            why = f"{policy.where} does not allow {folder}, which is in none of its model_roots"
             raise Refused(why, hint=f"--model-folder {roots[0]}/…")
 
 

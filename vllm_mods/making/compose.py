@@ -139,10 +139,10 @@ def difference(old: Tree, new: Tree) -> ModEffect:
         if before == after:
             continue
         if ".dist-info/" in path or ".egg-info/" in path:
-            why = "it describes the distribution, and `apply` updates it"
+            why = "this file describes the distribution, and `apply` updates such files"
             notes.append(f"left out {path}: {why}")
         elif path in _BUILT:
-            notes.append(f"left out {path}: the build generates it, differently for each release")
+            notes.append(f"left out {path}: the build of each release generates this file")
         else:
             changes.append(FileChange(path=path, before=before, after=after))
     effect = ModEffect(tuple(changes), notes=tuple(notes))
@@ -277,11 +277,11 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
     planned = composed.planned
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
-        why = f"the mod would be `{planned.verdict}` on the tree that it was made from; nothing was written{why}"
+        why = f"on the tree that it was made from, the mod would have the verdict `{planned.verdict}`; nothing was written{why}"
         raise Refused(why, hint="fix this, then make the mod again")
     if not makes(planned, changes):
         why = "the new patches do not reproduce the changes; nothing was written"
-        raise Refused(why, hint="this is a bug in vllm-mods: report it with the changed files")
+        raise Refused(why, hint="this is a bug in vllm-mods: report the bug with the changed files")
 
 
 def makes(planned: ModPlan, changes: Sequence[FileChange]) -> bool:

@@ -42,9 +42,9 @@ def check(url: str) -> None:
     if parts.scheme != "https":
         why = "only https is allowed: anybody on the network could change the data"
     elif parts.username is not None or parts.password is not None:
-        why = "it contains a login, and mods are published"
+        why = "the URL contains a login, and mods are published"
     elif not parts.hostname or _is_address(parts.hostname):
-        why = "it names this machine, or a machine by its IP address"
+        why = "the URL names this machine, or an IP address"
     if why:
         raise UsageError(f"{redact(url)}: {why}", hint="put the file into the mod's folder")
 

@@ -49,7 +49,7 @@ def read(path: str) -> ModSource:
     if SCRIPT not in files and mod_folder.MANIFEST not in files:
         hint = f"ls {shlex.quote(path)}  # a mod has a run.sh or a mod.toml; a recipe is a .yaml"
         if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
-            hint = f"{path} has {below[0]}: name that folder, or pack its files alone"
+            hint = f"{path} has {below[0]}: name the folder of that file, or pack only that folder's files"
         elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
             hint = f"vllm-mods new NAME --from-diff {path}/{patches[0]} --tree TREE"
         elif "Dockerfile" in files:
@@ -104,7 +104,7 @@ def _zipped(path: str, hint: str) -> dict[str, bytes]:
 
 def _check_size(path: str, files: int, size: int, hint: str) -> None:
     if files > limits.MOD_FILES or size > limits.MOD_BYTES:
-        why = f"{path} has {files:,} files or more, {size >> 20} MiB unpacked; all of it is copied for the command, so it can have at most {limits.MOD_FILES} and {limits.MOD_BYTES}"
+        why = f"{path} has {files:,} files or more ({size >> 20} MiB unpacked), and all of them are copied for the command; the limit is {limits.MOD_FILES} and {limits.MOD_BYTES}"
         raise UsageError(why, hint=hint)
 
 

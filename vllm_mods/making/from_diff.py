@@ -26,12 +26,12 @@ _NEXT = re.compile(rb"^(?:diff |Index: |=====|--- [^\n]*\n\+\+\+ [^\n]*\n@@ )", 
 _REFUSED = {
     rb"^(rename|copy) .*\n\1 to ": ("the diff renames or copies a file", "git diff --no-renames"),
     rb"^GIT binary|^Binary .* differ$": ("a binary change has no text", "--from-trees OLD NEW"),
-    rb"^\w.* mode 1[26]0000$": ("a mod can change no link or submodule", "remove it from the diff"),
+    rb"^\w.* mode 1[26]0000$": ("no mod can change a link or submodule", "remove it from the diff"),
 }
 _LEFT_OUT = {
     rb"^(?:new mode [0-7]+|new file mode 100755)$": "a mod made of a diff sets no file modes",
     rb"^Only in [^\n]*: [^\n]*(?<!__pycache__)$": "`diff -ruN` has the text of such files",
-    rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "it has no lines, like an empty file",
+    rb"^diff -[^\n]*(?=\n(?:diff -|Only in )|\n?\Z)": "it has no lines, as for an empty file",
 }
 _NO_FILE = "/dev/null"
 _ON_WHICH = "--tree auto looks for the release that the diff was made on"
@@ -219,7 +219,7 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
     if len(paths) == 1:
         return paths.pop()
     places = ", ".join(sorted(paths))
-    what = f"could go to {places}" if places else "the diff does not say where it goes"
+    what = f"could go to {places}" if places else "the diff does not say where the file goes"
     why = f"{where}:{part.line}: {part.new} is new, and {what}"
     raise Refused(why, hint="write its full path into the diff: vllm/…")
 

@@ -46,7 +46,7 @@ def make(
     if not effects:
         reasons = (f"\n  {version}: {text}" for version, text in reversed(why.items()))
         message = f"the script makes no mod on any of {len(why)} releases:{''.join(reasons)}"
-        hint = hint or "--vllm SPEC, or an --image for each, names the releases"
+        hint = hint or "name other releases with --vllm SPEC, or with an --image for each"
         raise Refused(message, hint=hint)
     return _Maker(wanted, releases, effects, tell).make(why)
 
@@ -68,7 +68,7 @@ class _Maker:
         while True:
             if not proven:
                 message = "no variant reproduces the changes of the script on its own release"
-                raise Refused(message, hint="--tree TREE names a release that it was written for")
+                raise Refused(message, hint="--tree TREE names a release that the script is for")
             variants = proven
             mod, files = self.join(variants)
             for number, (version, tree) in enumerate(self.trees.items(), 1):

@@ -13,8 +13,8 @@ _PRINTED = re.compile(
     r"|(?P<program>[\w.-]+): (?:command )?not found"
     r"|(?P<network>Connection refused|Network is unreachable|ould not resolve|name resolution)"
 )
-_IN_IMAGE = "--image REF, of an image that has it"
-OF_TREE = "if the script was written for another vLLM, name that vLLM with --tree or --image; the script finds it at $VLLM_PACKAGE_DIR"
+_IN_IMAGE = "--image REF names an image that has it"
+OF_TREE = "if the script was written for another vLLM, name that vLLM with --tree or --image; the script finds that vLLM at $VLLM_PACKAGE_DIR"
 _KEEP = "put the files that the command downloads into the folder that the command runs in"
 
 
@@ -30,7 +30,7 @@ def hint(output: str, lacked: Sequence[WatchedCommand], *, in_image: bool) -> st
             return f"the command needs the variable {name}: --env {name}=VALUE"
         if module is None:
             return f"the command needs the program {program}: {_IN_IMAGE}"
-        also = "" if in_image else f"--also {module}, and --with for its version; or "
+        also = "" if in_image else f"--also {module}, with --with for the package's version; or "
         return f"the command needs the package {module}: {also}{_IN_IMAGE}"
     if names and set(names) <= {"nvidia-smi"}:
         return "the sandbox has no GPU: let the script read such values from a variable, and set the variable with --env"

@@ -26,7 +26,7 @@ _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
-_EACH = "--each NAME: a Python function in the script's files, or a program, that it calls for each entry; a function of bash is neither"
+_EACH = "--each NAME names a Python function in the script's files, or a program, that the script calls once for each patch; bash functions are neither"
 _CHECKS = 9  # so many may fail and be left out: each is one more run
 _Once = tuple[ModEffect, tuple[WatchedCommand, ...], str]
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
@@ -181,10 +181,10 @@ class _RecordedRun(NamedTuple):
         effect = entries.split(self._effect(ran, seen), tried, notes)
         if effect.failed and not (self.limits.partial and effect.optional):
             lines = "".join(f"\n  {one}" for one in (*effect.failed, *notes))
-            why = f"{len(effect.failed)} of {len(tried)} entries failed; nothing was written{lines}"
+            why = f"{len(effect.failed)} of {len(tried)} calls failed; nothing was written{lines}"
             dropped = {f"{LAUNCHER}/asked": ran.written.get(f"{LAUNCHER}/dropped", b"")}
             error = self._lacking(why, lines, watching.read(dropped, self.files, ran.environ))
-            error.hint = f"--partial makes the mod without these entries; {error.hint}"
+            error.hint = f"--partial makes the mod without the calls that failed; {error.hint}"
             error.exit_code = EXIT_NO
             raise error
         return effect
@@ -210,10 +210,10 @@ class _RecordedRun(NamedTuple):
         other |= {name for name, _ in {*failed.env} ^ {*effect.env}}
         other |= {*failed.python} ^ {*effect.python}
         if other:
-            why = f"{check} failed and cannot be ignored: without this step the script makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}"
+            why = f"{check} failed and cannot be ignored, because without this step the script makes a different mod ({', '.join(sorted(other))}); nothing was written{last_lines(ran.output)}"
             hint = "--ignore-checks is for a check after all changes: move the check to the end, as a separate step"
             raise Refused(why, hint=hint)
-        note = f"{check} failed with exit code {ran.code} and was ignored: without this step the script makes the same changes{last_lines(ran.output)}"
+        note = f"{check} failed with exit code {ran.code} and was ignored, because without this step the script makes the same changes{last_lines(ran.output)}"
         return effect._replace(notes=(note, *effect.notes)), free, output
 
     def _found(self, path: str) -> bytes | None:
@@ -273,8 +273,8 @@ class _RecordedRun(NamedTuple):
         if ran.code:
             last = f"\n  the command ended at {seen.ended}" if seen.ended else ""
             if self.limits.ignore_checks:
-                last += "\n  --ignore-checks does not help: no step of a bash script failed that only checks"
-            last += "\n  the sandbox has no network and no GPU; it refused:" * bool(seen.lacked)
+                last += "\n  --ignore-checks does not help: the step that failed is no check at the end of a bash script"
+            last += "\n  the sandbox has no network and no GPU, and refused:" * bool(seen.lacked)
             why = f"the command failed with exit code {ran.code}; nothing was written{last}{_listed(seen.lacked)}{output}"
             error = self._lacking(why, output, seen)
             check = None if self.limits.ignore_checks else self.failed_check(ran, seen)
@@ -287,10 +287,10 @@ class _RecordedRun(NamedTuple):
             raise Refused(why, hint=reasons.OF_TREE)
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
-            why = f"the sandbox has no network and no GPU; it refused these requests, so the effect of the command is unknown; nothing was written{lines}"
+            why = f"the sandbox has no network and no GPU. It refused these requests, so the effect of the command is unknown. Nothing was written{lines}"
             raise self._lacking(why, "", seen)
         if seen.failed:
-            why = f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}"
+            why = f"a step failed and the command continued, so the changes are incomplete; nothing was written{_listed(seen.failed)}{output}"
             raise Refused(why, hint=reasons.OF_TREE)
 
     def _lacking(self, message: str, output: str, seen: Watched) -> Lacked:
@@ -322,11 +322,11 @@ class _RecordedRun(NamedTuple):
         elsewhere = sorted(path for path in every if not path.startswith(own))
         kept = [path for path in elsewhere if path in ran.written and _TEMPLATE.match(path)]
         templates = {posixpath.basename(path): ran.written[path] for path in kept}
-        why = "is set only while the script runs; to keep it, add it to [env] in mod.toml"
+        why = "is set only while the script runs; to keep the variable, add it to [env] in mod.toml"
         named = (f"{name}={value} {why}" for name, value in seen.exported)
         skipped = (f"{one} failed; the script goes on without it" for one in seen.free if one.code)
         lost = (_lost(path, ran) for path in elsewhere if path not in kept)
-        unused = (f"--also {one} is not needed for an image" for one in self.limits.also)
+        unused = (f"--also {one} has no effect on an image" for one in self.limits.also)
         notes = (*lost, *named, *skipped, *(unused if self.container is not None else ()))
         effect = ModEffect(changes, templates, seen.installed, seen.exported, self.fetched, notes)
         return compose.without_backups(effect, lambda path: self._found(path) is not None)

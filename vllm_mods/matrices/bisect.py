@@ -115,7 +115,7 @@ def over_commits(mods: Sequence[Mod], repo: "Repository", good: str, bad: str) -
     points = [Point(name) for name in dict.fromkeys((since, fork))]
     outcome = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repo.tree)
     if outcome.after is not None and outcome.after.point.commit is None:
-        why = f"{repo.spec}: the verdict changed before {good}, not on the way to {bad}: it is `{outcome.good.planned.verdict}` at {good}, and `{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} branched off"
+        why = f"{repo.spec}: {bad} branched off at {fork[:12]}, and the verdict differs between that commit (`{outcome.after.planned.verdict}`) and {good} (`{outcome.good.planned.verdict}`)"
         raise UsageError(why, hint=f"--good {fork[:12]} --bad {good}")
     return outcome
 

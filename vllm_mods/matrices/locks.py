@@ -75,7 +75,7 @@ def update(mod: Mod, cells: Sequence[Cell], written: Sequence[WrittenFor] = ()) 
         others=tuple(sorted(others, key=lambda other: (versions.sort_key(other[0]), other))),
     )
     kept = _labels(whole) - looked_at
-    why = "had one entry for these and for releases whose results differ now"
+    why = "had one entry for these and other releases, whose results now differ"
     return Updated(whole, _in_order(kept), _in_order(lost - kept), why if lost - kept else None)
 
 

@@ -33,7 +33,7 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
         message = f"{mod.name} does not apply to {where}, {why}: port the mod. If it is not meant for that release, set the upper bound of `vllm` at the top of mod.toml below that, and give the reason in `until`"
     elif cell.verdict.writes and named and not cell.in_range:
         code = FindingCode.RANGE_TOO_WIDE
-        message = f"on {where} variant `{cell.variant}` of {mod.name} fits, but the range of another variant includes that version"
+        message = f"on {where}, variant `{cell.variant}` of {mod.name} fits, but that version is in the range of another variant"
     elif cell.verdict.writes and not named and not cell.meant:
         code, level = FindingCode.RANGE_TOO_NARROW, Level.NOTE
         message = f"variant `{cell.variant}` of {mod.name} fits {where}, which is outside the mod's ranges: widen the range if the mod also works there"

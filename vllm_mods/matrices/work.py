@@ -189,7 +189,7 @@ class Workshop:
 
 def second_reading(planned: ModPlan) -> ModPlan:
     """Return a plan as it is, or unreadable where LibCST finds other scopes in a file of it than ``ast``."""
-    differ = "the two parsers of Python find different classes and functions in the file that"
+    differ = "two Python parsers find different classes and functions in the file that"
     findings = [
         Finding(FindingCode.SCOPES_DIFFER, f"{change.path}: {differ} {what}", path=change.path)
         for change in planned.changes

@@ -29,18 +29,18 @@ def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
     if held:
         return held
     where = ", ".join(f"line {line}" for line in lines[:5])
-    message = f"the hunk has less context above than below, so it belongs to the start of the file, but its text is at {where}"
+    message = f"the hunk has less context above than below, so it belongs at the start of the file; but its text is at {where}"
     if all(kind != " " for kind, _ in hunk.lines):
         times = f"occurs {len(lines)} times:" if len(lines) > 1 else "is at"
         message = f"the hunk has no context lines, and its text {times} {where}"
     elif belongs_at_end(hunk):
-        message = f"the hunk has less context below than above, so it belongs to the end of the file, but its text is at {where}, and more lines follow"
+        message = f"the hunk has less context below than above, so it belongs at the end of the file; but more lines follow its text, which is at {where}"
     return Lost(FindingCode.EDGE, message, written, lines)
 
 
 def _without_text(hunk: Hunk) -> Lost:
     if hunk.old_start == 0:
-        message = "the hunk belongs in an empty file; this one has lines"
+        message = "the hunk belongs in an empty file, but this file has lines"
         return Lost(FindingCode.EDGE, message, written_in(hunk))
     message = "the hunk has no context lines, so nothing proves where it belongs"
     return Lost(FindingCode.UNPROVABLE, message, written_in(hunk))
@@ -96,7 +96,7 @@ def in_order(
     for i in placed:
         if not left[i]:
             at = ", ".join(f"line {line}" for line in options[i][:5])
-            message = f"its text is at {at}, which contradicts the order of the hunks in the patch"
+            message = f"its text is only at {at}, in another order than the hunks in the patch"
             lost[i] = Lost(FindingCode.ORDER, message, written_in(hunks[i]), options[i])
     return left
 

@@ -43,7 +43,7 @@ def place_through(
 def _changed_by(mod: str, answer: Located | Lost, below: Located | Lost) -> Located | Lost:
     if isinstance(answer, Located) or isinstance(below, Lost):
         return answer
-    message = f"{mod}, which is applied first, changes the same lines (without it, this hunk belongs at line {below.line})"
+    message = f"{mod}, which is applied first, changes the same lines (without {mod}, this hunk belongs at line {below.line})"
     scope = below.scope.split(" | ")[0]
     return Lost(FindingCode.CONFLICTING_MOD, message, scope or None, (below.line,))
 

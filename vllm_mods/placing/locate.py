@@ -77,7 +77,7 @@ def _hold(
     around = enclosure.texts_at(hunk, target, answer.line)
     if around == chains:
         return answer
-    message = f"its text is at line {answer.line}, in {_quote(around)}, but it was written in {_quote(chains)}"
+    message = f"its text is at line {answer.line}, in {_quote(around)}, but the hunk was written in {_quote(chains)}"
     return Lost(FindingCode.ELSEWHERE, message, " | ".join(chains) or None, (answer.line,))
 
 
@@ -122,7 +122,7 @@ class _Placing:
         self.alone: set[int] = set()  # hunks with one place that nothing resembles
         target = self.target
         if self.back and target.is_blob(self.file.new_blob):
-            message = "the patch is not applied: the file is the one that it was made on"
+            message = "the patch is not applied: the file is the one that the patch was made on"
             return tuple(Lost(FindingCode.ABSENT, message, None) for _ in self.hunks)
         if target.is_blob(self.file.old_blob):
             known = stated_lines(self.hunks, target)
@@ -156,7 +156,7 @@ class _Placing:
         if not wanted:
             places = _list(self.target, hunk, fits or lines)
             where = f"in {_quote(known or ())}" if fits else f"for the part below `{hunk.section}`"
-            message = f"its text is at {places}, but it was written {where}"
+            message = f"its text is at {places}, but the hunk was written {where}"
             scope = " | ".join(known) if known else written_in(hunk)
             self.lost[i] = Lost(FindingCode.ELSEWHERE, message, scope, fits or lines)
         return wanted
@@ -299,7 +299,7 @@ class _Placing:
             message = f"its text {where} at line {left[0]}, not at its stated line, and the `@@` line names no function or class around it"
             known = self.written.get(hunk.number)
             if known is not None and where == "is only" and candidates.is_scant(hunk):
-                message = f"its text is at line {left[0]}, the only match in {_quote(known)}, where it was written, but so few lines do not prove the place"
+                message = f"its text is at line {left[0]}, the only match in {_quote(known)}, for which the hunk was written; but so few lines do not prove the place"
             only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
             against = self.doubt(hunk, only, stated=False) or (FindingCode.UNPROVABLE, message)
             return Lost(*against, written_in(hunk), left)
@@ -318,7 +318,7 @@ class _Placing:
         if fault := doubts.fault(hunk, self.target, line):
             return FindingCode.ELSEWHERE, fault
         if not (stated or hunk.section) and self.target.in_string(line, line + len(hunk.old) - 1):
-            message = f"its text is in a string at line {line}, and nothing shows that it was written for a string"
+            message = f"its text is in a string at line {line}, and nothing shows that the hunk was written for a string"
             return FindingCode.ELSEWHERE, message
         if self.back:
             either = doubts.is_left(hunk, self.file, self.target, line)

@@ -48,7 +48,7 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
         have = lines[line].rstrip(b"\r\n") if 0 <= line < len(lines) else None
         if have != want:
             number = max(line, 0) + 1
-            few = f"only {votes[start]} of its {len(wanted)} lines are there; "
+            few = f"only {votes[start]} of its {len(wanted)} lines are in the file; "
             words = few * (votes[start] * 4 < len(wanted)) + _difference(number, have, want)
             return Near(number, words, max(start, 0) + 1)
     return Near(start + 1, f"line {start + 1} differs only in its line ending", start + 1)
@@ -62,7 +62,7 @@ def _alike(wanted: Sequence[bytes], stretch: Sequence[bytes], first: int) -> Nea
     for want in sorted(wanted, key=len, reverse=True):
         for like in difflib.get_close_matches(shown(want), lines, n=1):
             line = lines[like]
-            none = "none of its lines is there; most similar: " * (len(wanted) > 1)
+            none = "none of its lines is in the file; most similar: " * (len(wanted) > 1)
             return Near(line, none + _difference(line, like.encode(), want), line)
     return None
 

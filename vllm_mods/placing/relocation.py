@@ -30,14 +30,14 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     top = path.split("/", 1)[0]
     if looked != others:
         likeliest = f"the {len(looked)} likeliest of {len(others)} files"
-        return FindingCode.SCOPE_GONE, f"its code is not in {likeliest}; the others were not read"
+        return FindingCode.SCOPE_GONE, f"{likeliest} do not define it; the others were not read"
     word = re.compile(rb"\b%s\b" % re.escape(name.encode()))
     named = next((other for other in looked if word.search(_read(tree, other))), None)
     if named is not None:
         why = f"no file of {top}/ defines `{name}`, but {named} contains the name"
         return FindingCode.SCOPE_GONE, why
     why = f"none of the {len(looked)} Python files of {top}/ contains the name"
-    return FindingCode.SUPERSEDED, f"this version has no code of that name: {why}"
+    return FindingCode.SUPERSEDED, f"this version no longer has it: {why}"
 
 
 def defining(

@@ -73,7 +73,7 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
         if entry.version == mod.version:
             what = f"another build of {entry.name} {entry.version} is applied"
         digests = f"digest {entry.digest[:12]}, not {mod.digest[:12]}"
-        message = f"{what} ({digests}); revert it first"
+        message = f"{what} ({digests}); revert the applied mod first"
         finding = Finding(FindingCode.OTHER_VERSION, message)
         return context.plan_of(mod, variant, Verdict.CONFLICT, finding)
     final = {file.path: file.after for file in receipt.files}
@@ -93,9 +93,9 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
         return context.plan_of(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
     paths = {part.path for part in context.parts(mod, variant)}
     others = sorted({name for path in paths for name in context.changed_by.get(path, ())})
-    message = f"every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}{library_option(mod)}` shows which releases have the change themselves"
+    message = f"every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}{library_option(mod)}` shows which releases already have the change"
     if others:
-        message = f"every change is already there, perhaps made by {' or '.join(others)}: reverting that mod may remove it"
+        message = f"every change is already there, perhaps made by {' or '.join(others)}; reverting that mod may remove the change"
     return context.plan_of(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 

@@ -145,16 +145,16 @@ class PlanContext:
 
     def notes(self, mod: Mod, variant: Variant) -> list[Finding]:
         """Say what a user should know of a variant that goes in."""
-        why = "is outside Python's packages: only an image can hold it"
+        why = "is outside Python's packages, so only an image can hold the file"
         notes = [note(FindingCode.IMAGE_ONLY, f"{file.path} {why}") for file in mod.files]
         if variant.package:
             package = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
             notes.append(note(FindingCode.PACKAGE, f"{package} is installed beside this vLLM"))
         if self._is_for_package(variant) is False:
-            message = f"variant `{variant.id}` is for {variant.package} {variant.package_version}; it is used because {self.package(variant.package)} has the same source"
+            message = f"variant `{variant.id}` is for {variant.package} {variant.package_version}; the variant is used because {self.package(variant.package)} has the same source"
             notes.append(note(FindingCode.VERSION_RANGE, message))
         if not self.is_for_vllm(mod, variant):
-            message = f"variant `{variant.id}` ({variant.vllm}) is used although its range does not include this version: the code that it changes is the same"
+            message = f"variant `{variant.id}` ({variant.vllm}) is used although its range does not include this version, because the code that it changes is the same"
             notes.append(note(FindingCode.VERSION_RANGE, message))
         return notes
 
@@ -162,7 +162,7 @@ class PlanContext:
         """Point at what GNU patch leaves behind when it stops half-way."""
         places = (f"{path}{suffix}" for path in paths for suffix in (".rej", ".orig"))
         left = [one for one in places if not self.tree.remote and self.tree.read(one) is not None]
-        why = "exists: a run of `patch` stopped half-way"
+        why = "shows that a run of `patch` stopped half-way"
         return [note(FindingCode.LEFTOVER, f"{path} {why}", path=path) for path in left]
 
 

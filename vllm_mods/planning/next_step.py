@@ -39,7 +39,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif "changed-since" in codes:
         advice = drop_edits(plan.spec)
     elif FindingCode.UNDECLARED in codes:
-        advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
+        advice = f"{_command('show', mod_plan)}  # read the mod, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
         needed = shlex.join(mod_plan.variant.python)
         advice = f"pip install {needed}  # in the environment of that vLLM, then try again"
@@ -61,7 +61,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif mod_plan.verdict is Verdict.PARTIAL:
         advice = packages.reinstalling(tree, plan.version)
     elif codes == {"both-ways"}:
-        advice = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
+        advice = "make the patch again with `git diff`, whose `index` line identifies the file that the patch was made for"
     else:
         base = _base(mod_plan, plan) if codes & _UNTOLD else None
         advice = base or _port(mod_plan, plan)

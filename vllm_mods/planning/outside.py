@@ -27,7 +27,7 @@ def judge(plan: ModPlan, workspace: str) -> ModPlan:
     if secret:
         from vllm_mods.formats.toml_writer import value  # noqa: PLC0415  (for what is refused)
 
-        message = f"{_describe(secret)} outside vllm/, which mod.toml does not declare; if that is intended, add to mod.toml: outside = {value((*plan.mod.outside, *secret))}"
+        message = f"{_describe(secret)} outside vllm/, but mod.toml does not declare that; if the change is intended, add to mod.toml: outside = {value((*plan.mod.outside, *secret))}"
         finding = Finding(FindingCode.UNDECLARED, message, path=secret[0])
         return refuse(plan, Verdict.CONFLICT, finding)
     if not paths:

@@ -107,7 +107,7 @@ class PatchingStep:
         lines = [before.count(b"\n", 0, at) + 1 for at in places]
         if len(places) != other.times:
             times = f"{len(places)} times" if places else "nowhere"
-            message = f"{path}: {source}: its text appears {times}, not {other.times}"
+            message = f"{path}: the text of {source} appears {times}; expected: {'once' if other.times == 1 else f'{other.times} times'}"
             code = FindingCode.AMBIGUOUS if len(places) > other.times else FindingCode.TEXT
             self.fail(code, message, path=path, line=lines[0] if lines else None)
             return
@@ -213,7 +213,7 @@ class PatchingStep:
     def report_lost(self, hunk: diff.Hunk, spot: Lost, path: str, target: Target) -> None:
         """Say why a hunk has no place."""
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
-        label = f"{path}: hunk {hunk.number} of {self.part.source}"
+        label = f"{path}, hunk {hunk.number} of {self.part.source}"
         label += f" (`{spot.scope}`)" if spot.scope else ""
         enough = len(self.findings) >= limits.EXPLAINED
         if not self.explain or spot.code != FindingCode.ABSENT or enough:
@@ -229,7 +229,7 @@ class PatchingStep:
         from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
 
         near = nearest(hunk, target, spot.scope)
-        line, words = near[:2] if near else (None, "nothing in the file resembles its text")
+        line, words = near[:2] if near else (None, "nothing in the file resembles the hunk's text")
         self.fail(FindingCode.TEXT, f"{label}: {words}", line=line, **place)
 
     def reports_absent_package(self, path: str) -> bool:
@@ -237,7 +237,7 @@ class PatchingStep:
         package = path.partition("/")[0]
         if package == "vllm" or any(True for _ in self.view.paths(package)):
             return False
-        message = f"{path} belongs to the package {package}, which this tree does not have: check an installed tree, or add --with NAME==VERSION"
+        message = f"{path} belongs to the package {package}, which this tree does not have; check an installed tree, or add --with NAME==VERSION"
         self.fail(FindingCode.NOT_IN_TREE, message, path=path)
         return True
 

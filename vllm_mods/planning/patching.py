@@ -243,7 +243,7 @@ def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Fi
     for change in changes:
         if change.mode is not None and change.before == change.after:
             gets = f"{change.path} gets the mode {change.mode:04o}"
-            message = f"{gets}; its present mode is unknown, because trees do not record modes"
+            message = f"{gets}; the present mode is unknown, because this kind of tree has no modes"
             notes.append(note(FindingCode.MODE, message, path=change.path))
     is_one = len({(hunk.path, hunk.patch) for hunk in hunks}) == 1
     for hunk in hunks:

@@ -107,7 +107,7 @@ class _Planner(NamedTuple):
                 plan = outside.judge(plan, self.context.workspace)
             plan = requirements.judge(plan, self.context.tree)
             if mod.name in stale:
-                message = f"mod.lock is not used, because {mod.name} was changed after it was written: `{update_lock(mod)}` writes it again"
+                message = f"mod.lock is not used, because {mod.name} was changed later; `{update_lock(mod)}` writes mod.lock again"
                 plan = patching.add_notes(plan, patching.note(FindingCode.STALE_LOCK, message))
             if plan.verdict.writes:
                 self.context.put_in(plan)

@@ -24,7 +24,7 @@ def unreadable(mod: Mod, error: TreeError) -> ModPlan:
 def undecided(mod: Mod, good: Sequence[Variant]) -> ModPlan:
     """Return the plan of a mod of which several variants go in."""
     named = " and ".join(f"`{one.id}` ({one.meant})" for one in good)
-    message = f"the variants {named} both fit but give different results, and nothing selects one"
+    message = f"the variants {named} both fit but give different results, and nothing shows which one is meant"
     return refused(mod, Verdict.UNSUPPORTED, Finding(FindingCode.TWO_VARIANTS, message))
 
 
@@ -82,7 +82,7 @@ def _by_part(context: PlanContext, tried: ModPlan) -> ModPlan | None:
     labels = ", ".join(_labels(inside, states))
     if context.as_released(variant, mod):
         message = f"the release already has {labels}"
-        message += "; the rest applies: this release needs its own variant" if goes_in else ""
+        message += "; the rest applies, so this release needs its own variant" if goes_in else ""
         level = Level.ERROR if goes_in else Level.NOTE
         finding = Finding(FindingCode.CARRIED, message, path=inside[0].path, level=level)
         verdict = Verdict.CONFLICT if goes_in else rest.verdict

@@ -72,7 +72,7 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
             yield Finding(FindingCode.PYTHON_CONFLICT, why)
         elif wrong:
             released = f"this vLLM is released with {name}=={pinned}"
-            where = "the mod is refused where that version is installed"
+            where = "if that version is installed, the mod is refused"
             yield note(FindingCode.PYTHON_PIN, f"{needed}, but {released}: {where}")
         elif version is None:
             message = f"{needed}, which vllm-mods does not install"

@@ -102,7 +102,7 @@ class _Merger:
             assert only is not None  # noqa: S101  (the line came from one of them)
             return [tuple(only.flat())]
         if not _same(ours, theirs):
-            why = "the mod and the target both add this name, with different contents"
+            why = "the mod and the target both add a definition of this name, and the two differ"
             self.problem(FindingCode.BOTH_ADD, within(scope, ours.name), why)
             return [Clash(tuple(ours.flat()), (), tuple(theirs.flat()))]
         return [tuple(theirs.flat())]
@@ -115,7 +115,7 @@ class _Merger:
             ours, theirs = in_ours.get(line), in_theirs.get(line)
             if ours is None:
                 if theirs is not None and not _same(old, theirs):
-                    message = "the mod removes what the target changed"
+                    message = "the mod removes code that the target changed"
                     self.problem(FindingCode.REMOVED, name, message)
             elif not _same(old, ours):
                 count = sum(other.name == old.name for other in in_theirs.values())

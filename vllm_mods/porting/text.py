@@ -78,7 +78,7 @@ def _plain(sides: Sequence[bytes], *, python: bool) -> structure.Ported:
         return structure.Ported(text, whole, proof="file")
     code, message = FindingCode.CLASH, "the target changed the same lines"
     if text is not None:
-        why = "it cannot be parsed as Python, and " if python else ""
+        why = "the file cannot be parsed as Python, and " if python else ""
         code = FindingCode.DISAGREE
-        message = f"{why}two ways to merge it give different results"
+        message = f"{why}two ways to merge the file give different results"
     return structure.Ported(None, whole, (Finding(code, message, scope=""),))

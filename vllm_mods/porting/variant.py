@@ -33,8 +33,8 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
     planned = planner.plan_alone(mod, tree, variant)
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
-        why = f"variant `{variant.id}` of {mod.name} cannot be ported from vLLM {tree.version}, because it does not apply there: {planned.verdict}{why}"
-        hint = f"vllm-mods port {mod.name} --from TREE  # a vLLM that it was written for"
+        why = f"variant `{variant.id}` of {mod.name} cannot be ported from vLLM {tree.version}, because the variant does not apply there (`{planned.verdict}`){why}"
+        hint = f"vllm-mods port {mod.name} --from TREE  # TREE is a vLLM that the variant was written for"
         raise Refused(why, hint=hint)
     patched = {path for patch in variant.patches for path in diff.paths_of(patch, patch.source)}
     return tuple(change for change in planned.changes if change.path in patched)
@@ -73,9 +73,9 @@ def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Release
     made_on = (one.base for one in written if one.variant == variant.id)
     known = recorded(locked, variant) or tuple(filter(versions.is_final, made_on))
     if not known:
-        why = "names no release for it" if locked else "is stale: the mod has changed since"
+        why = "names no release for it" if locked else "is out of date, because the mod has changed"
         why = f"the release that variant `{variant.id}` of {mod.name} was written for is unknown: mod.lock {why if mod.lock else 'is missing'}"
-        hint = f"vllm-mods port {mod.name} --from TREE{library_option(mod)}  # TREE is a vLLM where it applies; `{update_lock(mod)}` records it"
+        hint = f"vllm-mods port {mod.name} --from TREE{library_option(mod)}  # TREE is a vLLM where the variant applies; `{update_lock(mod)}` records one"
         raise UsageError(why, hint=hint)
     best = versions.nearest(version, known, 1)[0] if version is not None else known[-1]
     return releases.open(best)

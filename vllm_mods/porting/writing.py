@@ -196,7 +196,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
     for path, in_target in work.files:
         data = reading.read(work.edited(path), work.folder)
         if data is None:
-            left.append(f"{work.edited(path)}: this file is gone")
+            left.append(f"{work.edited(path)}: this file was removed")
             continue
         numbered = enumerate(line_diff.split(data), 1)
         marked = [n for n, line in numbered if line.startswith(_MARKERS)]

@@ -77,10 +77,10 @@ def check(findings: RecipeFindings, pairing: pairings.Pairing) -> None:
     for i, command in enumerate(script.commands):
         line = _line(findings, command.line)
         if i > serving:
-            why = "is a separate command that runs after vLLM has ended: a comment, or no backslash at its end, ends the line before it"
+            why = "is a separate command that runs after vLLM has ended, because the line before it ends without a backslash or in a comment"
             findings.error(FindingCode.CUT_OFF, "command", f"`{_short(command)}` {why}", line)
         elif i < serving:
-            why = "runs before the server, which a pairing cannot do"
+            why = "runs before the server, and a pairing cannot run other commands"
             findings.error(FindingCode.NOT_DONE, "command", f"`{_short(command)}` {why}", line)
     for unknown in script.unknown:
         why = f"`{unknown.text}` gets its value from the shell of the server"

@@ -161,7 +161,7 @@ class _RecipeReader(command.RecipeFindings):
         if not self.problems:
             pairing = command.with_model(self, pairing)
         if version not in {"1", ""}:
-            why = f"is {version!r}; it is read as version 1"
+            why = f"is {version!r}; the recipe is read as version 1"
             self.error(FindingCode.RECIPE_VERSION, "recipe_version", why)
         if title and not re.match(NAME, pairing.name):
             self.problem("name", f"{pairing.name!r} cannot name a pairing; choose one with --name")
@@ -204,7 +204,7 @@ class _RecipeReader(command.RecipeFindings):
             paths[name] = path
         for path in self.paths:
             if path not in {*paths.values(), *(_base(one) for one in paths.values())}:
-                self.problem("mods", f"there is no {path}, which --mod names")
+                self.problem("mods", f"the recipe has no mod {path}, which --mod names")
         return tuple(names), paths
 
     def mod(self, at: str, path: str) -> str:
@@ -216,7 +216,7 @@ class _RecipeReader(command.RecipeFindings):
             self.note(FindingCode.LAUNCHER_MOD, at, f"the pairing has `{ours}` in place of {path}")
             return ours
         if name not in self.known:
-            which = f"the path is kept; `--mod {path}=NAME` names a mod for it"
+            which = f"the path is kept; `--mod {path}=NAME` names a mod to use instead"
             self.error(FindingCode.UNKNOWN_MOD, at, f"{path}: there is no mod `{name}`; {which}")
         return name
 
@@ -238,7 +238,7 @@ class _RecipeReader(command.RecipeFindings):
             if value is None:
                 self.note(FindingCode.EMPTY, at, "is empty and was left out")
             elif isinstance(value, (dict, list)):
-                why = "is not a single value: a launcher would write it as Python; quote it"
+                why = "is not a single value, so a launcher would write it as Python; put it in quotes"
                 self.problem(at, why)
             else:  # a date as a launcher writes it
                 defaults[key] = value if isinstance(value, _SCALARS) else str(value)
@@ -249,7 +249,7 @@ class _RecipeReader(command.RecipeFindings):
         for key, value in self.collection("env", dict, "mapping").items():
             at = f"env.{key}"
             if value is None or isinstance(value, (dict, list)):
-                why = "is not a single value: a launcher would export it as Python; quote it"
+                why = "is not a single value, so a launcher would export it as Python; put it in quotes"
                 self.problem(at, why)
                 continue
             variables[key] = str(value)
@@ -280,7 +280,7 @@ class _RecipeReader(command.RecipeFindings):
         others = {key: value for key, value in self.raw.items() if key not in _READ}
         for key, value in others.items():
             if key in _UNDONE or (key == "runtime" and not str(value).startswith("vllm")):
-                why = "is kept, but a pairing cannot do this: do it yourself"
+                why = "is kept, but a pairing cannot do this; do it yourself"
                 self.error(FindingCode.NOT_DONE, key, why)
             else:
                 self.note(FindingCode.KEPT, key, "is kept for launchers; vllm-mods does not use it")

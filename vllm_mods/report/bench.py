@@ -24,13 +24,13 @@ def compared(result: BenchResult) -> Reply:
             else:
                 parts.append(f"{interval} times the {words}")
         rows.append((name, *(f"{mean:.4g}" for mean in ratio.means), *told))
-    parts += [f"no difference found in {', '.join(same)}"] if same else []
+    parts += [f"no difference was found in {', '.join(same)}"] if same else []
     parts = parts or ["too few starts for an interval"]
     apart, noise = result.apart, result.noise
     beyond = "" if noise is None else " within the noise" if apart <= noise else " beyond the noise"
     parts.append(f"outputs differ{beyond}" if apart else "the same outputs")
     sentence = f"{b} against {a}: {'; '.join(parts)}."
-    own = "" if noise is None else f", those of two starts of one side by {noise:.2g}"
+    own = "" if noise is None else f"; those of two starts of the same side differ by {noise:.2g}"
     logprobs = f"log probabilities of A and B differ by {apart:.2g}{own}"
     words = "\n".join((*text.columns(rows), logprobs, "", sentence))
     return Reply({**result._asdict(), "sentence": sentence}, words)

@@ -64,7 +64,7 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
             f"  this is a merge; to find the commit inside it: --good {commit.sha[:12]}^1 --bad {commit.sha[:12]}^2"
         )
     if after.planned.verdict is not outcome.bad.planned.verdict:
-        lines.append(f"  it changes again later: `{outcome.bad.planned.verdict}` at {bad}")
+        lines.append(f"  the verdict changes again later: `{outcome.bad.planned.verdict}` at {bad}")
     return lines
 
 

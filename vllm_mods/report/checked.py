@@ -28,7 +28,7 @@ def check(result: CheckResult, paint: text.Paint, *, explain: bool) -> Reply:
     if result.tree.releases is not None:
         answer["tree"]["verified"] = result.tree.verified
     if result.tree.verified == "parts":
-        lines.append("only parts of the wheel were read; `--verify` checks the hash of the whole")
+        lines.append("only parts of the wheel were read; `--verify` checks the whole wheel's hash")
     if result.model is not None:
         from vllm_mods.report import checkpoint  # noqa: PLC0415  (where one is named)
 
@@ -42,7 +42,7 @@ def plugin_check(result: PluginChecked, paint: text.Paint) -> Reply:
     plugin, tree = result.plugin, result.tree
     made_for = f"vLLM {result.made_for} ({result.source})"
     if not result.source:
-        made_for = "an unknown vLLM, so all findings are notes; --made-for TREE names the vLLM"
+        made_for = "an unknown vLLM, so all findings are notes; --made-for TREE names that vLLM"
     errors = sum(one.level is Level.ERROR for one in result.findings)
     lines = [
         f"{plugin.name} {plugin.version or 'of unknown version'} on {text.tree_name(tree.version, tree.spec)}",

@@ -36,7 +36,7 @@ def suggested(result: Suggested, paint: text.Paint) -> Reply:
     lines = [_name(checkpoint), *_facts(facts)]
     if not checkpoint.tensors:
         lines.append("  the model has no safetensors files, so its layers are unknown")
-    none = "none is for this model" if checkpoint.tensors else "none is known to be for this one"
+    none = "none is for this model" if checkpoint.tensors else "none is known to be for this model"
     lines += ["", "mods" if suggestion.mods else f"mods         {none}"]
     for fit in suggestion.mods:
         lines.append(f"  {fit.name}")
@@ -52,7 +52,7 @@ def suggested(result: Suggested, paint: text.Paint) -> Reply:
         same = "for this model" if each.same else "written for another model of this kind"
         lines.append(f"  {each.name}: {same if each.ok else each.why}")
     if suggestion.pairings and result.device is None:
-        lines.append(f"  room on a GPU was not checked: {NO_DEVICE}")
+        lines.append(f"  whether a GPU has room was not checked: {NO_DEVICE}")
     if result.plan is not None:
         lines += ["", text.plan(result.plan, paint)]
     answer = {

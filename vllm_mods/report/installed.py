@@ -76,7 +76,7 @@ def sync(result: Synced, *, check: bool, again: tuple[str, ...]) -> Reply:
         lines += [f"  {mod.name} {mod.version} {what}" for mod in moved[name]]
     if done.settled:
         names = ", ".join(one.mod.title for one in done.plan.mods)
-        lines.append(f"exactly these mods are applied, as wanted: {names or 'none'}")
+        lines.append(f"exactly the wanted mods are applied: {names or 'none'}")
     else:
         if not any((done.changed, *moved.values())):
             lines.append("  the receipt lists the mods in a different order")

@@ -30,8 +30,8 @@ _REQUESTS = {
     "updated": "the pull request was updated",
     "closed": "the pull request was closed, because nothing is left to do",
     "current": "the pull request is up to date",
-    "merged": "the pull request is merged already",
-    "declined": "the pull request is closed without a merge, and is not opened again",
+    "merged": "the pull request is already merged",
+    "declined": "the pull request was closed without a merge, so it is not opened again",
 }
 
 
@@ -101,13 +101,13 @@ def line(outcome: KeptRelease | Proposal, *, dry_run: bool = False) -> str:
     words = {
         "fits": f"{outcome.after}, nothing to do",
         "there": f"the branch {outcome.branch} already exists and was left alone",
-        "stuck": "no port could be begun",
+        "stuck": "no port could be started",
         "waits": "nothing was done",
         "recorded": f"applies unchanged; branch {outcome.branch} adds the release to mod.lock",
         "widened": f"applies unchanged; the range is widened on branch {outcome.branch}",
         "ported": f"ported, from {outcome.before} to {outcome.after}, on branch {outcome.branch}",
         "ended": f"already has the change; the range now ends before it, on branch {outcome.branch}",
-        "left": f"the port is unfinished; its beginning is on branch {outcome.branch}",
+        "left": f"the port is unfinished; what is done is on branch {outcome.branch}",
     }
     rows = [f"{outcome.mod}, vLLM {outcome.release}: {words[outcome.did]}"]
     rows += [f"  left for you: {text}" for text in outcome.left]

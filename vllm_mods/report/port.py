@@ -94,7 +94,7 @@ def _how(outcome: PortOutcome) -> Iterator[str]:
     elif outcome.steps:
         last = outcome.steps[-1]
         where = "; the conflicts come from later releases" if outcome.origin == last else ""
-        yield f"  a port to {last} would need no edits; no variant for it was written{where}"
+        yield f"  a port to {last} would need no edits; no variant for that release was written{where}"
     yield from (f"  repaired: {one}" for one in outcome.repaired)
 
 

@@ -87,7 +87,7 @@ def evidence(server: ServerEvidence) -> Reply:
     if not server.ready:
         lines.append("the server did not become ready: vLLM logged no `Starting vLLM server on …`")
     for seen in server.mods:
-        words = " ".join((seen.text or "its manifest names no evidence").split())
+        words = " ".join((seen.text or "its mod.toml names no evidence").split())
         shortened = words[:299] + "…" * bool(words[299:])
         lines.append(f"{seen.name}: {_MEANING[seen.state].format(shortened)}")
     return Reply({"ok": server.ok, **server._asdict()}, "\n".join(lines), server.ok)
@@ -105,7 +105,7 @@ def recorded(seen: Recorded) -> Reply:
                 f"    {each.name}: {_processes('entered', each.entered)}"
                 for each in (file.functions if file.imported else ())
             ]
-    lines.append("a function that torch.compile inlines is never entered")
+    lines.append("note: a function that torch.compile inlines is never recorded as entered")
     ok = any(mod.files for mod in seen.mods) and all(mod.ran for mod in seen.mods if mod.files)
     objects = [{"ran": mod.ran, **mod._asdict()} for mod in seen.mods]
     return Reply({"ok": ok, "root": seen.root, "mods": objects}, "\n".join(lines), ok)

@@ -49,7 +49,7 @@ def checked(results: Sequence[TemplateChecked]) -> Reply:
     lines = [line for one in results for line in _checked_lines(one)]
     lines += [f"{one.template.name}: {verdict(one)}" for one in results]
     unread = any(one.code == "template-unreadable" for each in results for one in each.findings)
-    way = "correct the template at the line that is named, then check it again"
+    way = "correct the template at the named line, then check again"
     return Reply(answer, "\n".join(lines), ok, way if unread else None)
 
 
@@ -307,7 +307,7 @@ def clients(tables: Mapping[str, ClientTable]) -> Reply:
             lines.append(f"  {', '.join(table.clients.get(subject, (subject,)))}")
             lines += [f"    {line}" for line in text.columns(map(_client_row, rows))]
         if not table.rows:
-            lines.append("  the table has no entry for this text of the template")
+            lines.append("  the table has no entry for this version of the template")
     keys = ("since", "until", "subject", "verdict", "why")
     answer = {
         "templates": [

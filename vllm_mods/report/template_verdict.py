@@ -29,7 +29,7 @@ def verdict(result: TemplateChecked) -> str:
     works = [_WORKS_FOR[name] for name in faultless if name in _WORKS_FOR]
     good = [f"works for {' and '.join(works)}"] if works else []
     if not result.replays:
-        good = ["it was not tested with conversations"]
+        good = ["not tested with conversations"]
     codes = {finding.code for finding in result.findings}
     limits = [*_losses(result, Level.NOTE), *(_LIMITS[code] for code in _LIMITS if code in codes)]
     if result.replays and not any("reason" in one.conversation.name for one in result.replays):

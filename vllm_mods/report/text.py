@@ -19,11 +19,11 @@ MEANING = {
     Verdict.MOVED: "every hunk matches, at another line",
     Verdict.APPLIED: "already applied",
     Verdict.UPSTREAM: "the release already has the change: the mod is not needed",
-    Verdict.CONFLICT: "the source does not match the patch, or another mod excludes it",
+    Verdict.CONFLICT: "the source does not match the patch, or another mod excludes this one",
     Verdict.MISPLACED: "the text matches, but nothing proves the place",
     Verdict.UNFIT: "the patch matches, but the result would not work",
     Verdict.MISSING: "a file, class or function that the mod changes is not in this tree",
-    Verdict.PARTIAL: "applied only in part, or changed since",
+    Verdict.PARTIAL: "applied only in part, or changed after the apply",
     Verdict.UNSUPPORTED: "no variant covers this tree",
     Verdict.UNREADABLE: "the tree cannot be read",
 }

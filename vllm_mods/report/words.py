@@ -48,7 +48,7 @@ def endings() -> Iterator[Explained]:
         yield Explained(verdict.value, "verdict", MEANING[verdict], follows, NEXT[verdict])
     for number, meaning in errors.EXIT_MEANINGS.items():
         kinds = [name for name, kind in _errors().items() if kind.exit_code == number]
-        follows = f"codes of errors: {', '.join(kinds)}" if kinds else ""
+        follows = f"kinds of errors: {', '.join(kinds)}" if kinds else ""
         yield Explained(str(number), "exit code", meaning, follows)
     for name, kind in _errors().items():
         about = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("``", "`")

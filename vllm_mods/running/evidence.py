@@ -93,5 +93,5 @@ def _first_matches(mod: Mod, searches: list[tuple[str, list[str]]]) -> list[str 
         hint = f"use a pattern without nested repeats in {mod.directory}/mod.toml, or a shorter log"
         raise TreeError(why, hint=hint) from error
     if done.returncode:
-        raise TreeError(f"{mod.name}: the search for its [evidence] failed in this log")
+        raise TreeError(f"{mod.name}: the search for its [evidence] failed on this log")
     return [None if match is None else str(match) for match in json.loads(done.stdout)]

@@ -37,18 +37,18 @@ def check_import(command: Sequence[str], root: str, of: str, environ: dict[str, 
             timeout=limits.IMPORT_SECONDS, check=True, encoding="utf-8", errors="replace",
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        why = f"{shlex.join(python)} does not say which vLLM it imports: {error}"
+        why = f"{shlex.join(python)} does not say which vLLM this Python imports: {error}"
         raise Refused(why, hint=shlex.join([*python, "-c", "import vllm"])) from error
     origin, own = asked.stdout.splitlines()[-2:]
     if os.path.realpath(origin).startswith(f"{os.path.realpath(root)}/"):
         is_other = own != "None" and not os.path.realpath(own).startswith(f"{of}/")
         text = f"{command[0]} belongs to another vLLM, {os.path.dirname(own)}; the copy is of {of}"
         return [text] if is_other else []
-    why, hint = "another folder comes before PYTHONPATH", f"{shlex.join(python)} -m site"
+    why, hint = "Python looks first in a folder before PYTHONPATH", f"{shlex.join(python)} -m site"
     if ignoring := [word for word in python[1:] if re.match(r"-[a-zA-Z]*[EI]", word)]:
         why, hint = f"{ignoring[0]} ignores PYTHONPATH", f"leave out {ignoring[0]}"
     elif origin.startswith(f"{folder}/"):
-        why, hint = f"Python looks in {folder} first", "run the command in a folder without vllm/"
+        why, hint = f"Python looks first in {folder}", "run the command in a folder without vllm/"
     found = "no vLLM" if origin == "None" else f"the vLLM of {origin}"
     raise Refused(f"{command[0]} would import {found}, not the copy: {why}", hint=hint)
 

@@ -164,7 +164,7 @@ def service(
     tls = flag_value(words, "--ssl-certfile") is not None
     at_path = wanted.model.startswith("/")
     if asked.model_folder is not None and not at_path:
-        why = f"--model-folder is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub"
+        why = f"--model-folder is for a pairing whose model is a path, but the model of {wanted.name} is {wanted.model} on the Hub"
         raise UsageError(why, hint="--model-cache DIR")
     mounts: tuple[Mount, ...] = (Mount(cache, CACHE),)
     if at_path:
@@ -207,7 +207,7 @@ def check_mounts(mounts: Iterable[Mount], hint: str) -> None:
     """Raise ``UsageError`` for a path that no engine takes."""
     for path in (path for each in mounts for path in each[:2]):
         if _NO_PATH.search(path) or os.path.normpath(path) != path:
-            why = f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed'
+            why = f'{path!r} cannot be mounted: the path must be absolute, without .. and without , : " \\'
             raise UsageError(why, hint=hint)
 
 
@@ -216,7 +216,7 @@ def _check_hosts(pairing: str, host: str, inside: str) -> None:
     if not _ADDRESS.match(host):
         raise UsageError(f"--host {host}: not an IP address", hint="--host 0.0.0.0")
     if re.match(r"localhost$|127\.|::1$", inside):
-        why = f"vLLM's --host {inside} is reachable inside the container only"
+        why = f"vLLM's --host {inside} is reachable only inside the container"
         hint = f"vllm-mods run {pairing} -- --host 0.0.0.0  # before --, --host sets the host's address"
         raise UsageError(why, hint=hint)
 

@@ -89,7 +89,7 @@ def keep(planned: Service, program: str, note: Callable[[str], None]) -> None:
     if done.code:
         note(
             f"{program} cannot change the restart policy of {planned.name}, which stays "
-            f"{planned.restart_at_first}: no restart after a reboot (--restart {planned.restart} sets it from the start)"
+            f"{planned.restart_at_first}, so there is no restart after a reboot; --restart {planned.restart} sets the policy from the start"
         )
 
 

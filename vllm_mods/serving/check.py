@@ -65,7 +65,7 @@ class _Checker:
 
     def faults(self) -> Iterator[ServeFault]:
         for name, why in self.serving.missing:
-            message = f"was not checked, so what it adds is unknown: {why}"
+            message = f"was not checked, so it is unknown what this mod adds: {why}"
             yield note(FindingCode.MOD_UNREAD, name, message)
         for name, text in self.serving.brought:
             yield note(FindingCode.MOD_BRINGS, name, text)
@@ -89,7 +89,7 @@ class _Checker:
             yield from self.mod(mod)
         yield from envs.faults(self.sources, self.serving)
         for text in dict.fromkeys(self.serving.unknown):
-            message = "contains shell syntax: what it becomes at run time was not checked"
+            message = "contains shell syntax, so its value at run time was not checked"
             yield note(FindingCode.SHELL, text, message)
         version, library = self.sources.tree.version, self.serving.library
         for name, opened, _ in self.served.values():
@@ -166,7 +166,7 @@ class _Checker:
         perhaps = shape.cls is not None and shape.cls.node.name == _PERHAPS
         for fault in of(use.typed, wrong):
             if perhaps and fault.code == FindingCode.VALUE_RANGE:
-                why = "refused for models with images or sound; for others vLLM ignores it"
+                why = "vLLM refuses this value for models with images or sound, and ignores it for others"
                 yield note(fault.code, fault.subject, f"{fault.message}; {why}")
             else:
                 yield fault
@@ -207,10 +207,10 @@ class _Checker:
         by_key = {u.name for u in self.parsed.uses if u.keys}
         for name, count in whole.items():
             if name in by_key:
-                message = "is given as a whole and also by key: the object made of the keys replaces the whole value"
+                message = "is given as a whole and also by key, and the object made of the keys replaces the whole value"
                 yield ServeFault(FindingCode.FLAG_SHADOWED, name, message)
             elif count > 1 and not self.shape(self.known.by_name[name]).append:
-                yield note(FindingCode.FLAG_TWICE, name, f"is given {count} times: the last counts")
+                yield note(FindingCode.FLAG_TWICE, name, f"is given {count} times; the last counts")
 
     def words(self) -> Iterator[ServeFault]:
         dashed: Use | str | None = ""  # the flag in front of the last word with a wrong dash
@@ -223,7 +223,9 @@ class _Checker:
             elif dashed is behind or self.serving.fills_in(word):
                 continue  # meant as the value of that one, or there is a note on it already
             elif not word.strip():
-                message = "is a separate word: a blank follows the backslash at the end of a line"
+                message = (
+                    "is a separate word, because a blank follows the backslash at a line's end"
+                )
                 yield ServeFault(FindingCode.ARGUMENT_EXTRA, repr(word), message)
             elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
                 yield ServeFault(FindingCode.ARGUMENT_EXTRA, word, "is neither a flag nor a value")
@@ -235,7 +237,7 @@ class _Checker:
             message = f"the model is already {self.parsed.model!r}; vLLM takes only one"
             yield ServeFault(FindingCode.ARGUMENT_EXTRA, "--model", message)
         elif model:
-            message = "the model is the first word after `vllm serve`"
+            message = "is deprecated; write the model as the first word after `vllm serve`"
             yield note(FindingCode.FLAG_DEPRECATED, "--model", message)
         if any(u.name == "--config" for u in self.parsed.uses):
             yield note(FindingCode.CONFIG_FILE, "--config", "flags in this file are not checked")
@@ -248,7 +250,7 @@ class _Checker:
         """Find flags that need another one: vLLM says ``if args.a and not args.b: raise``, or does not use them."""
         parser = next((u for u in self.parsed.uses if u.name == _TOOL_PARSER and u.values), None)
         if parser and parser.values[0] not in _NEEDS_NO_CHOICE and not self.given(_AUTO_CHOICE):
-            message = f"is not used without {_AUTO_CHOICE}: vLLM refuses requests with tools whose `tool_choice` is `auto`, the default"
+            message = f"has no effect without {_AUTO_CHOICE}: vLLM refuses requests with tools and the default `tool_choice`, `auto`"
             yield ServeFault(FindingCode.FLAG_UNUSED, parser.typed, message, _AUTO_CHOICE)
         for node in self.sources.nodes(self.known.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):

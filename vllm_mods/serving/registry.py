@@ -126,11 +126,11 @@ def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
     listed = {key for key in keys if key is not None}
     named, version = ", ".join(architectures), sources.tree.version
     if not listed:
-        return f"{_MODELS} lists no classes, so it is unknown whether vLLM {version} has one for {named}"
+        return f"{_MODELS} lists no classes, so it is unknown whether vLLM {version} has a class for {named}"
     stems = {_USE.sub("", name) for name in listed}
     if any(_USE.sub("", name) in stems for name in architectures):
         return ""
-    return f"vLLM {version} has no class for {named}, the model's architecture: the model starts only if Transformers or a plugin has the class"
+    return f"vLLM {version} has no class for {named}, the model's architecture; the model starts only if Transformers or a plugin has the class"
 
 
 def _annotated_names(sources: ModuleSources, field: configs.ConfigField | None) -> Iterator[str]:

@@ -133,7 +133,7 @@ def parser_faults(uses: Iterable[Use], model: str, chat_template: str) -> Iterat
             continue
         value = use.values[0]
         if is_sure and form and value in of_others:
-            message = f"{shown}, which {wanted[0]} parses, but {value!r} does not"
+            message = f"{shown}; {wanted[0]} can parse them, but {value!r} cannot"
             yield ServeFault(FindingCode.PARSER_TERMS, use.typed, message, wanted[0])
         else:
             message = f"{shown}, which needs {wanted[0]}; {value!r} may not parse that"
@@ -166,7 +166,7 @@ def engine_faults(uses: Sequence[Use], serving: Serving) -> Iterator[ServeFault]
                 message = f"this template in the Rust frontend: {finding.message}"
                 yield ServeFault(FindingCode.TEMPLATE_ENGINE, file.file, message)
     if uses and not files:
-        message = "VLLM_USE_RUST_FRONTEND uses minijinja; whether that can render it is unknown"
+        message = "VLLM_USE_RUST_FRONTEND uses minijinja, and it is unknown whether minijinja can render this template"
         yield note(FindingCode.TEMPLATE_ENGINE_UNCLEAR, "--chat-template", message)
 
 
@@ -193,7 +193,7 @@ def _check_path(
     if image is not None and image.has(value):
         return
     if name in brought:
-        message = f"a mod puts {name} into the workspace, by default {WORKSPACE} beside vllm/: give --chat-template the path that `apply` prints"
+        message = f"a mod puts {name} into the workspace (by default {WORKSPACE} beside vllm/), so give --chat-template the path that `apply` prints"
         yield note(FindingCode.TEMPLATE_PLACE, use.typed, message)
         return
     near = values.nearest(name, brought)
@@ -204,7 +204,7 @@ def _check_path(
     elif image is not None:
         missing = f"the image has no {posixpath.join(image.directory, value)}"
     elif serving.mods and "/" not in value:
-        missing = f"no mod has {value!r}; vLLM looks it up in the container's working directory"
+        missing = f"no mod has {value!r}, so vLLM looks for it in the container's working directory"
     else:
         where = "at that path" if value.startswith("/") else "in the working directory"
         message = f"it is unknown whether {value!r} will be {where} when vLLM starts"

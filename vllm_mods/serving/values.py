@@ -73,7 +73,7 @@ def choice_problems(
     if str(value) in offered:
         return
     if open_:
-        message = f"it is unknown whether {value!r} is offered: {open_}"
+        message = f"it is unknown whether {value!r} is accepted: {open_}"
         yield note(FindingCode.VALUE_UNCLEAR, "", message)
         return
     near = nearest(str(value), offered)
@@ -128,7 +128,7 @@ def _why_no_json(text: str, error: ValueError) -> str:
     if "'" in text and '"' not in text:
         return f"single quotes in {text}; JSON has double ones"
     if '"' not in text and re.search(r"[A-Za-z]", text):
-        return f"{text} has lost its quotes: put the whole value in single quotes"
+        return f"{text} has lost its quotes; put the whole value in single quotes"
     return f"{error} in {text}"
 
 

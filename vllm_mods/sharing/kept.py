@@ -58,7 +58,7 @@ def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> KeptLibrary:
         if was_there:  # and damaged; what another run has put there since is not
             shutil.rmtree(place, ignore_errors=True)
         fill_folder(tempfile.mkdtemp(dir=above, prefix="."), inside, place)
-        why = "it was changed meanwhile"
+        why = "the folder was changed by another program"
     except OSError as error:
         why = str(error.strerror)
     if library := open_kept(locked):  # perhaps that of another run, which was quicker

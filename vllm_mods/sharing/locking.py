@@ -35,8 +35,8 @@ def _entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> L
     is_commit = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", source.rev)
     if locked and locked.source == source and (not is_commit or locked.resolved == source.rev):
         return locked
-    why = f"library {name} is {source} in {project.where}, but {lock_path(project)} does not have that source, revision and signers"
-    raise UsageError(why, hint=f"vllm-mods update {name}  # resolves it and writes the lock")
+    why = f"library {name} is {source} in {project.where}, but {lock_path(project)} has no entry for this source, revision and signers"
+    raise UsageError(why, hint=f"vllm-mods update {name}  # writes the lock for the present source")
 
 
 def resolve(
@@ -83,7 +83,7 @@ def _opened(
         resolve(project, name, source, locked)
     library = kept.open_kept(locked)
     if library is None:
-        why = f"{name} ({source}) has not been fetched on this machine, or its files there were changed"
+        why = f"{name} ({source}) has not been fetched on this machine, or the fetched files were changed"
         hint = "vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions"
         raise UsageError(why, hint=hint)
     _check_signature(project, source, library)
@@ -130,7 +130,7 @@ def _installed(name: str) -> tuple[str, str]:
     folders = (os.path.join(place, *below) for place in places if all(map(str.isidentifier, parts)))
     folder = next(filter(os.path.isdir, folders), None)
     if folder is None:
-        why = f"package:{name}: {version} has no library: {_GROUP} of its entry points does not name one package that exists"
+        why = f"package:{name}: {version} has no library, because {_GROUP} in its entry points does not name exactly one package that exists"
         hint = f"pip install --force-reinstall {name}, or name another distribution"
         raise UsageError(why, hint=hint)
     return version, folder
@@ -148,5 +148,5 @@ def _check_signature(project: ProjectFile, source: LibrarySource, library: KeptL
     signed = checksums.sums(library.folder, (), signers)
     for path, digest in library.listed.items():
         if path not in contents.BESIDE and signed.get(path) != digest:
-            why = f"{source}: {path} has the hash sha256:{digest}, but the signed {checksums.SUMS} does not say so; nothing was changed"
+            why = f"{source}: {path} has the hash sha256:{digest}, but the signed {checksums.SUMS} does not list that hash; nothing was changed"
             raise Refused(why, hint="ask its author to sign the files as they are")

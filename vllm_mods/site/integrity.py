@@ -50,7 +50,7 @@ def findings(state: State, gone: Collection[str]) -> tuple[Finding, ...]:
     """
     problems: tuple[Finding, ...] = ()
     if state.unfinished is not None:
-        message = "an apply or revert was interrupted; the next one undoes it first"
+        message = "an apply or revert was interrupted; the next apply or revert undoes it"
         problems = (Finding(FindingCode.UNFINISHED, message, os.path.basename(state.unfinished)),)
     if state.receipt is None:
         return problems
@@ -116,7 +116,7 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     if file.after is None:
         what = "was removed by a mod and has come back"
     elif digest == file.before:
-        what = "is the original file again, but the files that belong to it are patched"
+        what = "is the original file again, but other files of the same mods are patched"
     else:
         what = "was edited after the mods were applied"
     yield Finding(FindingCode.CHANGED_SINCE, what, file.path)
@@ -144,7 +144,7 @@ def _bytecode(place: ReceiptPlace, path: str, applied: Receipt) -> Iterator[Find
         if data is None:
             continue
         if sha256(data) == removed.get(compiled):
-            what = "was compiled from the original source and is back after its removal, so Python may run that old code"
+            what = "was removed and is back, compiled from the original source, so Python may run that old code"
         elif _unchecked(data, source):
             what = "was compiled from another source and marked unchecked, so Python runs that code"
         else:
@@ -165,7 +165,7 @@ def _unchecked(compiled: bytes, source: bytes | None) -> bool:
 def _leftovers(place: ReceiptPlace, path: str) -> Iterator[Finding]:
     for left in (f"{path}.rej", f"{path}.orig"):
         if place.mode(left) is not None:
-            message = f"{left} is beside a patched file: left by `patch`, not by vllm-mods"
+            message = f"{left} is beside a patched file; `patch` left it there, not vllm-mods"
             yield Finding(FindingCode.LEFTOVER, message, left, level=Level.NOTE)
 
 

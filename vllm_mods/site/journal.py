@@ -200,6 +200,6 @@ def _set_aside(opened: OpenFolders, work: str, why: str) -> str:
         with _given_mtime(opened, os.stat(opened.folder(opened.root)).st_mtime_ns):
             os.rename(opened.at(work), opened.at(aside))
     except OSError as error:
-        why = f"{work} is named like the journal of an interrupted transaction, but is not a journal: {why}. It could not be moved away: {error.strerror}; nothing was changed"
+        why = f"{work} is named like the journal of an interrupted transaction, but is not a journal: {why}. It could not be moved away ({error.strerror}), so nothing was changed"
         raise Refused(why, hint=f"mv {work} {aside}") from error
     return f"{work} was named like the journal of an interrupted transaction, but is not a journal: {why}. vllm-mods did not execute it and moved it to {aside}. If this tree is a copy of one with an interrupted apply, run apply or revert there, then copy the tree again"

@@ -156,7 +156,7 @@ def _put_backup(
         return (f"{step.path}: its original {backup} is damaged", f"ls -la {path} {backup}")
     # Bytecode is no work of anybody's: an import since then made it, of what lay there half done.
     if info is not None and digest not in {step.before, step.after} and path[-4:] != ".pyc":
-        return (f"{step.path}: it was changed; its original is {backup}", f"cp -p {backup} {path}")
+        return (f"{step.path} was changed; its original is {backup}", f"cp -p {backup} {path}")
     try:
         os.replace(saved_at, place)  # needs no space on a full disk
     except OSError as error:

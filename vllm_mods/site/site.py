@@ -157,7 +157,7 @@ def check_writable(
     if info is not None:
         _check_mode(path, look.site.absolute(path), info)
     if info is not None and info.st_nlink > 1 and keep_links:
-        why = f"{path} is hard-linked: {info.st_nlink} names share it, perhaps one in a package cache (uv, conda), and --keep-links forbids separating them; nothing was changed"
+        why = f"{path} has {info.st_nlink} hard links, perhaps one in a package cache (uv, conda), and --keep-links forbids separating them; nothing was changed"
         hint = "without --keep-links this tree gets its own copy; the other names do not change"
         raise Refused(why, hint=hint)
     place, parent = look.above(path)  # others will be made in it

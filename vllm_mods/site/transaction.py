@@ -120,7 +120,7 @@ def _locked(root: str) -> Iterator[int]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             why = f"{root}: another vllm-mods is working on this tree; nothing was changed"
-            raise Refused(why, hint="wait for it to end, then run the command again") from error
+            raise Refused(why, hint="wait for that program, then run the command again") from error
         except OSError as error:
             why = "the folder cannot be locked; nothing was changed"
             raise obstacles.refusal(root, error, why) from error
@@ -270,7 +270,7 @@ def _same_as_drafted(opened: OpenFolders, op: Op) -> None:
     info = site.status(_place(opened, op))
     if _identity(info) != _identity(op.info):
         why = f"{op.step.path} was changed by another program just now; everything was put back"
-        raise Refused(why, hint="wait for it to end, then run the command again")
+        raise Refused(why, hint="wait for that program, then run the command again")
 
 
 def _identity(info: os.stat_result | None) -> tuple[int, ...] | None:

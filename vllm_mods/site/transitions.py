@@ -100,7 +100,7 @@ def revert_transition(
     written += wanted.values()
     if edited and not discard_edits:
         way = "only" if stay.mods else "discard"
-        why = f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. Nothing was done, since these edits would be lost"
+        why = f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. Nothing was done, because these edits would be lost"
         hint = f"vllm-mods revert --{way}-edits --target {root}  # discards these edits"
         raise Refused(why, hint=hint)
     return stay._replace(

@@ -153,7 +153,7 @@ def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:
     if _SNAPSHOT.fullmatch(folder):  # of the Hub's cache: models--OWNER--NAME/snapshots/COMMIT
         folder = above[-2]
     name = next((one for one in (file, folder) if _NO_CHAT.search(one)), None)
-    return name and f"{name} is for ranking, embedding or judging, by its name"
+    return name and f"{name} has a name for ranking, embedding or judging"
 
 
 def _note_unknown_tokens(template: Template, answer: rendering.RenderAnswer) -> Iterator[Finding]:
@@ -161,7 +161,7 @@ def _note_unknown_tokens(template: Template, answer: rendering.RenderAnswer) -> 
     given = dict(template.tokens)
     missing = [name for name in SPECIAL if name in answer.variables and name not in given]
     if missing:
-        message = f"{', '.join(missing)}: the model's tokenizer sets these values, but it is not here; give the model's folder as TEMPLATE"
+        message = f"{', '.join(missing)}: the model's tokenizer sets these values, but it was not found; give the model's folder as TEMPLATE"
         yield Finding(FindingCode.TOKENS_UNKNOWN, message, level=Level.NOTE)
 
 
@@ -173,7 +173,7 @@ def _compare_engines(
     other = [(one, job.name) for (job, ours), one in both if ours.prompt != one.prompt]
     for first, name in other[:1]:
         what = first.error or "the prompt is different"
-        message = f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(pairs)} conversations are rendered differently: {name}: {what}"
+        message = f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(pairs)} conversations are rendered differently. The first is {name}: {what}"
         yield Finding(FindingCode.RUST_FRONTEND, message, line=first.line, level=Level.NOTE)
 
 

@@ -82,7 +82,7 @@ def serve(load: Callable[[], list[str]], answer: Callable[[Any], Iterator[Any]])
     try:
         lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
-        why = "it runs only in a sandbox of the kernel, which is not available"
+        why = "templates run only in a sandbox of the kernel, which is not available"
         _write_line({"error": f"{why}: {error}"})
         return
     _write_line({"missing": missing})

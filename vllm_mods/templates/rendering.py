@@ -158,7 +158,7 @@ def _how_it_ended(module: str, case: Mapping[str, Any], code: int, complaint: st
     if code in {-signal.SIGXCPU, -signal.SIGKILL}:
         return f"it takes more than {case['seconds']}"
     if code == -signal.SIGXFSZ:
-        return f"it says more than {case['output']}"
+        return f"it prints more than {case['output']}"
     if code < 0:
         return f"the process that ran it died of {signal.Signals(-code).name}"
     if "MemoryError" in complaint:

@@ -37,7 +37,7 @@ def unmet(tree: Tree, *, elsewhere: bool = False) -> Iterator[tuple[Finding, str
     torch, python, cubin = map(present.installed.get, MODULES)
     if torch and torch.endswith("+cpu") and tree.read(_OF_GPU) is not None:
         yield _wrong(
-            f"torch {torch} is built for a CPU, but this vLLM is built for a GPU: it has {_OF_GPU}",
+            f"torch {torch} is built for a CPU, but this vLLM is built for a GPU (it has {_OF_GPU})",
             "pip install --force-reinstall torch, from the package index for your CUDA or ROCm",
         )
     if python and cubin and python.partition("+")[0] != cubin.partition("+")[0]:

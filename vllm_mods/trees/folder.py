@@ -190,7 +190,7 @@ def read_in_workspace(path: str, workspace: str | None, spec: str) -> bytes | No
 def outside_workspace(path: str, workspace: str | None, spec: str) -> TreeError:
     """Return why an absolute path is not read."""
     return TreeError(
-        f"{spec}: refusing to read {path}: absolute paths are read only inside the workspace"
+        f"{spec}: refusing to read {path}: an absolute path is read only inside the workspace"
         + (f" ({workspace})" if workspace else ", and there is no workspace"),
         hint="vllm-mods … --workspace DIR",
     )
@@ -247,7 +247,7 @@ def _no_vllm(path: str) -> UsageError:
         if path[:1].isdigit():
             hint = f"for a release write pypi:{path}"
         if path[:1] in set("<>=!~"):
-            hint = "a tree is one release, pypi:VERSION; for a range use `matrix --vllm`"
+            hint = "a TREE is one release, pypi:VERSION; for a range use `matrix --vllm`"
         return UsageError(f"{path}: no such file or folder", hint=hint)
     if os.path.isfile(path):
         for ending, kind in ((".whl", "wheel"), (".tar.gz", "sdist")):

@@ -109,7 +109,7 @@ class Http:
             if total is None:
                 return None
             if end - start > limits.SPAN:
-                why = f"{redact(url)}: a part of {end - start:,} bytes; the limit is {limits.SPAN}"
+                why = f"{redact(url)}: a part of the file has {end - start:,} bytes; the limit is {limits.SPAN}"
                 raise TreeError(why, hint=_OTHER)
             data = self._body(response, end - start)
             if len(data) != end - start:
@@ -173,7 +173,7 @@ class Http:
         parts = urlsplit(url)
         trusted = self._settings.trusts(url)
         if parts.scheme != "https" and not trusted and not is_local(parts.hostname):
-            why = f"{redact(url)}: refusing plain http, as pip does: anybody on the network can change the data"
+            why = f"{redact(url)}: plain http is refused, as by pip, because anybody on the network can change the data"
             hint = f"pip config set global.trusted-host {parts.hostname}  # if you trust that host"
             raise TreeError(why, hint=hint)
         if trusted:
@@ -214,7 +214,7 @@ class Http:
             raise self._given_up(f"cannot read {redact(url)}: {answer}")
         hint = _SETTINGS
         if status in {401, 403, 407}:
-            hint = "put the user and the password into the index URL or ~/.netrc, as for pip"
+            hint = "put the user and the password into the index URL or into ~/.netrc, as for pip"
         raise TreeError(f"{redact(url)}: {answer}", hint=hint)
 
     def _body(self, response: requests.Response, limit: int) -> bytes:

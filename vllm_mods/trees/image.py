@@ -158,7 +158,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
     vllms = _vllms(base, looked)
     if place is not None and not vllms:
         why = f"{base.reference}: /{place} has no vllm/__init__.py, so it contains no vLLM"
-        hint = "run without --target-in-image: the folders that were found are listed"
+        hint = "run without --target-in-image to list the folders that have a vLLM"
         raise UsageError(why, hint=hint)
     vllms = vllms or _vllms(base, _behind_pth(base, looked))
     locked = [one for one in vllms if base.look(f"{one}/{pairing_lock.PLACE}") is not None]
@@ -168,8 +168,8 @@ def find_site_root(base: Base, named: str | None = None) -> str:
         folder, fault = vllms.popitem()
         if not fault:
             return folder
-        why = f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or shared files; the mods would change files elsewhere too"
-        hint = "in the Dockerfile: pip install vllm, without -e and with real files"
+        why = f"{base.reference}: /{folder}/vllm is {fault}, so it is an editable install or has shared files; the mods would change files elsewhere too"
+        hint = "in the Dockerfile, use pip install vllm, without -e and with real files"
         raise UsageError(why, hint=hint)
     if vllms:
         lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in vllms.items())
@@ -216,11 +216,11 @@ def _nothing(base: Base, looked: list[str]) -> UsageError:
             return UsageError(
                 f"{base.reference}: vLLM is an editable install: /{path} points to "
                 f"{target.strip() or 'somewhere else'}",
-                hint="in the Dockerfile: pip install . without -e, so that vllm/ is in one place",
+                hint="in the Dockerfile, use pip install . without -e, so vllm/ is in one place",
             )
     where = "".join(f"\n  /{folder}" for folder in looked if base.look(folder) is not None)
     return UsageError(
-        f"{base.reference}: no vLLM in the image: no vllm/__init__.py in any of{where or ' its folders'}",
+        f"{base.reference}: the image has no vLLM; there is no vllm/__init__.py in any of{where or ' its folders'}",
         hint="name an image with vLLM, such as vllm/vllm-openai; or name the folder that contains it: --target-in-image /FOLDER",
     )
 

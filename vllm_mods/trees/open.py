@@ -19,7 +19,7 @@ _FORMS = (
 
 # Which kinds of tree `verify`, `others`, and `platform` and `in_image` are for.
 _ONLY = (
-    ({"pypi"}, "is not a release of an index, so --verify cannot be used", "pypi:VERSION"),
+    ({"pypi"}, "is not a release from a package index, so --verify cannot be used", "pypi:VERSION"),
     (
         {"pypi", "wheel", "sdist"},
         "has its own packages; --with works only for releases, wheels and sdists",
@@ -27,7 +27,7 @@ _ONLY = (
     ),
     (
         {"image"},
-        "is not an image: --platform and --target-in-image are for images",
+        "is not an image; --platform and --target-in-image are for images",
         "--target image:REF",
     ),
 )

@@ -123,7 +123,7 @@ class OtherPackages:
     def _could_be_had(self, name: str, file: ReleaseFile) -> bool:
         """Tell whether an installer would have taken a file on the day of vLLM's own."""
         if self._day is None or file.uploaded is None:
-            why = f"the version of {name} at the time of this vLLM is unknown, because the index does not state its upload date"
+            why = f"the version of {name} at the time of this vLLM is unknown, because the index states no upload dates"
             raise TreeError(why, hint=f"--with {name}==VERSION")
         try:
             is_for_python = SpecifierSet(file.requires_python or "").contains(f"{_PYTHON}.0")
@@ -158,7 +158,7 @@ def check_versions(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, s
             of = of or {path.partition("/")[0] for mod in mods for path in mod.outside}
             theirs = f"the mods change {', '.join(sorted(of))} beside vLLM"
             why = f"--with {name}=={version}: none of {', '.join(mod.name for mod in mods)} changes that package"
-            hint = theirs if of else "the mods change nothing beside vLLM: run without --with"
+            hint = theirs if of else "run without --with: the mods change nothing beside vLLM"
             raise UsageError(why, hint=hint)
     return {canonical(name): version for name, version in named.items()}
 

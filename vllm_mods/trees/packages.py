@@ -148,7 +148,7 @@ def reinstalling(tree: Tree, version: str | None) -> str:
             if release and release.local is None and not release.is_devrelease:
                 return f"pip install --force-reinstall --no-deps {name}=={stated}"
     named = f"vLLM {version}" if version else "this vLLM"
-    return f"reinstall {named} from the source that it came from (a package index may have a different build)"
+    return f"reinstall {named} from its original source, because a package index may have a different build"
 
 
 def rows_of(tree: Tree, folder: str) -> dict[str, tuple[str, str]]:

@@ -273,8 +273,8 @@ class Releases:
             return Unreachable(f"{spec}: the cached pages have no such release", hint=OFFLINE)
         if built := node(name):
             return UsageError(
-                f"{spec}: this is a build of commit {built}, which none of the indexes has",
-                hint=f"--commits REPO or git:REPO@{built}, where REPO is a clone of vLLM; or wheel:FILE; or the folder where it is installed",
+                f"{spec}: this is a build of the commit {built}, and no index has that build",
+                hint=f"use --commits REPO or git:REPO@{built}, where REPO is a clone of vLLM; or wheel:FILE; or the folder where this build is installed",
             )
         versions = nearest(name, {file.version for file in answer.files}, 5)
         why = f"{spec}: there is no such release; the nearest are {', '.join(versions)}"

@@ -31,7 +31,7 @@ def write(image: oci.BuiltImage, where: str, tag: str) -> None:
     """
     program = engine_command.STORES[where]
     if image.manifest is None and where != engine_command.DOCKER:
-        why = f"{where} needs the registry digests of the base's layers, but does not have them; nothing was built"
+        why = f"{where} does not have the registry digests of the base's layers, and cannot add a layer without them; nothing was built"
         hint = f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`"
         raise Refused(why, hint=hint)
     ours = {image.config_digest, image.manifest_digest}

@@ -66,7 +66,7 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
     if base.where not in engine_command.PROGRAMS and base.layers is not None:
         return base.layers
     if source is None:
-        why = f"{base.reference}: {base.where} does not have the registry digests of the base's layers, and the base comes from another registry; nothing was pushed"
+        why = f"{base.reference}: {base.where} does not have the registry digests of the base's layers, and the base is from another registry; nothing was pushed"
         raise Refused(why, hint="--base registry:HOST/NAME:TAG names the base in that registry")
     client = Client(source, os.environ)
     choice = reading.Choice(reading.platform_of(base.config))
@@ -124,7 +124,7 @@ class Pusher(Client):
         elif self._ask("HEAD", f"blobs/{layer.digest}").status_code == _OK:
             return
         raise Refused(
-            f"{self.name}: {self.name.host} lacks the base's layer {layer.digest} ({layer.size:,} bytes) in this repository and cannot mount it from {self._source.repository if self._source else 'another registry'}; vllm-mods does not upload the base itself; no tag was moved",
+            f"{self.name}: {self.name.host} lacks the base's layer {layer.digest} ({layer.size:,} bytes) in this repository and cannot mount it from {self._source.repository if self._source else 'another registry'}; vllm-mods does not upload the base. No tag was moved",
             hint=f"skopeo copy docker://{names.plain(base.reference)} "
             f"docker://{self.name.host}/{self.name.repository}:base  # then push again",
         )
