@@ -293,7 +293,7 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     text = pairing.read_text().replace(call.base, "other:1")
     pairing.write_text(text.replace('small.jinja"', 'small.jinja --port 9"'))
     other = call("up", NAME, "--print", code=3)
-    assert f"is for {call.base}, but the pairing names other:1" in other.err
+    assert f"its base is {call.base}, but the pairing names other:1" in other.err
     call.lock.unlink()
     said = call("up", NAME, "--print")
     assert "\nlock   to do  " in f"\n{said.err}"

@@ -336,7 +336,7 @@ def test_a_mod_that_no_library_has_is_said_and_the_rest_is_checked(
     assert "wide: was not checked, so it is unknown what this mod adds: " in " ".join(
         answer.out.split()
     )
-    assert "adds is unknown: pairing `desk` names the template `gone`" in " ".join(
+    assert "it is unknown what this mod adds: pairing `desk` names the template `gone`" in " ".join(
         answer.out.split()
     )
     place.write_text(text.replace("--gdn triton", "--of-the-mod 1 --batch x"))

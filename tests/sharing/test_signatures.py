@@ -90,7 +90,9 @@ def test_what_nobody_signed_is_not_fetched(place: Path) -> None:
 def test_a_file_that_the_signed_list_does_not_name_is_not_fetched(place: Path) -> None:
     (place / "library/patches/fast/more.patch").write_text("")
     sign(place, "patches/fast/mod.toml")
-    with pytest.raises(Refused, match=r"more\.patch has the hash .* does not say so") as caught:
+    with pytest.raises(
+        Refused, match=r"more\.patch has the hash .* does not list that hash"
+    ) as caught:
         locking.resolve(project(place), "acme", SIGNED)
     assert caught.value.hint == "ask its author to sign the files as they are"
 
@@ -100,7 +102,7 @@ def test_a_file_that_is_not_as_it_was_signed_is_not_fetched(place: Path) -> None
     sign(place, "patches/fast/mod.toml")
     (place / "library/patches/fast/mod.toml").write_text("schema = 1  # another\n")
     save(place)
-    with pytest.raises(Refused, match=r"mod\.toml has the hash .* does not say so"):
+    with pytest.raises(Refused, match=r"mod\.toml has the hash .* does not list that hash"):
         locking.resolve(project(place), "acme", SIGNED)
 
 
@@ -117,7 +119,7 @@ def test_what_is_kept_and_was_changed_after_it_was_signed_is_not_opened(place: P
     (place / "library/patches/fast/mod.toml").write_text("schema = 1  # another\n")
     save(place)
     keep_unsigned(place)
-    with pytest.raises(Refused, match=r"mod\.toml has the hash .* does not say so"):
+    with pytest.raises(Refused, match=r"mod\.toml has the hash .* does not list that hash"):
         locking.open_shared(project(place))
 
 
