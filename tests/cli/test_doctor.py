@@ -140,6 +140,10 @@ def test_what_a_plugin_and_a_mod_both_change_is_told(
         kept.write_bytes(b"class Loader: ...")
         assert "changes the same code" not in str(look(call, site))
         kept.write_bytes(data)
+        (site / file).rename(site / "away")
+        (site / file).symlink_to(site / "away")  # of another package's: nothing of it is known
+        linked = call("status", "--target", site)
+        assert (linked.code, "plugin fast_plugin 1.2\n" in linked.out) == (0, True)
         assert call("revert", "fast", "--target", site).code == 0
         assert len(look(call, site)["troubles"]) == 1
 

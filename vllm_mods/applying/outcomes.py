@@ -69,10 +69,9 @@ class Status(NamedTuple):
     """What the receipt of a tree says, and whether the tree is so.
 
     ``target`` is the site root, ``version`` vLLM's. ``unfinished`` says that an ``apply`` or ``revert`` was
-    interrupted: the next one puts the tree back first. ``findings`` are those of ``verify``; ``undone`` are paths at
-    which an installer has put its own files in place of what mods had changed; ``hint`` is the command that puts things
-    right, None where nothing is wrong; ``names`` are the mods that were asked about, all of them if empty; ``plugins``
-    lie beside vLLM: each has a ``name``, and in ``shared`` what it replaces and ``mods`` change too.
+    interrupted: the next one puts the tree back first. ``findings`` are those of ``verify``; ``undone`` are paths at which an
+    installer has put its own files in place of what mods had changed; ``hint`` is the command that puts things right, None where nothing
+    is wrong; ``names`` are the mods that were asked about, all of them if empty; ``plugins`` lie beside vLLM, each with what it and ``mods`` change.
     """
 
     target: str

@@ -17,6 +17,7 @@ from vllm_mods.plugins.reading import entry_points
 
 def installed_plugins(tree: Tree, current: Receipt | None) -> Iterator[InstalledPlugin]:
     """Yield the plugins beside a vLLM, each with what mods change too, by its receipt. Nothing is run."""
+    receipt = current or Receipt(None, (), ())
     for folder, (name, version) in tree_names.dist_infos(sorted(tree.folders())).items():
         built, data = f"{folder}/entry_points.txt", None
         with suppress(TreeError):  # a link of another package's is nothing wrong
@@ -25,9 +26,10 @@ def installed_plugins(tree: Tree, current: Receipt | None) -> Iterator[Installed
         group, entry = next((one for one in entries if one[0].startswith("vllm.")), ("", ""))
         package = re.split(r"[.:\s]", entry.partition("=")[2].strip())[0]
         if package not in {"", "vllm"}:  # whatever the name under which vLLM is distributed
-            shared = dict(_shared(tree, package, current)) if current else {}
-            hashed = ((m.name, f.path) for m in (current.mods if current else ()) for f in m.files)
-            mods = dict.fromkeys(mod for mod, path in hashed if path in shared.values())
+            shared: dict[str, str] = {}
+            with suppress(TreeError):  # of a package that is a link, or a file of vLLM's
+                shared |= _shared(tree, package, receipt)
+            mods = (m.name for m in receipt.mods if {f.path for f in m.files} & {*shared.values()})
             yield InstalledPlugin(name, version, package, f"{group}: {entry}", (*shared,), (*mods,))
 
 
@@ -41,6 +43,6 @@ def _shared(tree: Tree, package: str, current: Receipt) -> Iterator[tuple[str, s
                 scopes = read_scopes(new).definitions
                 changed |= {(f.path, s.name) for s in scopes if at & {*range(s.start, s.end + 1)}}
     if changed:
-        from vllm_mods.plugins.judging import replacements_of  # noqa: PLC0415  (slow)
+        from vllm_mods.plugins.judging import replaced_by  # noqa: PLC0415  (slow)
 
-        yield from replacements_of(tree, package, changed)
+        yield from replaced_by(tree, package, changed)

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Set as AbstractSet
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from inspect import Parameter
 
@@ -111,9 +111,7 @@ class View:
         return open_ or name in attributes(self.world, line)
 
 
-def replacements_of(
-    tree: Tree, package: str, names: AbstractSet[tuple[str, str]]
-) -> Iterator[tuple[str, str]]:
+def replaced_by(tree: Tree, package: str, names: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield what an installed package replaces of some files' classes and functions, each with the file."""
     last = {name.rpartition(".")[2].encode() for _, name in names}
     named = re.compile(rb"\b(?:%b)\b" % b"|".join(last)).search
