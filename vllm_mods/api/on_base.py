@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.api import serve_check
 from vllm_mods.api.access import Access
+from vllm_mods.api.model import demand_taken
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod, Plan
@@ -194,15 +195,16 @@ def demand_serving(
     access: Access,
     model: Checkpoint | None = None,
 ) -> None:
-    """Raise ``Refused`` if the vLLM in one of the bases would not take the pairing's command; note if it has no class for the model."""
+    """Raise ``Refused`` if the vLLM in one of the bases would not take the pairing's command or model; note if it has no class for that."""
     asked = serve_check.of_pairing(library, wanted)
     named = () if model is None else architectures(model)
     for on_platform in opened:
         tree, planned = on_platform.tree, on_platform.planned
         serve_check.demand(asked, tree, planned, note=access.note)
-        sources = ModuleSources(LayeredTree(tree, planned.changes))
-        if named and (why := registry.lacks(sources, named)):
+        patched = LayeredTree(tree, planned.changes)
+        if named and (why := registry.lacks(ModuleSources(patched), named)):
             access.note(why)
+        demand_taken(model, asked.serving.argv, patched, access.note)
 
 
 def joined_lock(opened: Iterable[OnBase], model: Checkpoint | None) -> PairingLock:

@@ -11,6 +11,9 @@ from vllm_mods.formats import safetensors
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
+_READ_OTHERWISE = re.compile(
+    r"(modules|params|\w+_head_config|decision_config)\.json\Z|consolidated"
+)
 _SHARD = re.compile(r"(.*-)\d{5}(-of-(\d{5})\.safetensors)\Z", re.ASCII)
 
 
@@ -18,7 +21,8 @@ class Checkpoint(NamedTuple):
     """A model as it was named, with what its files say.
 
     ``commit`` is what a revision on the Hub stands for, None for a folder; ``index`` the sha256 of the
-    index, None where there is one file or none. Without a safetensors file ``tensors`` is empty.
+    index, None where there is one file or none. Without a safetensors file ``tensors`` is empty. ``shards`` have the
+    file of each, none of a model that vLLM may read as another one, by what lies beside.
     """
 
     name: str
@@ -27,6 +31,7 @@ class Checkpoint(NamedTuple):
     tensors: Mapping[str, safetensors.Tensor]
     config_sha256: str
     index_sha256: str | None
+    shards: Mapping[str, str] = {}
 
 
 class ModelFiles(Protocol):
@@ -66,12 +71,14 @@ def read(files: ModelFiles) -> Checkpoint:
         )
         raise TreeError(why, hint="run `hf download` again, which continues where it stopped")
     tensors: dict[str, safetensors.Tensor] = {}
+    files_of: dict[str, str] = {}
     for name in shards[: limits.SHARDS]:
         where = f"{files.name}: {name}"
         size, first = files.span(name, 0, safetensors.LENGTH)
         end = safetensors.LENGTH + safetensors.header_length(first, size, where)
         _, data = files.span(name, safetensors.LENGTH, end)
-        tensors |= safetensors.header(data, size - end, where)
+        tensors |= (held := safetensors.header(data, size - end, where))
+        files_of |= dict.fromkeys(held, name)
         if len(tensors) > limits.TENSORS:
             raise TreeError(f"{where}: with it there are more than {limits.TENSORS}")
     return Checkpoint(
@@ -81,6 +88,7 @@ def read(files: ModelFiles) -> Checkpoint:
         tensors=tensors,
         config_sha256=sha256(config),
         index_sha256=None if index is None else sha256(index),
+        shards={} if any(map(_READ_OTHERWISE.match, names)) else files_of,
     )
 
 
