@@ -5,27 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vllm_mods.base.errors import Refused, Unreachable, UsageError, refusing
 from vllm_mods.base.model import Mod
-from vllm_mods.base.tree import Tree
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.checkpoint import CONFIG, Checkpoint
 from vllm_mods.checkpoints.device import device
-from vllm_mods.checkpoints.facts import architectures
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.scripts.command_line import flag_value
-from vllm_mods.serving import registry, weights
-from vllm_mods.serving.source import ModuleSources
 
 NO_DEVICE = "this machine has no GPU; --device-memory SIZE gives that of another machine's GPU"
-_RENAME = (
-    "name the model's own class in config.json (architectures), save the tensors under the names of that class, "
-    "or take another vLLM; --load-format auto in the command skips this check"
-)
-# With one of these, another class may load the model, or other tensors.
-_OTHERWISE = (
-    *("--config", "--config-format", "--convert", "--hf-config-path", "--hf-overrides"),
-    *("--load-format", "--mm-encoder-only", "--model-impl", "--runner", "--task"),
-)
 
 
 @refusing()
@@ -76,27 +62,3 @@ def look_at_model(
         hint = f"in the pairing's command: {need.remedy(gpu)}; or --device-memory SIZE, if another machine serves it"
         raise Refused(why, hint=hint)
     return checkpoint
-
-
-def demand_taken(
-    model: Checkpoint | None, argv: Sequence[str], tree: Tree, note: Callable[[str], None]
-) -> None:
-    """Raise ``Refused`` if the vLLM in a tree would stop at a tensor of a model; it is noted if that is unknown."""
-    if not (model and model.shards) or any(
-        flag_value(argv, name) is not None for name in _OTHERWISE
-    ):
-        return
-    sources = ModuleSources(tree)
-    cls = registry.model_class(sources, architectures(model))
-    if cls is None:
-        return
-    try:
-        lacks, names = weights.stray(sources, cls, model.shards)
-    except ValueError:
-        why = "the class loads them in its own way"
-        note(f"the names of the model's tensors were not checked for {cls.node.name}: {why}")
-        return
-    if lacks:
-        where = f"first {names[0]} in {model.shards[names[0]]}"
-        why = f"vLLM {tree.version} would not load {model.name}: {lacks}, but {len(names)} tensors belong there, {where}"
-        raise Refused(why, hint=_RENAME)

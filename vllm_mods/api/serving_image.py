@@ -6,19 +6,17 @@ from typing import Any, NamedTuple, cast
 
 from vllm_mods.api import on_base, serve_check
 from vllm_mods.api.access import Access
-from vllm_mods.api.model import demand_taken
 from vllm_mods.applying import ground
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Tree
-from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.building.building import Drafted, labels
 from vllm_mods.building.layer import WHITEOUT
+from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.formats import pairing_lock, receipt
 from vllm_mods.images.model import environment, settings
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
-from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.running.bound import bind
 from vllm_mods.running.service import MODS_LABEL, MOUNTED_LABEL, Mount, Service
 from vllm_mods.trees.image import ImageTree
@@ -31,7 +29,7 @@ _FOR_ITSELF = (receipt.RECEIPT, receipt.ORIGINALS, receipt.MODS, pairing_lock.PL
 class ServedPairing(NamedTuple):
     """A pairing's container, and its lock, with the path if that lies ``beside`` the pairing; ``mount`` wants its base's image.
 
-    ``model`` is what it serves, None where nobody could look at it.
+    ``model`` is None where nobody could look at it.
     Once its image is opened, ``plan`` is what mods changed of the vLLM at ``root`` in it, and ``variables`` are the image's.
     """
 
@@ -50,14 +48,13 @@ class ServedPairing(NamedTuple):
         return f"sha256:{self.locked.sha256}"
 
     def demand(self, tree: Tree, planned: Plan | None, note: Callable[[str], None]) -> None:
-        """Raise ``Refused`` if a vLLM would not take the command with what comes behind it, or the model."""
+        """Raise ``Refused`` if a vLLM would not take the command with what comes behind it."""
         what = f"the command of {self.service.image}"
         asked = serve_check.of_script(self.service.command, what, "docker ps --all")
         argv = (*asked.serving.argv, *self.service.arguments)
-        asked = asked._replace(serving=asked.serving._replace(argv=argv), name=self.service.pairing)
+        serving, name = asked.serving._replace(argv=argv), self.service.pairing
+        asked = asked._replace(serving=serving, name=name, model=self.model)
         serve_check.demand(asked, tree, planned, note=note)
-        patched = LayeredTree(tree, planned.changes if planned else ())
-        demand_taken(self.model, argv, patched, lambda _known_since_the_lock: None)
 
 
 def open_image(served: ServedPairing, program: str, access: Access) -> ImageTree:

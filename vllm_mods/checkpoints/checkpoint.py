@@ -11,9 +11,6 @@ from vllm_mods.formats import safetensors
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
-_READ_OTHERWISE = re.compile(
-    r"(modules|params|\w+_head_config|decision_config)\.json\Z|consolidated"
-)
 _SHARD = re.compile(r"(.*-)\d{5}(-of-(\d{5})\.safetensors)\Z", re.ASCII)
 
 
@@ -21,8 +18,7 @@ class Checkpoint(NamedTuple):
     """A model as it was named, with what its files say.
 
     ``commit`` is what a revision on the Hub stands for, None for a folder; ``index`` the sha256 of the
-    index, None where there is one file or none. Without a safetensors file ``tensors`` is empty. ``shards`` have the
-    file of each, none of a model that vLLM may read as another one, by what lies beside.
+    index, None where there is one file or none. Without a safetensors file ``tensors`` is empty. ``files`` are all.
     """
 
     name: str
@@ -31,7 +27,7 @@ class Checkpoint(NamedTuple):
     tensors: Mapping[str, safetensors.Tensor]
     config_sha256: str
     index_sha256: str | None
-    shards: Mapping[str, str] = {}
+    files: tuple[str, ...] = ()
 
 
 class ModelFiles(Protocol):
@@ -71,14 +67,12 @@ def read(files: ModelFiles) -> Checkpoint:
         )
         raise TreeError(why, hint="run `hf download` again, which continues where it stopped")
     tensors: dict[str, safetensors.Tensor] = {}
-    files_of: dict[str, str] = {}
     for name in shards[: limits.SHARDS]:
         where = f"{files.name}: {name}"
         size, first = files.span(name, 0, safetensors.LENGTH)
         end = safetensors.LENGTH + safetensors.header_length(first, size, where)
         _, data = files.span(name, safetensors.LENGTH, end)
-        tensors |= (held := safetensors.header(data, size - end, where))
-        files_of |= dict.fromkeys(held, name)
+        tensors |= safetensors.header(data, size - end, where)
         if len(tensors) > limits.TENSORS:
             raise TreeError(f"{where}: with it there are more than {limits.TENSORS}")
     return Checkpoint(
@@ -88,7 +82,7 @@ def read(files: ModelFiles) -> Checkpoint:
         tensors=tensors,
         config_sha256=sha256(config),
         index_sha256=None if index is None else sha256(index),
-        shards={} if any(map(_READ_OTHERWISE.match, names)) else files_of,
+        files=names,
     )
 
 

@@ -27,8 +27,6 @@ _TABLES = {
 _MODELS = "vllm/model_executor/models/registry.py"
 # A model that answers, one that embeds and one that ranks are of one class.
 _USE = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|Model)\Z")
-# What generates; vLLM wraps the class of others for what they are asked.
-_GENERATE = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
 class Offered(NamedTuple):
@@ -127,34 +125,20 @@ def request_keys(sources: ModuleSources) -> frozenset[str]:
 
 def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
     """Say that none of a model's architectures has a class in vLLM, or that its list of them cannot be read; else ``""``."""
-    listed = _listed(sources)
-    named, version = ", ".join(architectures), sources.tree.version
-    if not listed:
+    known, named, version = listed(sources), ", ".join(architectures), sources.tree.version
+    if not known:
         return f"{_MODELS} lists no classes, so it is unknown whether vLLM {version} has one for {named}"
-    stems = {_USE.sub("", name) for name in listed}
+    stems = {_USE.sub("", name) for name in known}
     if any(_USE.sub("", name) in stems for name in architectures):
         return ""
     return f"vLLM {version} has no class for {named}, the model's architecture: the model starts only if Transformers or a plugin has the class"
 
 
-def model_class(sources: ModuleSources, architectures: Sequence[str]) -> ClassPlace | None:
-    """Return the class by which vLLM serves a model; None where another platform, or what is asked of it, may change that."""
-    listed = _listed(sources)
-    first = next((name for name in architectures if name in listed), "")
-    if not first.endswith(_GENERATE):
-        return None
-    module, name, *_ = (*map(text_of, listed[first].elts), None, None)
-    return sources.find_class(f"vllm/model_executor/models/{module}.py", name)
-
-
-def _listed(sources: ModuleSources) -> dict[str, ast.Tuple]:
-    return {
-        text: held
-        for node in sources.nodes(_MODELS)
-        if isinstance(node, ast.Dict)
-        for key, held in zip(node.keys, node.values, strict=True)
-        if isinstance(held, ast.Tuple) and (text := text_of(key)) is not None
-    }
+def listed(sources: ModuleSources) -> dict[str, tuple[str, str]]:
+    """Return the module and the class that vLLM has for each architecture."""
+    text = (sources.tree.read(_MODELS) or b"").decode(errors="replace")
+    found = re.findall(r'(?<!# )"(\w+)": \(\s*"([\w.]+)",\s*"(\w+)"', text)
+    return {architecture: (module, name) for architecture, module, name in found}
 
 
 def _annotated_names(sources: ModuleSources, field: configs.ConfigField | None) -> Iterator[str]:

@@ -1,119 +1,100 @@
-"""Whether the class that a vLLM has for a model takes the tensors of its checkpoint, as far as the class's text tells.
+"""Whether the class that a vLLM has for a model takes the tensors of its checkpoint: vLLM stops at one that leads to no part.
 
-vLLM's ``AutoWeightsLoader`` stops at a name that leads to no part of a module. Followed are parts, renamings and
-exceptions that stand there literally; what is computed raises ``ValueError``, as ``ast.literal_eval`` does.
+What stands literally in the text of a class is followed; what is computed raises ``ValueError``, as ``ast.literal_eval`` does.
 """
 
 import ast
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from vllm_mods.fit.signatures import dotted
+from vllm_mods.serving import registry
 from vllm_mods.serving.source import ClassPlace, ModuleSources, last_name
 
-# All that a class may do to load, as `ast.unparse` writes it.
+# As `ast.unparse` writes them: all that a class may do to load, a call alone, a part or another class that is computed.
 _LOADS = re.compile(
-    r"def load_weights\(self, weights\b.*\n"
-    r"    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if .+? else None)?)*)\)\n"
+    r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if .+? else None)?)*)\)\n"
     r"    (?:return|(\w+) =) loader\.load_weights\(weights(, mapper=self\.hf_to_vllm_mapper)?\)(?:\n    return \2)?"
 )
-# A part whose name is computed; another class that is made.
-_COMPUTES = re.compile(r"setattr\(self,|def __new__\b(?!(?s:.*)super\(\)\.__new__\(cls\))")
-_WITHOUT_PARTS = frozenset({"Module", "Protocol", "ABC", "Generic", "object"})
+_CALL = re.compile(r"(?:\w+\.)*(\w+)\((?!.*\)[ .(\[]).*\)")
+_COMPUTED = re.compile(r"setattr\(|add_module\(|def __new__\b(?!(?s:.*)super\(\)\.__new__\(cls\))")
+# vLLM wraps other classes for what they are asked.
+_GENERATES = re.compile(r"(ForCausalLM|ForConditionalGeneration|LMHeadModel)\Z")
+_WITHOUT_PARTS = frozenset({"nn.Module", "torch.nn.Module", "Protocol", "ABC", "Generic"})
 # In the order in which a mapper goes through them.
 _KINDS = ("orig_to_new_substr", "orig_to_new_stacked", "orig_to_new_prefix", "orig_to_new_suffix")
+_Names = dict[str, str]
 
 
-def stray(sources: ModuleSources, cls: ClassPlace, names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return a part that the class of a model has not, and the tensors at which vLLM would surely stop for it; ``""`` if it has all.
+def stray(sources: ModuleSources, named: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Say which part a model's class has not, and behind that the tensors at which vLLM surely stops for it; else what is unknown, if anything."""
+    module, name = registry.listed(sources).get(named[0], ("", ""))
+    cls = sources.find_class(f"vllm/model_executor/models/{module}.py", name)
+    if cls is None or not _GENERATES.search(named[0]):
+        return (registry.lacks(sources, named),)
+    try:  # what else a quantised layer has may be ignored
+        return _stray(sources, cls, {name: name for name in names if name.endswith(".weight")}, "")
+    except ValueError:
+        return (f"{name} loads tensors in a way of its own, so their names were not checked",)
 
-    Raises ``ValueError`` where nobody can tell.
-    """
-    # What else belongs to a quantised layer may be ignored.
-    return _stray(sources, cls, {name: name for name in names if name.endswith(".weight")}, "")
 
-
-def _stray(
-    sources: ModuleSources, cls: ClassPlace, names: dict[str, str], at: str
-) -> tuple[str, list[str]]:
-    """Look at a class, which a model has ``at``, and those below; ``names`` have of each tensor's name what is left there."""
-    parts = _parts(sources, cls)
+def _stray(sources: ModuleSources, cls: ClassPlace, names: _Names, at: str) -> tuple[str, ...]:
+    """Look at a class that a model has ``at``, and those below; ``names`` has of each tensor's name what is left there."""
+    parts = _parts(sources, sources.bases(cls))
     methods = {one.node.name: one for one in reversed([*sources.methods(cls)])}
     if "load_weights" in methods:
         names = _loaded(sources, cls, ast.unparse(methods["load_weights"].node), names)
-    elif not at:
-        raise ValueError(cls.node.name)
-    below: dict[str, dict[str, str]] = {}
+    below: dict[str, _Names] = {}
     for whole, name in names.items():
         part, _, below.setdefault(part, {})[whole] = name.partition(".")
     for part, inner in below.items():
         if part not in parts:
-            where = f"{cls.path}:{cls.node.lineno}"
-            return f"{cls.node.name} ({where}) has no {at}{part}", list(inner)
-        path, called = parts[part][0] if len(parts[part]) == 1 else ("", "")
-        if method := methods.get(called):
-            path, called = (
-                method.path,
-                last_name(getattr(method.node.body[-1], "value", method.node)),
-            )
+            return f"{cls.node.name} ({cls.path}:{cls.node.lineno}) has no {at}{part}", *inner
+        path, made = parts[part]
+        if method := methods.get(made):
+            path, made = method.path, last_name(getattr(method.node.body[-1], "value", method.node))
         with contextlib.suppress(ValueError):
-            if made := sources.find_class(path, called):
-                found = _stray(sources, made, inner, f"{at}{part}.")
-                if found[0]:
-                    return found
-    return "", []
+            one = sources.find_class(path, made)
+            if one and (found := _stray(sources, one, inner, f"{at}{part}.")):
+                return found
+    return ()
 
 
-def _parts(sources: ModuleSources, cls: ClassPlace) -> dict[str, list[tuple[str, str]]]:
+def _parts(sources: ModuleSources, bases: Sequence[ClassPlace]) -> dict[str, tuple[str, str]]:
     """Return what may be a part of a module, with the file and the name of what is called to make it."""
-    parts: dict[str, list[tuple[str, str]]] = {}
-    bases = sources.bases(cls)
+    parts = {"weight": ("", "")}
     for path, base in bases:
-        text = ast.unparse(base)
-        above = [ast.unparse(one).partition("[")[0] for one in base.bases]
-        named = [one for one in above if one.rpartition(".")[2] not in _WITHOUT_PARTS]
-        if _COMPUTES.search(text) or any(
-            sources.find_class(path, one) not in bases for one in named
-        ):
+        text, above = ast.unparse(base), {ast.unparse(one).partition("[")[0] for one in base.bases}
+        known = {sources.find_class(path, one) for one in above - _WITHOUT_PARTS} <= {*bases}
+        if not known or _COMPUTED.search(text):
             raise ValueError(base.name)
-        for name in re.findall(r"self\.\w+\('(\w+)'", text):  # such as a buffer
-            parts.setdefault(name, [])
-        for node in ast.walk(base):
-            targets = getattr(node, "targets", [getattr(node, "target", None)])
-            for one in (inner for each in targets if each for inner in ast.walk(each)):
-                if isinstance(one, ast.Attribute):
-                    is_own = targets == [one] and dotted(one) == f"self.{one.attr}"
-                    made = getattr(node, "value", None) if is_own else None
-                    parts.setdefault(one.attr, []).append((path, last_name(made)))
+        for left, right in re.findall(r"^ +(\S.*) = (.*)", text, re.MULTILINE):
+            call = _CALL.fullmatch(right)
+            for name in re.findall(r"\.(\w+)", left):
+                is_all = call is not None and left == f"self.{name}" and name not in parts
+                parts[name] = (path, call[1]) if call and is_all else ("", "")
     return parts
 
 
-def _loaded(
-    sources: ModuleSources, cls: ClassPlace, text: str, names: dict[str, str]
-) -> dict[str, str]:
+def _loaded(sources: ModuleSources, cls: ClassPlace, text: str, names: _Names) -> _Names:
     """Return what a class renames tensors to, without those that it skips."""
     if (match := _LOADS.fullmatch(text)) is None:
         raise ValueError(text)
     mapper = _mapper(sources, cls.path, ast.Name(cls.node.name)) if match[3] else {}
-    renames = sorted(mapper.items(), key=lambda one: one[0][0])
-    skipped = re.findall("'([^']+)'", match[1])
-    loaded = ((whole, _renamed(name, renames)) for whole, name in names.items())
-    return {
-        whole: name for whole, name in loaded if name and not any(part in name for part in skipped)
-    }
-
-
-def _renamed(name: str, renames: list[tuple[tuple[int, str], Any]]) -> str:
-    for (kind, old), into in renames:
-        new = into[0] if isinstance(into, tuple) else into
-        at = (name.find(old), name.find(old), 0, len(name) - len(old))[kind]
-        if name.find(old, at) == at >= 0:
-            if new is None:
-                return ""
-            name = f"{name[:at]}{new}{name[at + len(old) :]}"
-    return name
+    skipped, loaded = re.findall("'([^']+)'", match[1]), {}
+    for whole, given in names.items():
+        name = given
+        for kind, old in sorted(mapper, key=itemgetter(0)):
+            at = (name.find(old), name.find(old), 0, len(name) - len(old))[kind]
+            if name and name.find(old, at) == at >= 0:
+                new = mapper[kind, old]
+                name = "" if new is None else f"{name[:at]}{new}{name[at + len(old) :]}"
+        if name and not any(part in name for part in skipped):
+            loaded[whole] = name
+    return loaded
 
 
 def _mapper(sources: ModuleSources, path: str, node: ast.expr) -> dict[tuple[int, str], Any]:
@@ -121,10 +102,8 @@ def _mapper(sources: ModuleSources, path: str, node: ast.expr) -> dict[tuple[int
     if isinstance(node, ast.BinOp):
         return _mapper(sources, path, node.left) | _mapper(sources, path, node.right)
     if isinstance(node, ast.Call) and last_name(node) == "WeightsMapper" and not node.args:
-        tables = (
-            (_KINDS.index(one.arg or ""), ast.literal_eval(one.value)) for one in node.keywords
-        )
-        return {(kind, old): new for kind, table in tables for old, new in table.items()}
+        given = ((_KINDS.index(str(one.arg)), ast.literal_eval(one.value)) for one in node.keywords)
+        return {(k, a): b[0] if k == 1 else b for k, table in given for a, b in table.items()}
     cls = sources.find_class(path, (dotted(node) or "").removesuffix(".hf_to_vllm_mapper"))
     for place, base in sources.bases(cls) if cls else ():
         if value := sources.value(place, f"{base.name}.hf_to_vllm_mapper"):
