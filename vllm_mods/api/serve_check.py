@@ -35,7 +35,7 @@ _STARTS = {
 """What vLLM takes all the same: a mod then may do nothing, calls may stay text."""
 # Flags and files by which vLLM may load a model by another class than its architecture's, or other tensors.
 _OTHERWISE = re.compile(
-    r"--(config|convert|hf[-_]|load[-_]format|mm[-_]encoder|model[-_]impl|runner|task)"
+    r"--(config|convert|hf[-_]|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_]impl|runner|task)"
     r"|\b((modules|params|\w+_head_config|decision_config)\.json|consolidated)"
 )
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
@@ -216,15 +216,15 @@ def demand(
             of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.serving.argv)))}"
         why = f"vLLM {tree.version} would reject the command of pairing {asked.name}{lines}"
         raise Refused(why, hint=f"vllm-mods serve-check {of} --target {tree.spec}")
-    if (model := asked.model) is None or not (named := architectures(model)):
-        return
-    if _OTHERWISE.search(" ".join((*asked.serving.argv, *model.files))):
-        return
-    sources = ModuleSources(LayeredTree(tree, planned.changes if planned else ()))
-    lacks, *names = weights.stray(sources, named, model.tensors) or ("",)
+    if asked.model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *asked.model.files))):
+        _demand_taken(asked.model, LayeredTree(tree, planned.changes if planned else ()), note)
+
+
+def _demand_taken(model: Checkpoint, tree: Tree, note: Callable[[str], None]) -> None:
+    lacks, *names = weights.stray(ModuleSources(tree), architectures(model), model.tensors) or ("",)
     if names:
-        first = f"first {names[0]} in {model.tensors[names[0]].where}"
-        why = f"vLLM {tree.version} would not load {model.name}: {lacks}, where {len(names)} tensors belong, {first}"
+        where = f"first {names[0]} in {model.tensors[names[0]].file}"
+        why = f"vLLM {tree.version} would not load {model.name}: {lacks}, but the model has {len(names):,} of its tensors, {where}"
         hint = "the model's own class in config.json, or another vLLM; --load-format auto in the command skips this check"
         raise Refused(why, hint=hint)
     if lacks:

@@ -31,14 +31,14 @@ _Names = dict[str, str]
 
 def stray(sources: ModuleSources, named: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
     """Say which part a model's class has not, and behind that the tensors at which vLLM surely stops for it; else what is unknown, if anything."""
-    module, name = registry.listed(sources).get(named[0], ("", ""))
+    module, name = registry.listed(sources).get("".join(named[:1]), ("", ""))
     cls = sources.find_class(f"vllm/model_executor/models/{module}.py", name)
     if cls is None or not _GENERATES.search(named[0]):
-        return (registry.lacks(sources, named),)
+        return (registry.lacks(sources, named) if named else "",)
     try:  # what else a quantised layer has may be ignored
         return _stray(sources, cls, {name: name for name in names if name.endswith(".weight")}, "")
     except ValueError:
-        return (f"{name} loads tensors in a way of its own, so their names were not checked",)
+        return (f"the names of the model's tensors were not checked: {name} loads them by itself",)
 
 
 def _stray(sources: ModuleSources, cls: ClassPlace, names: _Names, at: str) -> tuple[str, ...]:
