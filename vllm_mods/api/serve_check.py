@@ -197,7 +197,9 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
 def demand(
     asked: ServeArguments, tree: Tree, planned: Plan | None = None, *, note: Callable[[str], None]
 ) -> None:
-    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing, or the model."""
+    """Raise ``Refused`` if vLLM in an image would not take the model, or the command of the pairing."""
+    if asked.model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *asked.model.files))):
+        _demand_taken(asked.model, LayeredTree(tree, planned.changes if planned else ()), note)
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:
@@ -216,8 +218,6 @@ def demand(
             of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.serving.argv)))}"
         why = f"vLLM {tree.version} would reject the command of pairing {asked.name}{lines}"
         raise Refused(why, hint=f"vllm-mods serve-check {of} --target {tree.spec}")
-    if asked.model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *asked.model.files))):
-        _demand_taken(asked.model, LayeredTree(tree, planned.changes if planned else ()), note)
 
 
 def _demand_taken(model: Checkpoint, tree: Tree, note: Callable[[str], None]) -> None:
