@@ -82,14 +82,16 @@ def test_a_model_whose_tensors_vllm_would_not_take_is_refused(
     with pytest.raises(Refused) as caught:
         demand(asked, CLASSES, note=notes.append)
     assert caught.value.message == (
-        "vLLM 0.20.0 would not load org/m: Toy (vllm/model_executor/models/toy.py:1) has no visual, but "
+        "vLLM 0.20.0 would not load org/m: Toy (vllm/model_executor/models/toy.py:1) has no part named visual, but "
         "the model has 1 of its tensors, first visual.a.weight in model-2.safetensors"
     )
     for argv in (("--load-format", "auto"), ("--runner=pooling",), ("--hf_overrides", "{}")):
         demand(asked._replace(serving=Serving(("m", *argv))), CLASSES, note=notes.append)
-    beside = asked._replace(model=MODEL._replace(files=("config.json", "modules.json")))
-    demand(beside, CLASSES, note=notes.append)  # vLLM takes it for a model that embeds
+    files = ("original/params.json", "modules.json")  # by these, it is a model that embeds
+    demand(asked._replace(model=MODEL._replace(files=files)), CLASSES, note=notes.append)
     assert notes == []
+    with pytest.raises(Refused):
+        demand(asked._replace(model=MODEL._replace(files=files[:1])), CLASSES, note=notes.append)
     path = "vllm/model_executor/models/toy.py"
     patched = CLASSES.files[path].replace(b"(weights)", b"(f(weights))")
     plan = Plan("", None, (), (FileChange(path, None, patched),))

@@ -56,7 +56,9 @@ def test_a_model_that_the_vllm_in_the_image_would_not_load_is_refused(call: Call
     tensors = {"a.b.weight": Tensor("BF16", (1,))}
     served = served._replace(model=Checkpoint("m", None, config, tensors, "", None))
     tree = MemoryTree(TOY)
-    with pytest.raises(Refused, match=r"would not load m: Toy .* has no a, but the model has 1 of"):
+    with pytest.raises(
+        Refused, match=r"would not load m: Toy .* has no part named a, but the model has 1 of"
+    ):
         served.demand(tree, None, print)
 
 

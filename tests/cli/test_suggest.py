@@ -177,7 +177,7 @@ def test_lock_and_build_refuse_tensors_that_the_class_in_the_base_has_no_place_f
     why = (
         "vLLM 0.19.1 would not load "
         + place
-        + ": Toy (vllm/model_executor/models/toy.py:1) has no model, "
+        + ": Toy (vllm/model_executor/models/toy.py:1) has no part named model, "
     )
     said = locking("lock", NAME, "--base", with_class, code=3)
     assert (

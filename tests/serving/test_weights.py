@@ -89,10 +89,19 @@ def test_a_checkpoint_of_its_class_is_taken() -> None:
 @pytest.mark.parametrize(
     ("wrong", "part"),
     [
-        ("language_model.model.norm.weight", "ToyForCausalLM (toy.py:28) has no language_model"),
-        ("base_model.model.model.norm.weight", "ToyForCausalLM (toy.py:28) has no base_model"),
-        ("model.language_model.norm.weight", "ToyModel (toy.py:4) has no model.language_model"),
-        ("model.model.norm.weight", "ToyModel (toy.py:4) has no model.model"),
+        (
+            "language_model.model.norm.weight",
+            "ToyForCausalLM (toy.py:28) has no part named language_model",
+        ),
+        (
+            "base_model.model.model.norm.weight",
+            "ToyForCausalLM (toy.py:28) has no part named base_model",
+        ),
+        (
+            "model.language_model.norm.weight",
+            "ToyModel (toy.py:4) has no part named model.language_model",
+        ),
+        ("model.model.norm.weight", "ToyModel (toy.py:4) has no part named model.model"),
     ],
 )
 def test_a_name_that_leads_to_no_part_is_found(wrong: str, part: str) -> None:
@@ -107,11 +116,11 @@ def test_names_are_mapped_before_they_are_looked_for() -> None:
     assert ask(*right, named=see) == []
     assert ask("visual.a.weight", *right, named=see)[1:] == ["visual.a.weight"]
     said, *names = ask("model.language_model.norm.weight", named=see)
-    assert said.endswith(" has no text.model.language_model")
+    assert said.endswith(" has no part named text.model.language_model")
     assert names == ["model.language_model.norm.weight"]
     # what a mapper makes of a name may be wrong itself: so it was in vLLM 0.25 for MiniCPM-V 4.6
     swap = ('".q": (".qkv", 0)', '"q": ("qkv", 0), "v.": ("qkv.", 1)')
-    assert ask("q.weight", named=see, swap=swap)[0].endswith(" has no qkqkv")
+    assert ask("q.weight", named=see, swap=swap)[0].endswith(" has no part named qkqkv")
 
 
 @pytest.mark.parametrize(

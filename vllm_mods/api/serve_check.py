@@ -36,7 +36,7 @@ _STARTS = {
 # Flags and files by which vLLM may load a model by another class than its architecture's, or other tensors.
 _OTHERWISE = re.compile(
     r"--(config|convert|hf[-_]|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_]impl|runner|task)"
-    r"|\b((modules|params|\w+_head_config|decision_config)\.json|consolidated)"
+    r"|(?<![/\w])((modules|params|\w+_head_config|decision_config)\.json|consolidated)"
 )
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 

@@ -16,13 +16,11 @@ from vllm_mods.serving.source import ClassPlace, ModuleSources, last_name
 
 # As `ast.unparse` writes them: all that a class may do to load, a call alone, a part or another class that is computed.
 _LOADS = re.compile(
-    r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if .+? else None)?)*)\)\n"
+    r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if [^[]+? else None)?)*)\)\n"
     r"    (?:return|(\w+) =) loader\.load_weights\(weights(, mapper=self\.hf_to_vllm_mapper)?\)(?:\n    return \2)?"
 )
 _CALL = re.compile(r"(?:\w+\.)*(\w+)\((?!.*\)[ .(\[]).*\)")
-_COMPUTED = re.compile(r"setattr\(|add_module\(|def __new__\b(?!(?s:.*)super\(\)\.__new__\(cls\))")
-# vLLM wraps other classes for what they are asked.
-_GENERATES = re.compile(r"(ForCausalLM|ForConditionalGeneration|LMHeadModel)\Z")
+_COMPUTED = re.compile(r"(setattr|_module)\(|def __new__(?!(?s:.*)super\(\)\.__new__\(cls\))")
 _WITHOUT_PARTS = frozenset({"nn.Module", "torch.nn.Module", "Protocol", "ABC", "Generic"})
 # In the order in which a mapper goes through them.
 _KINDS = ("orig_to_new_substr", "orig_to_new_stacked", "orig_to_new_prefix", "orig_to_new_suffix")
@@ -33,7 +31,8 @@ def stray(sources: ModuleSources, named: Sequence[str], names: Iterable[str]) ->
     """Say which part a model's class has not, and behind that the tensors at which vLLM surely stops for it; else what is unknown, if anything."""
     module, name = registry.listed(sources).get("".join(named[:1]), ("", ""))
     cls = sources.find_class(f"vllm/model_executor/models/{module}.py", name)
-    if cls is None or not _GENERATES.search(named[0]):
+    # vLLM wraps the class of what does not generate.
+    if cls is None or not re.search("(ForCausalLM|ForConditionalGeneration|HeadModel)$", named[0]):
         return (registry.lacks(sources, named) if named else "",)
     try:  # what else a quantised layer has may be ignored
         return _stray(sources, cls, {name: name for name in names if name.endswith(".weight")}, "")
@@ -52,7 +51,8 @@ def _stray(sources: ModuleSources, cls: ClassPlace, names: _Names, at: str) -> t
         part, _, below.setdefault(part, {})[whole] = name.partition(".")
     for part, inner in below.items():
         if part not in parts:
-            return f"{cls.node.name} ({cls.path}:{cls.node.lineno}) has no {at}{part}", *inner
+            where = f"{cls.path}:{cls.node.lineno}"
+            return f"{cls.node.name} ({where}) has no part named {at}{part}", *inner
         path, made = parts[part]
         if method := methods.get(made):
             path, made = method.path, last_name(getattr(method.node.body[-1], "value", method.node))
