@@ -22,19 +22,21 @@ _VLLM_MODELS = {
 }
 """
 TOY = """
-class Mixin(Protocol): ...
+class Mixin(Protocol[T]): ...
+class RMSNorm(nn.Module): ...
 
 class ToyModel(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.embed_tokens = Embedding(config.vocab_size)
+        self.embed_tokens: nn.Module = Embedding(config.vocab_size)
         self.start, self.end, self.layers = make_layers(config, lambda prefix: Layer(prefix))
-        self.norm: nn.Module = RMSNorm(config.hidden_size)
+        self.norm = RMSNorm(config.hidden_size)
 
 class Base(nn.Module, Mixin):
     def __init__(self, config):
         super().__init__()
         self.model = self.make(config, getattr(config, "x", None))
+        self.first = self.second = Embedding(config)
         if config.last:
             self.lm_head = Head(config)
         else:
@@ -56,7 +58,7 @@ from .toy import ToyForCausalLM
 class SeesForConditionalGeneration(nn.Module):
     hf_to_vllm_mapper = First.hf_to_vllm_mapper | WeightsMapper(
         orig_to_new_prefix={"model.visual.": "tower.", "lm_head.": "text.lm_head.", "model.": "text.model."},
-        orig_to_new_suffix={".old.weight": ".new.weight"},
+        orig_to_new_suffix={"gone.weight": "tower.weight"},
         orig_to_new_stacked={".q": (".qkv", 0)},
     )
     def __init__(self, config):
@@ -79,11 +81,11 @@ def ask(*names: str, named: str = "ToyForCausalLM", swap: tuple[str, str] = ("",
     assert any(swap[0] in text for text in FILES.values())
     files = {path: text.replace(*swap).encode() for path, text in FILES.items()}
     tree = MemoryTree({f"{MODELS}/registry.py": REGISTRY.encode(), **files})
-    return [*weights.stray(ModuleSources(tree), [named], names)]
+    return [*weights.stray(ModuleSources(tree), [named] if named else [], names)]
 
 
 def test_a_checkpoint_of_its_class_is_taken() -> None:
-    assert ask(*RIGHT, "lm_head.weight", "draft.x.weight", "v.g_idx", "model.z.bias") == []
+    assert ask(*RIGHT, "lm_head.weight", "draft.x.weight", "v.bias", "first.weight") == []
 
 
 @pytest.mark.parametrize(
@@ -91,17 +93,17 @@ def test_a_checkpoint_of_its_class_is_taken() -> None:
     [
         (
             "language_model.model.norm.weight",
-            "ToyForCausalLM (toy.py:28) has no part named language_model",
+            "ToyForCausalLM (toy.py:30) has no part named language_model",
         ),
         (
             "base_model.model.model.norm.weight",
-            "ToyForCausalLM (toy.py:28) has no part named base_model",
+            "ToyForCausalLM (toy.py:30) has no part named base_model",
         ),
         (
             "model.language_model.norm.weight",
-            "ToyModel (toy.py:4) has no part named model.language_model",
+            "ToyModel (toy.py:5) has no part named model.language_model",
         ),
-        ("model.model.norm.weight", "ToyModel (toy.py:4) has no part named model.model"),
+        ("model.model.norm.weight", "ToyModel (toy.py:5) has no part named model.model"),
     ],
 )
 def test_a_name_that_leads_to_no_part_is_found(wrong: str, part: str) -> None:
@@ -112,7 +114,7 @@ def test_a_name_that_leads_to_no_part_is_found(wrong: str, part: str) -> None:
 
 def test_names_are_mapped_before_they_are_looked_for() -> None:
     see = "SeesForConditionalGeneration"
-    right = ("model.visual.a.weight", "lm_head.weight", "x.rotary.weight", *RIGHT)
+    right = ("model.visual.a.weight", "lm_head.weight", "x.rotary.weight", "gone.weight", *RIGHT)
     assert ask(*right, named=see) == []
     assert ask("visual.a.weight", *right, named=see)[1:] == ["visual.a.weight"]
     said, *names = ask("model.language_model.norm.weight", named=see)
@@ -146,6 +148,7 @@ def test_of_a_class_that_computes_anything_nothing_is_said(old: str, new: str) -
     [
         ("return ToyModel(config)", "return ToyModel(config) if config.a else Other(config)"),
         ("return ToyModel(config)", "return ToyModel(config).inner"),
+        ("self.model = self.make", "self.model, self.b = self.make"),
         ("        if config.last", "        self.model.other = 1\n        if config.last"),
         ("class ToyModel(nn.Module)", "class ToyModel(nn.Module, transformers.Model)"),
     ],
@@ -158,7 +161,7 @@ def test_below_a_part_that_may_be_anything_nothing_is_said(old: str, new: str) -
 
 
 def test_a_class_that_does_not_generate_is_wrapped_and_another_is_not_listed() -> None:
-    assert ask("zzz.weight", named="ToyModel") == [""]
+    assert ask("zzz.weight", named="ToyModel") == ask("zzz.weight", named="") == [""]
     for name in ("OldForCausalLM", "NewForCausalLM"):
         (said,) = ask("zzz.weight", named=name)
         assert said.startswith(f"vLLM 0.19.1 has no class for {name}, ")

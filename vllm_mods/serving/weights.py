@@ -74,7 +74,7 @@ def _parts(sources: ModuleSources, bases: Sequence[ClassPlace]) -> dict[str, tup
         for left, right in re.findall(r"^ +(\S.*) = (.*)", text, re.MULTILINE):
             call = _CALL.fullmatch(right)
             for name in re.findall(r"\.(\w+)", left):
-                is_all = call is not None and left == f"self.{name}" and name not in parts
+                is_all = left == f"self.{name}" and name not in parts
                 parts[name] = (path, call[1]) if call and is_all else ("", "")
     return parts
 
