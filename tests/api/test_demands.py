@@ -13,8 +13,10 @@ from vllm_mods.api import image_verify, matrix, serve_check
 from vllm_mods.api.serve_check import ServeArguments, demand
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import FileChange, Level, Plan
 from vllm_mods.building import inspection
+from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.formats.safetensors import Tensor
 from vllm_mods.library.catalog import Library
 from vllm_mods.matrices import locks
 from vllm_mods.serving.faults import ServeFault
@@ -55,6 +57,46 @@ def test_a_server_that_starts_all_the_same_is_not_refused(monkeypatch: pytest.Mo
     notes: list[str] = []
     demand(ASKED, TREE, note=notes.append)
     assert notes == ["fast brings it", "--y: has no effect"]
+
+
+MODEL = Checkpoint(
+    "org/m", None, {"architectures": ["ToyForCausalLM"]},
+    {"visual.a.weight": Tensor("BF16", (1,), 2, "model-2.safetensors")}, "", None,
+)  # fmt: skip
+CLASSES = MemoryTree(
+    {
+        "vllm/model_executor/models/registry.py": b'_M = {"ToyForCausalLM": ("toy", "Toy")}',
+        "vllm/model_executor/models/toy.py": b"class Toy(nn.Module):\n    def load_weights(self, weights):\n"
+        b"        loader = AutoWeightsLoader(self)\n        return loader.load_weights(weights)\n",
+    },
+    version="0.20.0",
+)
+
+
+def test_a_model_whose_tensors_vllm_would_not_take_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered(monkeypatch)
+    notes: list[str] = []
+    asked = ServeArguments(Serving(("m", "--load-format", "fastsafetensors")), model=MODEL)
+    with pytest.raises(Refused) as caught:
+        demand(asked, CLASSES, note=notes.append)
+    assert caught.value.message == (
+        "vLLM 0.20.0 would not load org/m: Toy (vllm/model_executor/models/toy.py:1) has no part named visual, but "
+        "the model has 1 of its tensors, first visual.a.weight in model-2.safetensors"
+    )
+    for argv in (("--load-format", "auto"), ("--runner=pooling",), ("--hf_overrides", "{}")):
+        demand(asked._replace(serving=Serving(("m", *argv))), CLASSES, note=notes.append)
+    files = ("original/params.json", "modules.json")  # by these, it is a model that embeds
+    demand(asked._replace(model=MODEL._replace(files=files)), CLASSES, note=notes.append)
+    assert notes == []
+    with pytest.raises(Refused):
+        demand(asked._replace(model=MODEL._replace(files=files[:1])), CLASSES, note=notes.append)
+    path = "vllm/model_executor/models/toy.py"
+    patched = CLASSES.files[path].replace(b"(weights)", b"(f(weights))")
+    plan = Plan("", None, (), (FileChange(path, None, patched),))
+    demand(asked, CLASSES, plan, note=notes.append)
+    assert notes == ["the names of the model's tensors were not checked: Toy loads them by itself"]
 
 
 def test_of_a_script_with_several_servers_the_first_is_checked_unless_one_is_asked_for() -> None:

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_tree import MemoryTree
 from paired import NAME, Caller
 from test_lock_and_build import SITE, caller
+from test_suggest import TOY
 
 import vllm_mods as vm
 from vllm_mods.api import run, serving_image
 from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.formats.safetensors import Tensor
 from vllm_mods.images import engine_command
 from vllm_mods.running import recording
 from vllm_mods.running.service import StartOptions, line
@@ -45,6 +49,17 @@ def planned(call: Caller, image: str, *, mount: bool = False) -> ServedPairing:
 def mounted(call: Caller) -> ServedPairing:
     served = planned(call, call.base.removeprefix("oci:"), mount=True)
     return serving_image.of_base(vm.Library(str(call.library)), served, "oci", vm.Access())
+
+
+def test_a_model_that_the_vllm_in_the_image_would_not_load_is_refused(call: Caller) -> None:
+    served, config = planned(call, "x"), {"architectures": ["ToyForCausalLM"]}
+    tensors = {"a.b.weight": Tensor("BF16", (1,))}
+    served = served._replace(model=Checkpoint("m", None, config, tensors, "", None))
+    tree = MemoryTree(TOY)
+    with pytest.raises(
+        Refused, match=r"would not load m: Toy .* has no part named a, but the model has 1 of"
+    ):
+        served.demand(tree, None, print)
 
 
 def test_a_plain_image_gets_all_that_a_layer_would_bring(call: Caller, tmp_path: Path) -> None:

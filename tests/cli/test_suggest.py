@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hybrid_checkpoints import bf16, fp8, int4, write_checkpoint
 from paired import NAME, Caller
-from test_lock_and_build import caller
+from test_lock_and_build import base, caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 CONFIG = {
     "model_type": "qwen3_5_moe",
     "quantization_config": {"quant_method": "auto-round", "bits": 4},
+}
+TOY = {
+    "vllm/model_executor/models/registry.py": b'_M = {"ToyForCausalLM": ("toy", "Toy")}\n',
+    "vllm/model_executor/models/toy.py": b"class Toy(nn.Module):\n    def load_weights(self, weights):\n"
+    b"        loader = AutoWeightsLoader(self)\n        return loader.load_weights(weights)\n",
 }
 WHEN = '\n[[when]]\nconfig = { model_type = ["qwen3_5_moe"] }\nfails = "KeyError"\n'
 
@@ -158,6 +163,34 @@ def test_lock_refuses_a_model_that_its_mods_are_not_for(locking: Caller, tmp_pat
     said = locking("lock", NAME, "--base", locking.base, code=3)
     assert "\n  patching: config.json has 'llama'" in said.err
     assert not locking.lock.exists()
+
+
+@pytest.mark.slow
+def test_lock_and_build_refuse_tensors_that_the_class_in_the_base_has_no_place_for(
+    locking: Caller, tmp_path: Path
+) -> None:
+    place = hybrid(tmp_path)
+    serve(locking, place)
+    config = Path(place, "config.json")
+    config.write_text(json.dumps({**CONFIG, "architectures": ["ToyForCausalLM"]}))
+    with_class = f"oci:{base(tmp_path / 'with', more=TOY)}"
+    why = (
+        "vLLM 0.19.1 would not load "
+        + place
+        + ": Toy (vllm/model_executor/models/toy.py:1) has no part named model, "
+    )
+    said = locking("lock", NAME, "--base", with_class, code=3)
+    assert (
+        f"error: {why}but the model has 1 of its tensors, first model.layers.0.self_attn."
+        in said.err
+    )
+    named = config.read_text()
+    config.write_text(json.dumps(CONFIG))
+    locking("lock", NAME, "--base", with_class)
+    config.write_text(named)
+    made = f"oci:{tmp_path / 'made'}"
+    assert why in locking("build", NAME, "--base", with_class, "--output", made, code=3).err
+    assert not Path(made[4:]).exists()
 
 
 @pytest.mark.slow

@@ -146,9 +146,9 @@ def test_the_tensors_of_a_header() -> None:
     }
     data = json.dumps(raw).encode()
     assert safetensors.header(data, 7, "x") == {
-        "a": Tensor("BF16", (2, 0)),
-        "b": Tensor("F8_E4M3", ()),
-        "c": Tensor("BF16", (2,), 4),
+        "a": Tensor("BF16", (2, 0), 0, "x"),
+        "b": Tensor("F8_E4M3", (), 0, "x"),
+        "c": Tensor("BF16", (2,), 4, "x"),
     }
     with pytest.raises(TreeError) as caught:
         safetensors.header(data, 6, "x")

@@ -202,16 +202,16 @@ def test_a_name_that_is_imported_in_a_ring_ends() -> None:
 
 
 def test_a_long_chain_of_classes_and_of_imports_is_followed_so_far() -> None:
-    chain = {f"vllm/c{n}.py": f"from vllm.c{n + 1} import Name\n".encode() for n in range(20)}
-    chain["vllm/c20.py"] = b"Name = 1\n"
-    lines = [f"class C{n}(C{n - 1}): ..." for n in range(1, 21)]
+    chain = {f"vllm/c{n}.py": f"from vllm.c{n + 1} import Name\n".encode() for n in range(40)}
+    chain["vllm/c40.py"] = b"Name = 1\n"
+    lines = [f"class C{n}(C{n - 1}): ..." for n in range(1, 41)]
     chain["vllm/classes.py"] = "\n".join(["class C0: ...", *lines]).encode()
     sources = ModuleSources(MemoryTree(chain))
-    assert sources.find("vllm/c4.py", "Name") is not None
-    assert sources.find("vllm/c3.py", "Name") is None
-    last = sources.find_class("vllm/classes.py", "C20")
+    assert sources.find("vllm/c8.py", "Name") is not None
+    assert sources.find("vllm/c7.py", "Name") is None
+    last = sources.find_class("vllm/classes.py", "C40")
     assert last is not None
-    assert [base.node.name for base in sources.bases(last)] == [f"C{n}" for n in range(20, 4, -1)]
+    assert [base.node.name for base in sources.bases(last)] == [f"C{n}" for n in range(40, 8, -1)]
 
 
 @pytest.mark.parametrize(

@@ -201,8 +201,8 @@ def build(
     ) as opened:
         on_base.demand_locked(locked, parts, opened)
         mods = library.select(library.mods_of(wanted))  # what nobody knows, `lock` has said
-        look_at_model(wanted, mods, folder=model_folder, memory=device_memory, here=True)
-        on_base.demand_serving(library, wanted, opened, access)
+        model = look_at_model(wanted, mods, folder=model_folder, memory=device_memory, here=True)
+        on_base.demand_serving(library, wanted, opened, access, model)
         place = outputs.parse(output, opened[0].tree.base)
         names.parse(tag)
         images, written = on_base.build_all(locked, opened, place, tag, platform)

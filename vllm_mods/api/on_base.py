@@ -16,7 +16,6 @@ from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import Output, Written
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.checkpoints.checkpoint import Checkpoint
-from vllm_mods.checkpoints.facts import architectures
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedModel, PairingLock
@@ -25,9 +24,6 @@ from vllm_mods.images.oci import is_for, platform_of
 from vllm_mods.images.open import demand_platform, in_engine, open_base
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.serving import registry
-from vllm_mods.serving.source import ModuleSources
 from vllm_mods.trees import beside as packages_beside
 from vllm_mods.trees.image import ImageTree, find_site_root
 
@@ -192,15 +188,10 @@ def demand_serving(
     access: Access,
     model: Checkpoint | None = None,
 ) -> None:
-    """Raise ``Refused`` if the vLLM in one of the bases would not take the pairing's command; note if it has no class for the model."""
-    asked = serve_check.of_pairing(library, wanted)
-    named = () if model is None else architectures(model)
+    """Raise ``Refused`` if the vLLM in one of the bases would not take the pairing's command or model."""
+    asked = serve_check.of_pairing(library, wanted)._replace(model=model)
     for on_platform in opened:
-        tree, planned = on_platform.tree, on_platform.planned
-        serve_check.demand(asked, tree, planned, note=access.note)
-        sources = ModuleSources(LayeredTree(tree, planned.changes))
-        if named and (why := registry.lacks(sources, named)):
-            access.note(why)
+        serve_check.demand(asked, on_platform.tree, on_platform.planned, note=access.note)
 
 
 def joined_lock(opened: Iterable[OnBase], model: Checkpoint | None) -> PairingLock:

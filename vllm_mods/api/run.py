@@ -68,8 +68,9 @@ def plan_service(
     if at_path:
         folder, is_here = _model_folder(wanted, folder, note, elsewhere=elsewhere)
         trust.demand_model(folder)
+    model = None
     if is_here:
-        look_at_model(
+        model = look_at_model(
             named,
             mods,
             folder=folder,
@@ -92,7 +93,7 @@ def plan_service(
         arguments=tuple(arguments),
         beside=None if blobs is None else (blobs, sources.BLOBS),
     )
-    return ServedPairing(planned, locked, of_library, mount)
+    return ServedPairing(planned, locked, of_library, mount, model)
 
 
 def _model_folder(

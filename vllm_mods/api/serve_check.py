@@ -10,16 +10,20 @@ from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, Mod, Plan
 from vllm_mods.base.tree import Tree
+from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.checkpoints.facts import architectures
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.taken_over import environment, taken_over
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.scripts import command_line
+from vllm_mods.serving import weights
 from vllm_mods.serving.check import ServeAnswer, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.serving.source import ModuleSources
 from vllm_mods.serving.template import Serving
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
@@ -29,16 +33,22 @@ _STARTS = {
     FindingCode.PARSER_TERMS, FindingCode.FLAG_UNUSED,
 }  # fmt: skip
 """What vLLM takes all the same: a mod then may do nothing, calls may stay text."""
+# Flags and files by which vLLM may load a model by another class than its architecture's, or other tensors.
+_OTHERWISE = re.compile(
+    r"--(config|convert|hf[-_]|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_]impl|runner|task)"
+    r"|(?<![/\w])((modules|params|\w+_head_config|decision_config)\.json|consolidated)"
+)
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
 
 class ServeArguments(NamedTuple):
-    """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range."""
+    """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range, ``model`` what is to be loaded."""
 
     serving: Serving
     mods: tuple[Mod, ...] = ()
     name: str | None = None
     vllm: str | None = None
+    model: Checkpoint | None = None
 
 
 class ServeCell(NamedTuple):
@@ -187,7 +197,9 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
 def demand(
     asked: ServeArguments, tree: Tree, planned: Plan | None = None, *, note: Callable[[str], None]
 ) -> None:
-    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing."""
+    """Raise ``Refused`` if vLLM in an image would not take the model, or the command of the pairing."""
+    if asked.model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *asked.model.files))):
+        _demand_taken(asked.model, LayeredTree(tree, planned.changes if planned else ()), note)
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:
@@ -206,6 +218,17 @@ def demand(
             of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.serving.argv)))}"
         why = f"vLLM {tree.version} would reject the command of pairing {asked.name}{lines}"
         raise Refused(why, hint=f"vllm-mods serve-check {of} --target {tree.spec}")
+
+
+def _demand_taken(model: Checkpoint, tree: Tree, note: Callable[[str], None]) -> None:
+    lacks, *names = weights.stray(ModuleSources(tree), architectures(model), model.tensors) or ("",)
+    if names:
+        where = f"first {names[0]} in {model.tensors[names[0]].file}"
+        why = f"vLLM {tree.version} would not load {model.name}: {lacks}, but the model has {len(names):,} of its tensors, {where}"
+        hint = "the model's own class in config.json, or another vLLM; --load-format auto in the command skips this check"
+        raise Refused(why, hint=hint)
+    if lacks:
+        note(lacks)
 
 
 def _with_template(asked: ServeArguments, library: Library) -> ServeArguments:

@@ -12,6 +12,7 @@ from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Tree
 from vllm_mods.building.building import Drafted, labels
 from vllm_mods.building.layer import WHITEOUT
+from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.formats import pairing_lock, receipt
 from vllm_mods.images.model import environment, settings
 from vllm_mods.library.catalog import Library
@@ -28,6 +29,7 @@ _FOR_ITSELF = (receipt.RECEIPT, receipt.ORIGINALS, receipt.MODS, pairing_lock.PL
 class ServedPairing(NamedTuple):
     """A pairing's container, and its lock, with the path if that lies ``beside`` the pairing; ``mount`` wants its base's image.
 
+    ``model`` is None where nobody could look at it.
     Once its image is opened, ``plan`` is what mods changed of the vLLM at ``root`` in it, and ``variables`` are the image's.
     """
 
@@ -35,6 +37,7 @@ class ServedPairing(NamedTuple):
     locked: on_base.ReadLock
     beside: tuple[str, ...] = ()
     mount: bool = False
+    model: Checkpoint | None = None
     plan: Plan | None = None
     root: str = ""
     variables: Mapping[str, str] = {}
@@ -49,7 +52,8 @@ class ServedPairing(NamedTuple):
         what = f"the command of {self.service.image}"
         asked = serve_check.of_script(self.service.command, what, "docker ps --all")
         argv = (*asked.serving.argv, *self.service.arguments)
-        asked = asked._replace(serving=asked.serving._replace(argv=argv), name=self.service.pairing)
+        serving, name = asked.serving._replace(argv=argv), self.service.pairing
+        asked = asked._replace(serving=serving, name=name, model=self.model)
         serve_check.demand(asked, tree, planned, note=note)
 
 

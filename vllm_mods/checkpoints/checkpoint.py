@@ -18,7 +18,7 @@ class Checkpoint(NamedTuple):
     """A model as it was named, with what its files say.
 
     ``commit`` is what a revision on the Hub stands for, None for a folder; ``index`` the sha256 of the
-    index, None where there is one file or none. Without a safetensors file ``tensors`` is empty.
+    index, None where there is one file or none. Without a safetensors file ``tensors`` is empty. ``files`` are all.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Checkpoint(NamedTuple):
     tensors: Mapping[str, safetensors.Tensor]
     config_sha256: str
     index_sha256: str | None
+    files: tuple[str, ...] = ()
 
 
 class ModelFiles(Protocol):
@@ -81,6 +82,7 @@ def read(files: ModelFiles) -> Checkpoint:
         tensors=tensors,
         config_sha256=sha256(config),
         index_sha256=None if index is None else sha256(index),
+        files=names,
     )
 
 

@@ -12,11 +12,12 @@ _AGAIN = "download it again, and compare its size with the one on the Hub"
 
 
 class Tensor(NamedTuple):
-    """What a header says of one tensor; ``dtype`` as safetensors writes it (``F8_E4M3``), ``size`` in bytes."""
+    """What a header says of one tensor; ``dtype`` as safetensors writes it (``F8_E4M3``), ``size`` in bytes; ``file`` has it."""
 
     dtype: str
     shape: tuple[int, ...]
     size: int = 0
+    file: str = ""
 
 
 def header_length(data: bytes, size: int, where: str) -> int:
@@ -45,7 +46,7 @@ def header(data: bytes, room: int, where: str) -> dict[str, Tensor]:
                 if end > room:
                     why = f"{where}: cut off: {room:,} bytes of weights, but {name} ends at {end:,}"
                     raise TreeError(why, hint=_AGAIN)
-                tensors[name] = Tensor(dtype, tuple(shape), end - start)
+                tensors[name] = Tensor(dtype, tuple(shape), end - start, where.rpartition(": ")[2])
             case _:
                 raise TreeError(f"{where}: {name!r} has no dtype and shape in its header")
     return tensors

@@ -120,17 +120,25 @@ def request_keys(sources: ModuleSources) -> frozenset[str]:
 
 def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
     """Say that none of a model's architectures has a class in vLLM, or that its list of them cannot be read; else ``""``."""
-    tables = (node for node in sources.nodes(_MODELS) if isinstance(node, ast.Dict))
-    rows = (row for one in tables for row in zip(one.keys, one.values, strict=True))
-    keys = (text_of(key) for key, held in rows if isinstance(held, ast.Tuple))
-    listed = {key for key in keys if key is not None}
-    named, version = ", ".join(architectures), sources.tree.version
-    if not listed:
+    known, named, version = listed(sources), ", ".join(architectures), sources.tree.version
+    if not known:
         return f"{_MODELS} lists no classes, so it is unknown whether vLLM {version} has a class for {named}"
-    stems = {_USE.sub("", name) for name in listed}
+    stems = {_USE.sub("", name) for name in known}
     if any(_USE.sub("", name) in stems for name in architectures):
         return ""
     return f"vLLM {version} has no class for {named}, the model's architecture; the model starts only if Transformers or a plugin has the class"
+
+
+def listed(sources: ModuleSources) -> dict[str, tuple[str, str]]:
+    """Return the module and the class that vLLM has for each architecture."""
+    tables = (node for node in sources.nodes(_MODELS) if isinstance(node, ast.Dict))
+    rows = [row for one in tables for row in zip(one.keys, one.values, strict=True)]
+    known = {}
+    for key, held in rows:
+        match [text_of(one) for one in (key, *getattr(held, "elts", ()))]:
+            case [str(architecture), str(module), str(name)]:
+                known[architecture] = module, name
+    return known
 
 
 def _annotated_names(sources: ModuleSources, field: configs.ConfigField | None) -> Iterator[str]:

@@ -15,7 +15,7 @@ from vllm_mods.fit.world import absolute
 from vllm_mods.formats import syntax_tree
 
 # How far a chain of re-exports or of base classes is followed.
-_DEPTH = 16
+_DEPTH = 32
 _Node_co = TypeVar("_Node_co", bound=ast.AST, covariant=True)
 
 
