@@ -138,6 +138,8 @@ def listed(sources: ModuleSources) -> dict[str, tuple[str, str]]:
         match [text_of(one) for one in (key, *getattr(held, "elts", ()))]:
             case [str(architecture), str(module), str(name)]:
                 known[architecture] = module, name
+            case _:
+                pass
     return known
 
 
