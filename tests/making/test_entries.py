@@ -386,7 +386,7 @@ def test_entries_that_need_the_network_fail_alone() -> None:
         in str(caught.value.hint)
     )
     beside = f"{PUT}{NEEDS}socket.create_connection(('192.0.2.1', 443))\n"
-    with pytest.raises(Refused, match="it refused"):
+    with pytest.raises(Refused, match="It refused"):
         recorded({"run.sh": "python3 x.py || true\n", "x.py": beside}, "by")
 
 
