@@ -186,7 +186,7 @@ def test_a_python_that_does_not_answer_is_refused(
     monkeypatch.setattr(limits, "IMPORT_SECONDS", limits.Limit(0, "seconds", "x"))
     answer = call("with", "fast", "--target", site, "--", slow, "-c", "1")
     assert answer.code == 3
-    assert "does not say which vLLM this Python imports" in answer.err
+    assert "failed to name the vLLM that this Python would import" in answer.err
     assert len(copies(cache)) == 1
 
 

@@ -317,7 +317,7 @@ def test_an_image_that_says_nothing_of_its_vllm(tmp_path: Path) -> None:
             {**VLLM, f"{VENV}/vllm/__init__.py": b""},
             None,
             f"the image has 2 vLLMs, and which one runs is unclear\n  /{VENV}\n  /{SITE}",
-            f"name the one that runs: --target-in-image /{VENV}; or build the image with only one",
+            f"name the vLLM that runs: --target-in-image /{VENV}; or build the image with only one vLLM",
         ),
     ],
 )

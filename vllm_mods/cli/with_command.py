@@ -43,8 +43,8 @@ class _Split(click.Command):
 @options.mods
 @options.pairing
 @options.library
-@options.target_folder
-@option("--record FILE", "Record which code of the mods runs, for `evidence --record`.")
+@options.target_copied
+@option("--record FILE", "Write to FILE which functions of mods run: see `evidence --record`.")
 def command(
     mods: tuple[str, ...], pairing: str | None, library: Library, target: str, record: str | None
 ) -> None:
@@ -103,7 +103,7 @@ _load = options.grouped(
 @_load
 @option("--output DIR", "The folder for numbers and logs.", default="bench", show_default=True)
 @options.library
-@options.target_folder
+@options.target_copied
 @options.json_output
 def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
     """Compare vLLM servers with mods and without, on this machine.

@@ -179,7 +179,7 @@ class Client:
         answer = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
         denied = response.status_code in {401, 403}
         if method != "GET":
-            answer += ": you may not write there" if denied else ""
+            answer += ": you are not allowed to write there" if denied else ""
             hint = f"docker login {host}" if denied else "try again later"
             return TreeError(f"{self.name}: {answer}; no tag was moved", hint=hint)
         if denied:
