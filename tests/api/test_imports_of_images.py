@@ -39,7 +39,7 @@ def test_two_of_one_release_are_refused(images: tuple[str, ...]) -> None:
 
 
 def test_what_has_no_script_goes_in_one_image() -> None:
-    with pytest.raises(UsageError, match=r"mine has no run\.sh: name only one --image"):
+    with pytest.raises(UsageError, match=r"mine has no run\.sh: use only one --image"):
         imported("new", "old").open_tree()
     tree = imported("old").open_tree()
     assert tree is not None

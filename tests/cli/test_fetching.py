@@ -138,7 +138,7 @@ for name in ("fix.diff", "fix.diff"):
     asked = ("import", source, "--tree", site, "--each", "put", "--fetch")
     answer = call(*asked)
     assert answer.code == 1
-    assert "1 of 2 entries failed" in answer.err
+    assert "1 of 2 calls failed" in answer.err
     answer = call(*asked, "--partial")
     assert answer.code == 1
     assert "failed: fix-2: CalledProcessError" in answer.err

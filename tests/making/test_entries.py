@@ -243,7 +243,7 @@ def test_a_registry_that_is_broken_itself(files: Mapping[str, str], said: list[s
 
 
 def test_partial_is_for_entries() -> None:
-    with pytest.raises(UsageError, match="--partial is for the entries of --each"):
+    with pytest.raises(UsageError, match="--partial is for the calls of --each"):
         recorded({"run.sh": "true"}, None)
 
 
@@ -378,15 +378,15 @@ def test_entries_that_need_the_network_fail_alone() -> None:
     assert "curl: (6) Could not resolve host: example.org" in effect.failed[1]
     assert effect.failed[2].endswith("it went on without the network: Network is unreachable")
     assert changed(effect) == {"vllm/b.py": b"B = 1\nN = 1\n"}
-    with pytest.raises(Lacked, match="3 of 4 entries failed") as caught:
+    with pytest.raises(Lacked, match="3 of 4 calls failed") as caught:
         recorded(files, "by", partial=False)
     assert caught.value.urls == ("https://example.org/x",)
     assert (
-        "--partial makes the mod without these entries; put the files that the command downloads"
+        "--partial makes the mod without the calls that failed; put the files that the command downloads"
         in str(caught.value.hint)
     )
     beside = f"{PUT}{NEEDS}socket.create_connection(('192.0.2.1', 443))\n"
-    with pytest.raises(Refused, match="it refused"):
+    with pytest.raises(Refused, match="It refused"):
         recorded({"run.sh": "python3 x.py || true\n", "x.py": beside}, "by")
 
 
@@ -394,4 +394,4 @@ def test_what_no_call_of_goes_through_is_told_from_a_function_of_bash() -> None:
     script = "put() { rm $VLLM_PACKAGE_DIR/a.py; }\nput a\n"
     with pytest.raises(Refused, match="0 calls of put") as caught:
         recorded({"run.sh": script}, "put")
-    assert "a function of bash is neither" in str(caught.value.hint)
+    assert "bash functions are neither" in str(caught.value.hint)

@@ -85,9 +85,7 @@ class _ModImport(NamedTuple):
         if terms.tree is None and terms.others:
             raise UsageError("--with is for the vLLM of --tree only", hint="--tree pypi:VERSION")
         if len(terms.images) > 1:
-            raise UsageError(
-                f"{self.path} has no run.sh: name only one --image", hint="--image REF"
-            )
+            raise UsageError(f"{self.path} has no run.sh: use only one --image", hint="--image REF")
         if terms.images:
             return self.access.open(f"image:{terms.images[0]}")
         if terms.tree is None:

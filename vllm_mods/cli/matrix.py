@@ -84,7 +84,7 @@ def matrix_command(
     Without MOD and --pairing, check all mods of your libraries, or the bundled mods if you name no library. Without --vllm and --tree, check
     every release in the mods' ranges and, if vLLM has releases after these ranges, the newest three of those. If a wheel was uploaded twice, both builds are checked; `0.20.1 build 0`
     is the first one. Exit code 0 if every mod applies, or is already present, on every release in its ranges. With --against, exit code 0 if no verdict
-    got worse. With --plugin, check each release of the plugin on every vLLM release in --vllm. Without --vllm, use the vLLM release that the plugin's release was made for, and the next three. Exit code 0 if no vLLM release breaks the plugin.
+    got worse. With --plugin, check each release of the plugin on every vLLM release in --vllm. With --plugin but without --vllm, use the vLLM release that the plugin's release was made for, and the next three. With --plugin, exit code 0 if no vLLM release breaks the plugin.
     """
     if relock and (trees or others):
         why = "--update-lock records results for releases as published, so it cannot be used with --tree or --with"

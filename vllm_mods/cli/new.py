@@ -19,7 +19,7 @@ def recorded(run: str) -> options.Declared:
         "limits",
         Limits,
         options.option(
-            "--also PACKAGE", f"Also copy this package of the tree, for {run}.", multiple=True
+            "--also PACKAGE", f"Copy this package too, for {run} to use.", multiple=True
         ),
         options.option(
             "--timeout",
@@ -76,8 +76,8 @@ def command(
     """Make a mod from a diff, from two trees, or from what a command does.
 
     The paths in a diff may begin anywhere: `new` finds each file in the tree by the end of its path and by its text.
-    With two trees, changed files become a patch, and new files are copied into the mod. A command runs on
-    a copy of a tree, or in a container of an image. It sees a copy of the current folder, and nothing else
+    With two trees, changed files become a patch, and new files are copied into the mod. COMMAND runs on
+    a copy of a tree, or in a container of an image. COMMAND sees a copy of the current folder, and nothing else
     of this machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
     `new` then lists what you have to add by hand.
     """

@@ -88,7 +88,7 @@ def keep_command(
     of the previous release. The commit's message is the text for a pull request. `keep` recreates an existing branch only if the mod has changed and
     no one else has committed to that branch. The working tree does not change. Exit code 1 if some work is left for a person.
 
-    With --pull-requests, each branch gets one pull request at GitHub, GitLab, Gitea or Forgejo. `keep` opens it, updates it when the branch
+    With --pull-requests, each branch gets one pull request at GitHub, GitLab, Gitea or Forgejo. `keep` opens the pull request, updates it when the branch
     changes, and closes it when nothing is left to do. The token is in GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)

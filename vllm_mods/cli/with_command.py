@@ -48,7 +48,7 @@ class _Split(click.Command):
 def command(
     mods: tuple[str, ...], pairing: str | None, library: Library, target: str, record: str | None
 ) -> None:
-    """Run COMMAND with mods in a copy of vLLM; the installed one is only read.
+    """Run COMMAND with mods in a copy of vLLM; the installed vLLM is only read.
 
     MOD is the name of a mod, the folder of a mod, or a patch. Without MOD and --pairing, use the bundled mods that
     `vllm-mods list` marks as [default]. The copy is in the cache and comes first on PYTHONPATH. With `--target pypi:VERSION`,
@@ -103,7 +103,7 @@ _load = options.grouped(
 @_load
 @option("--output DIR", "The folder for numbers and logs.", default="bench", show_default=True)
 @options.library
-@options.target_copied
+@options.target_folder
 @options.json_output
 def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
     """Compare vLLM servers with mods and without, on this machine.
