@@ -211,7 +211,7 @@ def test_two_vllms_in_one_path_are_both_named(tmp_path: Path) -> None:
         (folder / "__init__.py").touch()
     with pytest.raises(UsageError) as caught:
         find_site_root(str(inner))
-    why = "is a vllm package folder that contains another one"
+    why = "is a vllm package folder that contains another vllm package folder"
     assert caught.value.message == f"{inner} {why}"
     assert (
         caught.value.hint == f"name the vLLM that you mean: {tmp_path}/vllm/vllm or {tmp_path}/vllm"

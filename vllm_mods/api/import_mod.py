@@ -145,7 +145,7 @@ class _ModImport(NamedTuple):
             opened = [self.access.open(f"image:{one}") for one in images]
             by_version = {tree.version: tree for tree in opened if tree.version}
             if len(by_version) < len(images):
-                why = "two of the images have the same vLLM, or one does not state its version"
+                why = "two of the images have the same vLLM, or one image states no version"
                 raise UsageError(why, hint="one --image for each release")
             return dict(sorted(by_version.items(), key=lambda row: versions.sort_key(row[0])))
         if spec is None:

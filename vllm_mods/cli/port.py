@@ -69,7 +69,7 @@ def port_command(
 @click.command(name="keep")
 @click.argument("mods", metavar="[MOD]...", nargs=-1)
 @option("--library DIR", "A library in a git repository.", required=True)
-@option("--since RELEASE", "Look only at releases after this one [the newest release in mod.lock].")
+@option("--since RELEASE", "Look only at releases after RELEASE [the newest release in mod.lock].")
 @option("--vllm SPEC", "Look only at releases in this range.")
 @option("--pre", "Include pre-releases.")
 @option("--commits REPO", "Also look at the newest commit of this clone of vLLM.")

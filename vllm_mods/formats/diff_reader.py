@@ -269,7 +269,7 @@ class _DiffReader:
         end = 0
         for hunk in sorted(hunks, key=lambda hunk: hunk.stated):
             if hunk.stated < end:
-                raise self.fail("the hunk overlaps another one of this file", line=hunk.patch_line)
+                raise self.fail("the hunk overlaps another hunk of this file", line=hunk.patch_line)
             end = hunk.stated + len(hunk.old)
             ordered.append(hunk._replace(new_start=hunk.stated + shift - (not hunk.new)))
             shift += len(hunk.new) - len(hunk.old)

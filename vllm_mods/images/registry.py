@@ -198,7 +198,7 @@ class Client:
         host = self.name.host
         what = f"cannot connect to {host}: {reason(error)}"
         what = no_network(host, reason(error)) if is_unconnected(error) else what
-        hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # does it answer? oci:FOLDER and images of an engine need no network"
+        hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # does the registry answer? oci:FOLDER and images of an engine need no network"
         if isinstance(error, requests.exceptions.SSLError):
             hint = f"set REQUESTS_CA_BUNDLE=FILE for a registry with its own certificates, or {PLAIN_HTTP}={host} for one without TLS"
         return TreeError(f"{self.name}: {what}", hint=hint)

@@ -122,7 +122,7 @@ class _Placing:
         self.alone: set[int] = set()  # hunks with one place that nothing resembles
         target = self.target
         if self.back and target.is_blob(self.file.new_blob):
-            message = "the patch is not applied: the file is the one that the patch was made on"
+            message = "the patch is not applied: the file is identical to the file that the patch was made on"
             return tuple(Lost(FindingCode.ABSENT, message, None) for _ in self.hunks)
         if target.is_blob(self.file.old_blob):
             known = stated_lines(self.hunks, target)
