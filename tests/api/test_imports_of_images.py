@@ -34,7 +34,7 @@ def test_images_are_taken_by_their_releases_oldest_first() -> None:
 
 @pytest.mark.parametrize("images", [("new", "other"), ("new", "own")])
 def test_two_of_one_release_are_refused(images: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="two of the images have the same vLLM, or one image states no version"):
+    with pytest.raises(UsageError, match="two of the images have the same vLLM, or one image"):
         imported(*images).releases()
 
 
