@@ -450,7 +450,7 @@ def test_a_tree_in_which_a_run_was_interrupted_is_told_or_put_back_first(
         assert caught.value.message == (
             f"{site}: an earlier run was interrupted here and must be undone before {what}"
         )
-        undoing = f"vllm-mods apply alone --target {site}  # undoes it first"
+        undoing = f"vllm-mods apply alone --target {site}  # undoes that run first"
         assert caught.value.hint == undoing
     put_in(site, mods("low"))
     assert (site / "vllm/a.py").read_bytes() == FILES["vllm/a.py"]

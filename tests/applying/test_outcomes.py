@@ -270,5 +270,5 @@ def test_outside_of_a_tree_mods_only_made_files() -> None:
         ) as caught:
             claims.check_outside(Receipt(None, (), (own, file)), "site")
         assert caught.value.hint == (
-            "less site/.vllm-mods/receipt.json  # where does this tree come from?"
+            "less site/.vllm-mods/receipt.json  # shows the receipt; reinstall vLLM if its origin is unknown"
         )

@@ -387,9 +387,9 @@ def test_whether_a_mod_is_for_unknown_tensors_is_unknown() -> None:
     needs = mod(when=(When(tensors=(("b", ()),)),), name="one")
     fit = fitting.of_pairing(Pairing("pair", "s", "a/x", "image", "vllm serve"), [needs], (), of())
     assert fit.why.startswith(
-        "one may not be for this model: without safetensors files its tensors"
+        "one is possibly not for this model: without safetensors files its tensors"
     )
-    with pytest.raises(Refused, match="its mods may not be for its model org/x\n  one: with"):
+    with pytest.raises(Refused, match="its mods are possibly not for its model org/x\n  one: with"):
         fitting.demand([needs], of(), "pair", "/a b")
 
 

@@ -194,7 +194,7 @@ def test_of_several_vllms_one_is_named_and_the_lock_keeps_it(
     refused = call("lock", NAME, "--base", base)
     assert refused.code == 2
     assert "the image has 2 vLLMs" in refused.err
-    assert f"hint: name the one that runs: --target-in-image /{OTHER}" in refused.err
+    assert f"hint: name the vLLM that runs: --target-in-image /{OTHER}" in refused.err
     assert call("lock", NAME, "--base", base, "--target-in-image", f"/{SITE}").code == 0
     lock = mods / f"pairings/{NAME}.lock"
     assert json.loads(lock.read_bytes())["vllm"]["site_root"] == SITE

@@ -67,7 +67,7 @@ def test_the_code_of_every_finding_is_explained() -> None:
 
 def test_a_code_is_printed_with_its_next_step(call: Call) -> None:
     assert call("explain", "json-key-unused").out == (
-        "json-key-unused (finding of serve-check): vLLM accepts the object and ignores the key.\n"
+        "json-key-unused (finding of serve-check): vLLM or the chat template ignores a key of a flag's JSON object.\n"
     )
     assert call("explain", "stale-lock").err == "\nhint: vllm-mods matrix MOD --update-lock\n"
     assert call("explain", "offset").err == ""

@@ -125,7 +125,7 @@ CASES: list[tuple[str, str, str]] = [
         (
             "template render qwen3.5-enhanced nobody",
             "nobody is neither a file nor a conversation beside qwen3.5-enhanced",
-            "it has 01-developer-first, ",
+            "one of 01-developer-first, ",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""``vllm-mods with``: a command over a copy of vLLM that has the mods; the installed one is only read."""
+"""``vllm-mods with``: a command over a copy of vLLM that has the mods; the installed vLLM is only read."""
 
 import fcntl
 import json
@@ -186,7 +186,7 @@ def test_a_python_that_does_not_answer_is_refused(
     monkeypatch.setattr(limits, "IMPORT_SECONDS", limits.Limit(0, "seconds", "x"))
     answer = call("with", "fast", "--target", site, "--", slow, "-c", "1")
     assert answer.code == 3
-    assert "does not say which vLLM this Python imports" in answer.err
+    assert "failed to name the vLLM that this Python would import" in answer.err
     assert len(copies(cache)) == 1
 
 
@@ -334,8 +334,8 @@ def test_a_release_is_unpacked_once_by_pip(
         assert again.root == copy.root
     for spec, why in {
         "pypi:0.19.2": "pip finds no wheel of vllm 0.19.2",
-        "pypi:new": "named by",
-        f"pypi:{'9' * 5000}": "named by",
+        "pypi:new": "not the version of a release",
+        f"pypi:{'9' * 5000}": "not the version of a release",
     }.items():
         answer = call("with", "fast", "--library", library, "--target", spec, "--", "true")
         assert (answer.code in {1, 2}, why in answer.err) == (True, True)

@@ -222,7 +222,7 @@ def test_another_vllm_that_python_would_take_is_named(
     first = tmp_path / "an other"
     shutil.copytree(site, first)
     monkeypatch.setattr(sys, "path", [str(first), str(site)])
-    message = f"Python would import the vLLM in {first} instead of the one in {site}"
+    message = f"Python would import the vLLM in {first} instead of the vLLM in {site}"
     hint = f"vllm-mods doctor --target '{first}', or remove the vLLM in {first}"
     assert look(FolderTree(str(site)))[1] == (Trouble(FindingCode.SHADOWED, message, hint),)
 

@@ -130,7 +130,7 @@ def test_how_long_a_header_is(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(TreeError) as caught:
             safetensors.header_length(data, size, "x")
         assert caught.value.message == "x: cut off, or not a safetensors file"
-        hint = "download it again, and compare its size with the one on the Hub"
+        hint = "download the file again, and compare its size with the size on the Hub"
         assert caught.value.hint == hint
     with pytest.raises(TreeError, match="x: its header has 11 bytes; ") as caught:
         safetensors.header_length((11).to_bytes(8, "little"), 1000, "x")
@@ -153,7 +153,7 @@ def test_the_tensors_of_a_header() -> None:
     with pytest.raises(TreeError) as caught:
         safetensors.header(data, 6, "x")
     assert caught.value.message == "x: cut off: 6 bytes of weights, but c ends at 7"
-    hint = "download it again, and compare its size with the one on the Hub"
+    hint = "download the file again, and compare its size with the size on the Hub"
     assert caught.value.hint == hint
 
 

@@ -12,7 +12,7 @@ GIT = b"diff --git a/vllm/x.py b/vllm/x.py\n"
 HUNK = b"@@ -1 +1 @@\n-a\n+b\n"
 NO_END = b"\\ No newline at end of file\n"
 AGAIN = "make the patch again with `git diff`"
-BY_HAND = "if it was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
+BY_HAND = "if the diff was edited by hand: make the diff again with `git diff`, or run `recountdiff` on the file"
 RENAMES = "make the patch with `git diff`, which marks renamed files"
 IN_TREE = "paths in a patch are relative to the folder that contains vllm/"
 PREFIXES = (
@@ -63,7 +63,7 @@ CASES: dict[str, tuple[bytes, int, str | None]] = {
     "ends in CR": (
         HEAD.replace(b"\n", b"\r\n") + HUNK,
         1,
-        "dos2unix p.patch, or make it again with `git diff --output=p.patch`",
+        "dos2unix p.patch, or make the diff again with `git diff --output=p.patch`",
     ),
     "overlapping": (HEAD + b"@@ -1,2 +1,2 @@\n-a\n+b\n c\n@@ -2 +2 @@\n-c\n+d\n", 7, None),
     "a line more": (HEAD + HUNK + b"+c\n", 6, BY_HAND),
@@ -88,17 +88,17 @@ CASES: dict[str, tuple[bytes, int, str | None]] = {
     ),
     "nothing changed": (HEAD + b"@@ -1 +1 @@\n a\n", 3, None),
     "cut off": (HEAD + HUNK[:-1], 5, None),
-    "prose": (b"prose\n", 1, "make it again with `git diff` or `diff -u`"),
-    "another form": (b"x\n2c\nc\n.\n", 2, "make it again with `git diff` or `diff -u`"),
+    "prose": (b"prose\n", 1, "make the diff again with `git diff` or `diff -u`"),
+    "another form": (b"x\n2c\nc\n.\n", 2, "make the diff again with `git diff` or `diff -u`"),
     "of PowerShell": (
         b"\xff\xfe" + HEAD.decode().encode("utf-16-le"),
         1,
-        "make it again with `git diff --output=p.patch`, which writes the original bytes",
+        "make the diff again with `git diff --output=p.patch`, which keeps all bytes",
     ),
     "terminal colour codes": (
         HEAD + b"\x1b[31m-a\x1b[m\n",
         3,
-        "make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' p.patch",
+        "make the diff again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' p.patch",
     ),
 }
 

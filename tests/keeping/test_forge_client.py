@@ -158,7 +158,7 @@ def test_without_a_network_it_says_so(forge: ForgeServer, monkeypatch: pytest.Mo
     with pytest.raises(Unreachable) as caught:
         client(forge, monkeypatch).list_all()
     assert caught.value.message.startswith("127.0.0.1:9 does not answer about pull requests: ")
-    assert "does it answer? then run the same command again" in str(caught.value.hint)
+    assert "does the server answer? then run the same command again" in str(caught.value.hint)
 
 
 def test_a_login_of_netrc_does_not_stand_in_for_the_token(

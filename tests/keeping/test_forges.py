@@ -130,7 +130,7 @@ def test_what_is_no_token_for_the_host_is_named() -> None:
     with pytest.raises(UsageError) as caught:
         forges.find("https://me:secret@gitlab.com/us/mods", environ)
     assert caught.value.message == (
-        "https://gitlab.com/us/mods: no token for it in GITLAB_TOKEN (CI_JOB_TOKEN may not open merge requests)"
+        "https://gitlab.com/us/mods: no token for it in GITLAB_TOKEN (CI_JOB_TOKEN is not allowed to open merge requests)"
     )
     assert str(caught.value.hint).startswith("export GITLAB_TOKEN=TOKEN  # a project access token")
     with pytest.raises(UsageError, match=r"in FORGEJO_TOKEN or GITEA_TOKEN$"):

@@ -290,7 +290,7 @@ def test_what_may_mean_several_files_is_refused(names: tuple[str, str]) -> None:
             b"Index: vllm/y.py\n@@ -1 +1 @@\n-a\n+b\n" + diff("vllm/x.py", "vllm/x.py"),
             1,
             "a hunk belongs to no file: the '---' and '+++' lines before it are missing",
-            "make it again with `git diff` or `diff -u`",
+            "make the diff again with `git diff` or `diff -u`",
         ),
         (b"words\n\n" + diff("vllm/x.py", "vllm/x.py").replace(b"+A4 = 5\n", b""), 5, None, None),
     ],

@@ -259,7 +259,7 @@ def test_what_a_hunk_looks_for_beside_what_it_leaves_is_told_by_nothing() -> Non
     lines = (" int()", "-str()", "+set()", " list()")
     finding = error(put(hunk(1, 3, 3, *lines), "int()\nstr()\nlist()\nint()\nset()\nlist()\n"))
     assert (finding.code, finding.line) == ("look-alike", 1)
-    assert "line 4, in module level, which has 100% of the new text" in finding.message
+    assert "line 4, in module level, where 100% of the hunk's new text matches" in finding.message
     # what it leaves stands in another function than the one it was written for: that says nothing
     text = "def f():\n    int()\n    str()\n    list()\n\n\ndef g():\n    int()\n    set()\n    list()\n"
     inner = ("     int()", "-    str()", "+    set()", "     list()")

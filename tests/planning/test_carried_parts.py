@@ -376,7 +376,7 @@ def test_where_the_merge_is_clean_its_bytes_count() -> None:
     assert same is None
     assert other_bytes == Finding(
         FindingCode.MERGE,
-        f"{PATH}: merging the changes from vLLM 0.18.0 and placing the hunks give different results",
+        f"{PATH}: a merge of the variant's changes to vLLM 0.18.0 and a search for the hunks' places give different results",
         PATH,
     )
     other = plan_with(b"x", "g", now=MORE, path="vllm/other.py")
@@ -387,9 +387,21 @@ def test_where_the_merge_is_clean_its_bytes_count() -> None:
     ("here", "there", "words"),
     [
         (("f", "g"), ("f", "g"), None),
-        (("f", "g"), ("f", "h"), "(`g`), but in vLLM 0.18.0 it is in `h`"),
-        (("f", ""), ("f", "h"), "(`module level`), but in vLLM 0.18.0 it is in `h`"),
-        (("f", "g"), ("f", ""), "(`g`), but in vLLM 0.18.0 it is in `module level`"),
+        (
+            ("f", "g"),
+            ("f", "h"),
+            "(`g`); in vLLM 0.18.0, which the patch was made for, its text is in `h`",
+        ),
+        (
+            ("f", ""),
+            ("f", "h"),
+            "(`module level`); in vLLM 0.18.0, which the patch was made for, its text is in `h`",
+        ),
+        (
+            ("f", "g"),
+            ("f", ""),
+            "(`g`); in vLLM 0.18.0, which the patch was made for, its text is in `module level`",
+        ),
         (("f", "g"), ("f",), None),
     ],
 )
@@ -401,6 +413,6 @@ def test_where_the_merge_clashes_each_hunk_is_in_the_scope_that_it_has_there(
     if words is None:
         assert finding is None
     else:
-        message = f"{PATH}, hunk 2 of p: its text is at line 7 {words}"
+        message = f"{PATH}, hunk 2 of p: in this tree, its text is at line 7 {words}"
         place = {"path": PATH, "line": 7, "hunk": 2, "scope": there[1]}
         assert finding == Finding(FindingCode.ELSEWHERE, message, **place)  # type: ignore[arg-type]

@@ -159,7 +159,7 @@ def test_a_mode_is_told_as_what_a_tree_does_not_say() -> None:
     mode = b"diff --git a/vllm/x.py b/vllm/x.py\nold mode 100644\nnew mode 100755\n"
     note = found(one(mod(variant(mode)), tree("a = 1\n")), "mode")
     assert (note.path, note.level.value) == (PATH, "note")
-    assert f"{PATH} gets the mode 0755" in note.message
+    assert f"{PATH} gets the permission bits 0755" in note.message
 
 
 def test_a_file_that_is_gone_is_named_by_the_function_of_its_header() -> None:

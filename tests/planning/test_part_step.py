@@ -202,7 +202,7 @@ def test_notes_of_what_goes_in_have_its_place() -> None:
     assert (finding.level, *finding[2:6]) == ("note", PATH, None, None, None)
     assert (
         finding.message
-        == f"{PATH} gets the mode 0755; the present mode is unknown, because this kind of tree has no modes"
+        == f"{PATH} gets the permission bits 0755; the present bits of the file were not compared with these"
     )
 
 

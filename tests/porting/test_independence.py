@@ -126,7 +126,7 @@ GOES_ON = "        if y:\n            continue\n"
 
 
 def left_out(scope: str, line: int, names: tuple[str, ...]) -> Finding:
-    says = f"line {line} of the mod leaves the function before the target's new code: "
+    says = f"line {line}, which the mod adds, skips the target's new code, which sets or calls "
     return Finding(FindingCode.SKIPS, says + ", ".join(names), scope=scope)
 
 

@@ -313,7 +313,7 @@ def test_a_port_that_leaves_before_what_the_target_makes_since_is_left_to_a_pers
     theirs = base.replace(b"    return", b"    self.tuned = 1\n    return")
     done = text.port(base, ours, theirs, python=True)
     assert [(one.code, one.scope) for one in done.problems] == [("skips", "start")]
-    assert "line 3 of" in done.problems[0].message
+    assert "line 3, " in done.problems[0].message
     assert "self.tuned" in done.problems[0].message
     (whole,) = done.stretches
     assert b"".join(line for line in whole if isinstance(line, bytes)).count(b"return self") == 2

@@ -55,7 +55,11 @@ def test_what_the_mod_would_leave_out_is_named_by_line() -> None:
     done = port(theirs, ours)
     assert (done.text, done.proof) == (None, None)
     assert problems(done) == [
-        ("skips", "line 4 of the mod leaves the function before the target's new code: self.t", "f")
+        (
+            "skips",
+            "line 4, which the mod adds, skips the target's new code, which sets or calls self.t",
+            "f",
+        )
     ]
     assert done.stretches == [tuple(f"{line}\n".encode() for line in (
         "def f(x):", "    a = 1", "    if x:", "        return 0", "    b = 2", "    c = 1",

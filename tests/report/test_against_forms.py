@@ -60,7 +60,7 @@ def test_many_commits_are_counted() -> None:
     edit = Edit("hunk 1 of x", "vllm/a.py", 1, (), (), ("one", "two", "three", "four"))
     result = NOTHING._replace(affected=(AffectedMod(Effect.BETTER, cell(), cell(), (edit,)),))
     assert (
-        "commit 4 commits changed this file; `vllm-mods bisect` finds the one that matters"
+        "commit 4 commits changed this file; `vllm-mods bisect` finds the commit that matters"
         in text(result)
     )
     assert "four" not in text(result)

@@ -36,7 +36,7 @@ RETIRED = {
     r"\botherwise\b": "differently",
     r"\bis (called|wanted)\b": "is named; is needed",
     r"\b(leads|lead) (out|elsewhere)\b": "points outside",
-    r"\ball that places\b": "hunk …: only one match in the file",
+    r"\ball that places\b": "hunk …: only the text proves the place",
     r"\bit was written in\b(?! …)": "every enclosing class and function",
     r"\bto be had\b": "available",
     r"\b(word|words) of it\b": "mention",
@@ -54,7 +54,7 @@ INVERTED = {
 }
 PLAIN = (
     # sentences that say what a rule is for
-    "hunk 4: only one match in the file; the patch does not name every enclosing class and function",
+    "hunk 4: only the text, which matches once in the file, proves the place; the patch does not name every enclosing class and function",
     "the receipt records another version of the mod as applied",
     "vllm/a.py already exists, with different contents from overlay/a.py",
 )

@@ -62,7 +62,7 @@ def test_a_mod_that_the_target_names_already_is_named_once(place: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "mods", "why", "hint"),
     [
-        ("ours", ["none"], "./mods has no mod named `none`", "it has fast, slow"),
+        ("ours", ["none"], "./mods has no mod named `none`", "known: fast, slow"),
         ("vllm-mods", [], "'vllm-mods' is not a valid name for a library", "--name NAME"),
         ("Ours", [], "'Ours' is not a valid name for a library", "--name NAME"),
     ],
@@ -81,7 +81,7 @@ def test_a_library_without_mods_has_none_to_name(place: Path) -> None:
     source = LibrarySource("path", "./only")
     with pytest.raises(UsageError) as caught:
         changing.add(str(place / "vllm-mods.toml"), source, "ours", ["fast"])
-    assert caught.value.hint == "it has none"
+    assert caught.value.hint == "known: none"
 
 
 def test_a_name_that_is_taken_is_refused_with_the_ways_out(place: Path) -> None:
@@ -122,11 +122,11 @@ def test_a_library_that_there_is_not_is_told_with_those_that_there_are(
     with pytest.raises(UsageError, match=f"{file} has no library named `acme`") as caught:
         changing.remove(file, "acme")
     assert (
-        caught.value.hint == f"it has {listed}; to remove a mod from a vLLM: vllm-mods revert MOD"
+        caught.value.hint == f"known: {listed}; to remove a mod from a vLLM: vllm-mods revert MOD"
     )
     with pytest.raises(UsageError) as caught:
         changing.update(file, ["acme"], dry=False)
-    assert caught.value.hint == f"it has {listed}"
+    assert caught.value.hint == f"known: {listed}"
 
 
 def test_an_update_says_what_was_and_what_is_and_writes_unless_it_is_dry(place: Path) -> None:

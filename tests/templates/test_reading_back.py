@@ -181,7 +181,7 @@ def test_a_parser_that_fails_or_never_ends_has_the_others_go_on(
 def test_a_name_that_the_release_does_not_have_is_refused_with_those_that_it_has() -> None:
     with pytest.raises(UsageError, match="has no --tool-call-parser hermes") as caught:
         _checked(pair=("hermes", None))
-    assert caught.value.hint == "it has toy"
+    assert caught.value.hint == "one of toy"
 
 
 @pytest.mark.slow

@@ -407,7 +407,7 @@ def _messages(text: str) -> list[str]:
             "{{ '<assistant>' if add_generation_prompt }}",
             "",
             [
-                "chat: the prompt does not end with '<assistant>', with which each answer in the history begins"
+                "chat: each answer in the history begins with '<assistant>', but the prompt does not end with this text"
             ],
         ),
         (

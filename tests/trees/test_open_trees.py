@@ -211,7 +211,7 @@ def test_two_vllms_in_one_path_are_both_named(tmp_path: Path) -> None:
         (folder / "__init__.py").touch()
     with pytest.raises(UsageError) as caught:
         find_site_root(str(inner))
-    why = "is a vllm package folder that contains another one"
+    why = "is a vllm package folder that contains another vllm package folder"
     assert caught.value.message == f"{inner} {why}"
     assert (
         caught.value.hint == f"name the vLLM that you mean: {tmp_path}/vllm/vllm or {tmp_path}/vllm"
@@ -317,7 +317,7 @@ def test_an_image_that_says_nothing_of_its_vllm(tmp_path: Path) -> None:
             {**VLLM, f"{VENV}/vllm/__init__.py": b""},
             None,
             f"the image has 2 vLLMs, and which one runs is unclear\n  /{VENV}\n  /{SITE}",
-            f"name the one that runs: --target-in-image /{VENV}; or build the image with only one",
+            f"name the vLLM that runs: --target-in-image /{VENV}; or build the image with only one vLLM",
         ),
     ],
 )

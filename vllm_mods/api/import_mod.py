@@ -85,7 +85,7 @@ class _ModImport(NamedTuple):
         if terms.tree is None and terms.others:
             raise UsageError("--with is for the vLLM of --tree only", hint="--tree pypi:VERSION")
         if len(terms.images) > 1:
-            raise UsageError(f"{self.path} has no script, so give one --image", hint="--image REF")
+            raise UsageError(f"{self.path} has no run.sh: use only one --image", hint="--image REF")
         if terms.images:
             return self.access.open(f"image:{terms.images[0]}")
         if terms.tree is None:
@@ -145,7 +145,7 @@ class _ModImport(NamedTuple):
             opened = [self.access.open(f"image:{one}") for one in images]
             by_version = {tree.version: tree for tree in opened if tree.version}
             if len(by_version) < len(images):
-                why = "two of the images have the same vLLM, or one does not state its version"
+                why = "two of the images have the same vLLM, or one image states no version"
                 raise UsageError(why, hint="one --image for each release")
             return dict(sorted(by_version.items(), key=lambda row: versions.sort_key(row[0])))
         if spec is None:

@@ -35,7 +35,7 @@ def check_outside(current: receipt.Receipt, target: str) -> None:
     for file in current.files:
         if file.path.startswith("/") and (file.before is not None or file.kind != receipt.FILE):
             why = f"the receipt of {target} says that a mod replaced {file.path}, which is outside the tree. vllm-mods never does that, so another program wrote this receipt. Nothing was changed"
-            hint = f"less {target}/{receipt.RECEIPT}  # where does this tree come from?"
+            hint = f"less {target}/{receipt.RECEIPT}  # shows the receipt; reinstall vLLM if its origin is unknown"
             raise Refused(why, hint=hint)
 
 

@@ -45,7 +45,7 @@ def check_finished(tree: FolderTree, state: state_folder.State, what: str) -> No
     if state.unfinished is not None:
         why = f"{tree.spec}: an earlier run was interrupted here and must be undone before {what}"
         names = " ".join(("apply", *(one.name for one in state.mods))) if state.mods else "revert"
-        raise Refused(why, hint=f"vllm-mods {names} --target {tree.spec}  # undoes it first")
+        raise Refused(why, hint=f"vllm-mods {names} --target {tree.spec}  # undoes that run first")
 
 
 def in_tree(names: Sequence[str], state: state_folder.State, tree: FolderTree) -> tuple[str, ...]:

@@ -116,8 +116,8 @@ def _in_cache(name: str, make: Callable[[str], object]) -> Iterator[tuple[str, i
 def _plain(version: str) -> str:
     """Return a version as an index has it. Raises ``UsageError``."""
     if (known := parse(version)) is None:
-        why = f"pypi:{version}: a release to run is named by its version"
-        raise UsageError(why, hint="--target pypi:VERSION")
+        why = f"pypi:{version}: this is not the version of a release"
+        raise UsageError(why, hint="--target pypi:VERSION  # such as pypi:0.21.0")
     return str(known)
 
 

@@ -23,7 +23,7 @@ def check_hop(first: str, then: str, plain: Callable[[str], bool] = lambda _: Fa
         if before == "http":
             why = "the connection to that machine does not use TLS"
     else:
-        why = "a server may not name a local file" if after == "file" else "this is not a URL"
+        why = "a server must not name a local file" if after == "file" else "this is not a URL"
     why = f"{redact(first)} leads to {redact(then)}: refused, because {why}"
     raise TreeError(why, hint="use an index or registry whose links and redirects use https")
 

@@ -110,7 +110,7 @@ def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str, where: str) -
     wrong = [fit for fit in (of_mod(mod, checkpoint) for mod in mods) if not fit.meant]
     if wrong:
         lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
-        may = "may not be" if any(TENSORS_UNKNOWN in fit.why for fit in wrong) else "are not"
+        may = "are possibly not" if any(TENSORS_UNKNOWN in fit.why for fit in wrong) else "are not"
         why = f"pairing {name}: its mods {may} for its model {checkpoint.name}{lines}"
         raise Refused(why, hint=f"vllm-mods suggest {shlex.quote(where)}")
 

@@ -20,8 +20,8 @@ class ModFit(NamedTuple):
 
     @property
     def verb(self) -> str:
-        """How a mod that is not for a checkpoint, or may not be, is (not) meant for it."""
-        return "may not be" if TENSORS_UNKNOWN in self.why else "is not"
+        """How a mod that is not for a checkpoint, or possibly not, is (not) meant for it."""
+        return "is possibly not" if TENSORS_UNKNOWN in self.why else "is not"
 
 
 class ModelFit(NamedTuple):

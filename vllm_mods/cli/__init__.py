@@ -27,7 +27,7 @@ GROUPS = {
         "status": "Show which mods are applied to a vLLM.",
         "verify": "Check that patched files are unchanged.",
         "revert": "Remove mods from a vLLM.",
-        "with": "Run a command with mods in a copy of vLLM; the installed one is only read.",
+        "with": "Run a command with mods in a copy of vLLM; the installed vLLM is only read.",
     },
     "Share": {
         "add": "Add someone else's library to the project, and lock its version.",

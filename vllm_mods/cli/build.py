@@ -52,7 +52,7 @@ def lock_command(
 @options.pairing_name
 @options.base
 @options.option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
-@options.option("--output WHERE", "Write to docker, oci:DIR or registry:REF [engine of the base].")
+@options.option("--output WHERE", "Write to docker, oci:DIR or registry:REF [the base's engine].")
 @options.option("--tag T", "The tag of the image [PAIRING:VLLM_VERSION-LOCK_HASH].")
 @options.option("--platform OS/ARCH", "Build only this platform [all platforms in the lock].")
 @options.where_served
@@ -62,7 +62,7 @@ def lock_command(
 def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any) -> Reply:
     """Build a pairing's image, exactly as its lock says.
 
-    The image is the base image with one more layer: the files that `apply` would write, and the lock. The command reads
+    The image is the base image with one more layer: the files that `apply` would write, and the lock. `build` reads
     only the files that the mods change from the base image, and copies no layer that the destination already has. If the project's
     vllm-mods.toml (see `add`) does not allow a mod, nothing is built. A tag that already names another image is not moved.
     """
@@ -75,7 +75,7 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 @options.pairing_name
 @options.option("--to VERSION", "The vLLM version to move to [the pairing's present version].")
 @options.option("--base REF", "The base image [the pairing's, with the new version in its tag].")
-@options.option("--output WHERE", "Where to write the image: see `build` [engine of the base].")
+@options.option("--output WHERE", "Write to docker, oci:DIR or registry:REF [the base's engine].")
 @options.own_library
 @options.network
 @options.source_date_epoch

@@ -41,7 +41,7 @@ starting = options.grouped(
 _engine_options = options.all_of(
     option(
         "--engine",
-        "The container engine to use [the one that has the image].",
+        "The container engine to use [the engine that has the image].",
         "program",
         type=click.Choice(engine_command.PROGRAMS),
     ),
@@ -60,7 +60,7 @@ _engine_options = options.all_of(
 @option(
     "--mount", "Start the lock's base image and mount the mods' files into it; needs no `build`."
 )
-@option("--record FILE", "Record which code of the mods runs, for `evidence --record`.")
+@option("--record FILE", "Write to FILE which functions of mods run: see `evidence --record`.")
 @options.library
 @options.network
 def run_command(
@@ -76,7 +76,7 @@ def run_command(
 ) -> int:
     """Start a pairing's image as a container that serves.
 
-    The image is the one that `build` made from the pairing's lock, in docker or podman. ARGUMENTs are appended to the
+    The image is what `build` made from the pairing's lock, in docker or podman. ARGUMENTs are appended to the
     pairing's serve command; if its vLLM would reject the command, nothing is started. `vllm-mods ps` lists the containers.
     To stop one or read its log, use the engine: `docker stop NAME`, `docker logs NAME`.
     """
@@ -192,8 +192,8 @@ def evidence_command(
     """Check in a server's log whether the code of the mods ran.
 
     Without PAIRING and MOD, check all mods of the container. `[evidence]` in a mod.toml names a text that the mod's code logs.
-    The command looks for that text in the lines that the mod's files logged since the server's last start. Exit code 0 if
-    the server became ready and the code of each mod ran, as far as a log can show it. With --record, the command shows
+    `evidence` looks for that text in the lines that the mod's files logged since the server's last start. Exit code 0 if
+    the server became ready and the code of each mod ran, as far as a log can show it. With --record, `evidence` shows
     instead which functions of the mods each process entered.
     """
     if container is not None and log is record is None:

@@ -18,21 +18,21 @@ _of_mods = options.grouped(
     "terms",
     ImportTerms,
     options.others,
-    option("--fetch", "For a mod: let its script download over https, each URL once."),
-    new.recorded,
+    option("--fetch", "For a mod: let its run.sh download over https, each URL once."),
+    new.recorded("run.sh"),
     option(
         "--vllm SPEC",
-        "For a mod: its version range. Without --tree and --image, its script is run on each release in the range.",
+        "For a mod: its version range. Without --tree and --image, run.sh is run on each release in the range.",
     ),
     option("--license SPDX", "For a mod: its licence."),
     option("--summary TEXT", "For a mod: its summary."),
     option(
         "--image REF",
-        "For a mod: run its script in a container of this image, which must contain vLLM. Several --image make one mod for all of these images.",
+        "For a mod: run its run.sh in a container of this image, which must contain vLLM. Several --image make one mod for all of these images.",
         "images",
         multiple=True,
     ),
-    option("--tree TREE", "For a mod: the vLLM that its script was written for and runs on."),
+    option("--tree TREE", "For a mod: the vLLM that its run.sh was written for and runs on."),
 )
 
 
@@ -52,7 +52,7 @@ def command(
     PATH is a recipe of spark-vllm-docker (YAML), or the mod of any launcher: a folder or a zip with a run.sh.
     Without --library, the pairing or the new mod.toml is only printed. The run.sh runs in a sandbox: on a copy of --tree in
     bubblewrap, or in a container of --image. Its changes become the mod, which is then checked on that vLLM. A run.sh that `vllm-mods export` wrote is not run.
-    Exit code 1 if a pairing cannot do all of the recipe, or a call of --each fails; 2 if PATH cannot be read; 3 if run.sh makes no mod.
+    Exit code 1 if a pairing cannot do all of the recipe, or if a call to the NAME of --each fails, even with --partial. Exit code 2 if PATH cannot be read, 3 if run.sh makes no mod.
     """
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, but --offline forbids that", hint="omit one")

@@ -33,6 +33,6 @@ def show(name: str, library: Library) -> Reply:
 def list_(library: Library) -> Reply:
     """List the mods and pairings: the bundled ones and those of --library.
 
-    The command reads every file, patches included. If a file cannot be read, it is named and the exit code is 2.
+    `list` reads every file, patches included. If a file cannot be read, it is named and the exit code is 2.
     """
     return report.listed(list_library(library), library)

@@ -34,17 +34,17 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 @options.option("--tree TREE", "Check these trees instead of releases.", "trees", multiple=True)
 @options.option(
     "--against BASE..HEAD",
-    "Print only what changes between two releases, or between two revisions of a clone of vLLM. The clone is that of --commits [the current folder].",
+    "Print only what changes between two releases, or between two revisions of vLLM in the clone that --commits names [the current folder].",
     "span",
 )
 @options.option(
     "--plugin DIST",
-    "Check a vLLM plugin instead of mods: all its releases (pypi:NAME), or one as for `check --plugin`.",
+    "Check a vLLM plugin instead of mods: pypi:NAME (all its releases), pypi:NAME==VERSION, a wheel, an sdist or a folder.",
 )
 @options.option("--update-lock", "Write the results to mod.lock; other entries stay.", "relock")
 @options.option(
     "--strict",
-    "Ignore mod.lock, and find the place of each hunk with a second parser. Exit code 1 also if a mod.lock is out of date, a range is wrong, a result is worse than in mod.lock, or no release needs a mod.",
+    "Ignore mod.lock, and find the place of each hunk with a second parser. Exit code 1 also if a mod.lock is out of date, a range is wrong, a result got worse, or none of a mod's releases needs that mod.",
 )
 @options.option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
 @options.option("--no-cache", "Check everything again; neither use nor fill the cache.")
@@ -52,9 +52,12 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 @options.verify
 @options.form("The output format.", matrix_forms.FORMS)
 @options.option(
-    "--output FILE", "Write this format to a file (site: to a folder), and also print the text."
+    "--output FILE", "Write the result in --format to FILE (site: a folder); also print the text."
 )
-@options.option("--since DATE|FILE", "For site: what changed since then [the last other result].")
+@options.option(
+    "--since DATE|FILE",
+    "For site: also show what changed since the result of DATE or in FILE [the last result that differs].",
+)
 @options.folders
 @options.access_to_commits
 @options.json_flag
@@ -79,9 +82,9 @@ def matrix_command(
     """Check mods against many vLLM releases.
 
     Without MOD and --pairing, check all mods of your libraries, or the bundled mods if you name no library. Without --vllm and --tree, check
-    every release in the mods' ranges, and the three newest releases after them. If a wheel was uploaded twice, both builds are checked; `0.20.1 build 0`
+    every release in the mods' ranges and, if vLLM has releases after these ranges, the newest three of those. If a wheel was uploaded twice, both builds are checked; `0.20.1 build 0`
     is the first one. Exit code 0 if every mod applies, or is already present, on every release in its ranges. With --against, exit code 0 if no verdict
-    got worse. With --plugin, check each release of the plugin on the vLLM releases of --vllm; without --vllm, on the one that it was made for and the next three. Exit code 0 if none breaks the plugin.
+    got worse. With --plugin, check each release of the plugin on every vLLM release in --vllm. With --plugin but without --vllm, use the vLLM release that the plugin's release was made for, and the next three. With --plugin, exit code 0 if no vLLM release breaks the plugin.
     """
     if relock and (trees or others):
         why = "--update-lock records results for releases as published, so it cannot be used with --tree or --with"

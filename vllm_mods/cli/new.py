@@ -12,32 +12,34 @@ from vllm_mods.making.recording import Limits
 from vllm_mods.report import imported as report
 from vllm_mods.report.reply import Reply
 
-recorded = options.grouped(
-    "limits",
-    Limits,
-    options.option(
-        "--also PACKAGE", "Also copy this package from beside vllm, for the command.", multiple=True
-    ),
-    options.option(
-        "--timeout",
-        "The time limit of the command, in seconds.",
-        "seconds",
-        type=click.FloatRange(min=0, min_open=True),
-        default=600.0,
-        show_default=True,
-    ),
-    options.option(
-        "--ignore-checks",
-        "Make the mod even if the last step of the command fails, such as a self-test. That step must change no file; its output is printed.",
-    ),
-    options.option("--partial", "With --each: make the mod without the calls that failed."),
-    options.option(
-        "--each NAME",
-        "A Python function or program that COMMAND calls once for each of its patches. Each call becomes an optional patch. If a call fails, no mod is made, all failed calls are listed, and the exit code is 1.",
-    ),
-    options.option("--env NAME=VALUE", "A variable for the command.", "environ", multiple=True),
-)
-"""The options of what runs a command on a copy of a tree."""
+
+def recorded(run: str) -> options.Declared:
+    """Declare the options of what runs something on a copy of a tree; help calls it ``run``."""
+    return options.grouped(
+        "limits",
+        Limits,
+        options.option(
+            "--also PACKAGE", f"Copy this package too, for {run} to use.", multiple=True
+        ),
+        options.option(
+            "--timeout",
+            f"The time limit of {run}, in seconds.",
+            "seconds",
+            type=click.FloatRange(min=0, min_open=True),
+            default=600.0,
+            show_default=True,
+        ),
+        options.option(
+            "--ignore-checks",
+            f"If the last step of {run} fails (for example a self-test), make the mod all the same. That step must change no file; its output is printed.",
+        ),
+        options.option("--partial", "With --each: make the mod without the calls that failed."),
+        options.option(
+            "--each NAME",
+            f"A Python function or program that {run} calls once for each patch. Each call becomes an optional patch. If a call fails, a mod is made only with --partial; all failed calls are listed, and the exit code is 1.",
+        ),
+        options.option("--env NAME=VALUE", f"A variable for {run}.", "environ", multiple=True),
+    )
 
 
 @click.command(name="new")
@@ -56,7 +58,7 @@ recorded = options.grouped(
 @options.option("--summary TEXT", "A summary of the mod.")
 @options.option("--license SPDX", "The licence of the mod.")
 @options.option("--vllm SPEC", "The vLLM versions that the mod is for [only the tree's version].")
-@recorded
+@recorded("COMMAND")
 @options.access
 @options.json_output
 def command(
@@ -74,10 +76,10 @@ def command(
     """Make a mod from a diff, from two trees, or from what a command does.
 
     The paths in a diff may begin anywhere: `new` finds each file in the tree by the end of its path and by its text.
-    With two trees, changed files become a patch, and new files are copied into the mod. A command runs on
-    a copy of a tree, or in a container of an image. It sees a copy of the current folder, and nothing else
+    With two trees, changed files become a patch, and new files are copied into the mod. COMMAND runs on
+    a copy of a tree, or in a container of an image. COMMAND sees a copy of the current folder, and nothing else
     of this machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
-    The command then lists what you have to add by hand.
+    `new` then lists what you have to add by hand.
     """
     making = f"vllm-mods new {name} --from-diff {diff_file or 'FILE'} --tree auto"
     if record or argv:

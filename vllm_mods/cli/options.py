@@ -138,7 +138,7 @@ platform = option(
 )
 target_in_image = option(
     "--target-in-image DIR",
-    "The folder in the image that contains vllm/. Needed only if several are found, or none.",
+    "The folder in the image that contains vllm/. Needed only if several such folders are found, or none.",
     "in_image",
 )
 where_served = all_of(
@@ -148,22 +148,18 @@ where_served = all_of(
 """Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
-    "Check with this version of another package, such as transformers==4.57.0. Only for a release or a wheel of vLLM [the newest version when that vLLM was released].",
+    "Check with this version of another package, such as transformers==4.57.0 [the newest version when the vLLM was released]. The vLLM must be a release, a wheel or an sdist.",
     "others",
     multiple=True,
 )
 verify = option("--verify", "Download the whole wheel of each release once, and check its hash.")
-target_folder = option(
-    "--target DIR",
-    "The vllm package folder, its parent folder or its environment [the active environment].",
-    envvar=TARGET,
-    callback=_or_found,
-)
-target_tree = option(
+_target = functools.partial(option, envvar=TARGET, callback=_or_found)
+_FOLDER = "The vllm package folder, its parent folder or its environment"
+target_folder = _target("--target DIR", f"{_FOLDER} [the active environment].")
+target_copied = _target("--target DIR", f"{_FOLDER}, or pypi:VERSION [the active environment].")
+target_tree = _target(
     "--target TREE",
     "A folder, an environment, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment].",
-    envvar=TARGET,
-    callback=_or_found,
 )
 workspace = option(
     "--workspace DIR",

@@ -19,7 +19,7 @@ from vllm_mods.report.reply import Reply
 @click.argument("mod", metavar="MOD", shell_complete=options.complete_mods)
 @option("--to TREE", "The vLLM to port to.", "target")
 @option("--from TREE", "The vLLM that the variant was written for [from mod.lock].", "base")
-@option("--variant ID", "The variant to port [the one for the nearest version].")
+@option("--variant ID", "The variant to port [the variant for the nearest version].")
 @option("--as ID", "The id of the new variant.", "name")
 @option("--vllm SPEC", "The version range of the new variant [only the target].")
 @option("--no-repair", "Do not repair ported code, even if it would not work.")
@@ -69,12 +69,12 @@ def port_command(
 @click.command(name="keep")
 @click.argument("mods", metavar="[MOD]...", nargs=-1)
 @option("--library DIR", "A library in a git repository.", required=True)
-@option("--since RELEASE", "Look only at releases after this one [the newest in mod.lock].")
+@option("--since RELEASE", "Look only at releases after RELEASE [the newest release in mod.lock].")
 @option("--vllm SPEC", "Look only at releases in this range.")
 @option("--pre", "Include pre-releases.")
 @option("--commits REPO", "Also look at the newest commit of this clone of vLLM.")
 @option("--pull-requests", "Push the branches, and open a pull request for each.")
-@option("--remote NAME", "With --pull-requests: the git remote to push to [the only one].")
+@option("--remote NAME", "With --pull-requests: the git remote to push to [the only remote].")
 @option("--dry-run", "With --pull-requests: push nothing, and print what would be done.")
 @option("--offline", "Use only the cache; do not use the network.")
 @options.json_flag
@@ -85,10 +85,10 @@ def keep_command(
 
     For each mod and each new release: if a variant applies, its range is widened; if none applies, the mod is
     ported; if the release already has the change, the range ends before it. Each result is one commit on a branch vllm-mods/MOD/RELEASE, which starts at the branch
-    of the previous release. The commit's message is the text for a pull request. `keep` makes an existing branch again only if the mod has changed and
-    no one else has committed to the branch. The working tree does not change. Exit code 1 if some work is left for a person.
+    of the previous release. The commit's message is the text for a pull request. `keep` recreates an existing branch only if the mod has changed and
+    no one else has committed to that branch. The working tree does not change. Exit code 1 if some work is left for a person.
 
-    With --pull-requests, each branch gets one pull request at GitHub, GitLab, Gitea or Forgejo. `keep` opens it, updates it when the branch
+    With --pull-requests, each branch gets one pull request at GitHub, GitLab, Gitea or Forgejo. `keep` opens the pull request, updates it when the branch
     changes, and closes it when nothing is left to do. The token is in GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)

@@ -17,7 +17,7 @@ from vllm_mods.sharing import changing
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> Reply:
     """Add someone else's library to the project, lock its version, and print what it may change. No vLLM is changed.
 
-    SOURCE is git+URL[@REV][#subdirectory=DIR], a folder, or package:NAME (an installed distribution). The command writes
+    SOURCE is git+URL[@REV][#subdirectory=DIR], a folder, or package:NAME (an installed distribution). `add` writes
     SOURCE to vllm-mods.toml, and its current revision to vllm-mods.lock. The project is the folder of vllm-mods.toml: this
     folder, or a parent folder within the same repository. `vllm-mods sync` applies the mods.
     """
@@ -31,9 +31,9 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
 @click.argument("library", metavar="LIBRARY")
 @json_output
 def remove(library: str) -> Reply:
-    """Remove a library from the project, and its mods from the project's targets. No vLLM is changed.
+    """Remove a library, and its mods, from vllm-mods.toml. The mods stay applied until the next `vllm-mods sync`.
 
-    `vllm-mods sync` then reverts the library's mods. To remove one mod from a vLLM, use `vllm-mods revert`.
+    To remove one mod from a vLLM, use `vllm-mods revert`.
     """
     where = changing.read_project().where
     return report.removed(where, library, changing.remove(where, library))

@@ -24,7 +24,7 @@ from vllm_mods.report.reply import Reply
 def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
     """Show which mods, chat template and pairing a model needs.
 
-    MODEL is a folder, or an id on the Hugging Face Hub or the server that HF_ENDPOINT names. The command reads
+    MODEL is a folder, or an id on the Hugging Face Hub or the server that HF_ENDPOINT names. `suggest` reads
     config.json and the headers of the safetensors files, not the weights. With --target, exit code 1 if one of these mods does not apply.
     """
     result = suggest(tree=None if target is None else access.open(target), **given)
@@ -45,8 +45,8 @@ def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
 def serve_check_command(words: tuple[str, ...], command: str | None, **given: Any) -> Reply:
     """Check whether a vLLM accepts a serve command.
 
-    With PAIRING, the command is that of the pairing, checked together with its environment, templates and mods. You can also give
-    a command after -- or with --command. The vLLM's source says which flags, values, JSON keys and variables it accepts; vLLM
+    With PAIRING, check the pairing's command together with the pairing's environment, templates and mods. You can also give
+    a command after -- or with --command. The vLLM's source says which flags, values, JSON keys and variables vLLM accepts; vLLM
     is not imported. Exit code 0 if nothing is wrong.
     """
     text = words[0] if len(words) == 1 else shlex.join(words)

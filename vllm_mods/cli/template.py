@@ -68,7 +68,7 @@ def check(
 ) -> Reply:
     """Check that templates make the right prompts.
 
-    Without TEMPLATE, all templates are checked. The command also shows which content format each release of vLLM detects in a template, and which arguments
+    Without TEMPLATE, all templates are checked. `check` also shows which content format each release of vLLM detects in a template, and which arguments
     the template reads. If the template has a template.toml, that must state the same. Exit code 1 if anything is wrong.
     """
     if parsers != (target is not None) or ((tool or reasoner) and not parsers):
@@ -88,7 +88,7 @@ def check(
 def clients(templates: tuple[str, ...], library: Library) -> Reply:
     """Show which clients work with templates.
 
-    The clients are Claude Code, Codex, OpenCode, Cline and others. The command prints a table, the clients.toml beside the templates. It was made by
+    The clients are Claude Code, Codex, OpenCode, Cline and others. `clients` prints a table, the clients.toml beside the templates. The table was made by
     running each release's code on the requests that these clients send.
     """
     return report.clients(template_check.template_clients(library, templates))
@@ -111,7 +111,7 @@ def render(template: str, messages: str, kwargs: str | None, library: Library) -
     if asked is None and messages != "-" and not os.path.exists(messages):
         names = ", ".join(one.name for one in opened.conversations)
         what = f"{messages} is neither a file nor a conversation beside {template}"
-        raise UsageError(what, hint=f"it has {names}" if names else "name a file, or - for stdin")
+        raise UsageError(what, hint=f"one of {names}" if names else "name a file, or - for stdin")
     if asked is None:
         where = "stdin" if messages == "-" else messages
         asked = conversation.request(named_files.read(messages), where)
@@ -129,7 +129,7 @@ def render(template: str, messages: str, kwargs: str | None, library: Library) -
 def diff(old: str, new: str, **given: Any) -> Reply:
     """Show how the prompts of two templates differ.
 
-    The command also shows how much of the prefix cache each template keeps. The prompts are made from the conversations of --conversations,
+    `diff` also shows how much of the prefix cache each template keeps. The prompts are made from the conversations of --conversations,
     else from those beside the templates, else from the conversations of `template check`. Exit code 1 if any prompt differs.
     """
     return report.diff(*template_check.compare_templates(old=old, new=new, **given), (old, new))

@@ -43,12 +43,12 @@ class _Split(click.Command):
 @options.mods
 @options.pairing
 @options.library
-@options.target_folder
-@option("--record FILE", "Record which code of the mods runs, for `evidence --record`.")
+@options.target_copied
+@option("--record FILE", "Write to FILE which functions of mods run: see `evidence --record`.")
 def command(
     mods: tuple[str, ...], pairing: str | None, library: Library, target: str, record: str | None
 ) -> None:
-    """Run COMMAND with mods in a copy of vLLM; the installed one is only read.
+    """Run COMMAND with mods in a copy of vLLM; the installed vLLM is only read.
 
     MOD is the name of a mod, the folder of a mod, or a patch. Without MOD and --pairing, use the bundled mods that
     `vllm-mods list` marks as [default]. The copy is in the cache and comes first on PYTHONPATH. With `--target pypi:VERSION`,

@@ -185,6 +185,6 @@ def _around(root: str) -> Iterator[Trouble]:
         why = f"{root} is on a disk with {free / 1e6:.1f} MB left, or without room for more files"
         yield Trouble(FindingCode.DISK_FULL, why, f"df -h {place}; df -i {place}")
     if (other := search.ahead_of(root, os.environ, sys.path)) is not None:
-        why = f"Python would import the vLLM in {other} instead of the one in {root}"
+        why = f"Python would import the vLLM in {other} instead of the vLLM in {root}"
         hint = f"vllm-mods doctor --target {shlex.quote(other)}, or remove the vLLM in {other}"
         yield Trouble(FindingCode.SHADOWED, why, hint)

@@ -19,11 +19,11 @@ def refuse_foreign(data: bytes, where: str) -> None:
     """Raise ``DiffError`` for what has to be undone before any line can be read."""
     if data.startswith(_UTF_16) or data[1:2] == b"\0":
         why = "the patch file is encoded as UTF-16, which PowerShell's `>` writes"
-        hint = f"make it again with `git diff --output={where}`, which writes the original bytes"
+        hint = f"make the diff again with `git diff --output={where}`, which keeps all bytes"
         raise DiffError(where, 1, why, hint=hint)
     if b"\x1b[" in data and (match := re.search(_COLOURED, data, re.MULTILINE)):
         line = data.count(b"\n", 0, match.start()) + 1
-        hint = f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}"
+        hint = f"make the diff again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}"
         raise DiffError(where, line, "the patch contains terminal colour codes", hint=hint)
 
 
@@ -34,4 +34,4 @@ def without_changes(data: bytes, where: str) -> DiffError:
         if match := re.search(pattern, data, re.MULTILINE):
             line = data.count(b"\n", 0, match.start()) + 1
             why = f"{name}: only unified diffs are supported; other forms do not prove where a change belongs"
-    return DiffError(where, line, why, hint="make it again with `git diff` or `diff -u`")
+    return DiffError(where, line, why, hint="make the diff again with `git diff` or `diff -u`")

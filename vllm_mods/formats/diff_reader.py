@@ -20,7 +20,7 @@ _NEW_NAMES = (b"+++ b/", b'+++ "b/', b"+++ /dev/null")
 _SIGNATURE = b"--"  # of a mail; `git format-patch` puts its version below
 _NO_NEWLINE = b"\\ "
 _AGAIN = "make the patch again with `git diff`"
-_BY_HAND = "if it was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
+_BY_HAND = "if the diff was edited by hand: make the diff again with `git diff`, or run `recountdiff` on the file"
 
 
 def read(data: bytes, where: str, root: str) -> tuple[tuple[FileDiff, ...], dict[int, bytes]]:
@@ -239,7 +239,7 @@ class _DiffReader:
     def no_carriage_return(self, line: bytes) -> None:
         if line.endswith(b"\r"):
             why = "the patch file has CRLF line endings, so the line endings of the target are unknown"
-            hint = f"dos2unix {self.where}, or make it again with `git diff --output={self.where}`"
+            hint = f"dos2unix {self.where}, or make the diff again with `git diff --output={self.where}`"
             raise self.fail(why, hint=hint)
 
     def path(self, raw: bytes, prefix: bytes | None) -> str:
@@ -269,7 +269,7 @@ class _DiffReader:
         end = 0
         for hunk in sorted(hunks, key=lambda hunk: hunk.stated):
             if hunk.stated < end:
-                raise self.fail("the hunk overlaps another one of this file", line=hunk.patch_line)
+                raise self.fail("the hunk overlaps another hunk of this file", line=hunk.patch_line)
             end = hunk.stated + len(hunk.old)
             ordered.append(hunk._replace(new_start=hunk.stated + shift - (not hunk.new)))
             shift += len(hunk.new) - len(hunk.old)

@@ -8,7 +8,7 @@ from vllm_mods.base.untrusted import is_deep, json_of
 
 LENGTH = 8
 """The bytes in front of a header that say how long it is."""
-_AGAIN = "download it again, and compare its size with the one on the Hub"
+_AGAIN = "download the file again, and compare its size with the size on the Hub"
 
 
 class Tensor(NamedTuple):

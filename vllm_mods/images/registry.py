@@ -179,7 +179,7 @@ class Client:
         answer = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
         denied = response.status_code in {401, 403}
         if method != "GET":
-            answer += ": you may not write there" if denied else ""
+            answer += ": you are not allowed to write there" if denied else ""
             hint = f"docker login {host}" if denied else "try again later"
             return TreeError(f"{self.name}: {answer}; no tag was moved", hint=hint)
         if denied:
@@ -198,7 +198,7 @@ class Client:
         host = self.name.host
         what = f"cannot connect to {host}: {reason(error)}"
         what = no_network(host, reason(error)) if is_unconnected(error) else what
-        hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # does it answer? oci:FOLDER and images of an engine need no network"
+        hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # does the registry answer? oci:FOLDER and images of an engine need no network"
         if isinstance(error, requests.exceptions.SSLError):
             hint = f"set REQUESTS_CA_BUNDLE=FILE for a registry with its own certificates, or {PLAIN_HTTP}={host} for one without TLS"
         return TreeError(f"{self.name}: {what}", hint=hint)

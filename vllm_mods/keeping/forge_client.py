@@ -89,7 +89,7 @@ class ForgeClient:
                 data = response.raw.read(limits.ANSWER)
         except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
             why = f"{place(url)} does not answer about pull requests: {reason(error)}"
-            hint = f"curl -sS https://{place(url)}  # does it answer? {_AGAIN}"
+            hint = f"curl -sS https://{place(url)}  # does the server answer? {_AGAIN}"
             raise Unreachable(why, hint=hint) from error
         status = response.status_code
         if response.headers.get("X-RateLimit-Remaining") == "0" and not response.ok:

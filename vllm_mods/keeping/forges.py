@@ -84,7 +84,7 @@ def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
         raise UsageError(why, hint=f"git remote set-url NAME https://{parts.hostname}{parts.path}")
     variable = next((name for name in forge.tokens if environ.get(name)), None)
     if variable is None:
-        job = " (CI_JOB_TOKEN may not open merge requests)" if forge is GITLAB else ""
+        job = " (CI_JOB_TOKEN is not allowed to open merge requests)" if forge is GITLAB else ""
         why = f"{shown}: no token for it in {' or '.join(forge.tokens)}{job}"
         raise UsageError(why, hint=f"export {forge.tokens[0]}=TOKEN  # {forge.grant}")
     if not re.fullmatch("[!-~]+", environ[variable].strip()):

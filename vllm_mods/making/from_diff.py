@@ -58,7 +58,7 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
         raise diff_forms.without_changes(data, where)
     if len(re.findall(rb"^@@ -", data, re.MULTILINE)) > sum(len(part.file.hunks) for part in parts):
         why = "a hunk belongs to no file: the '---' and '+++' lines before it are missing"
-        raise DiffError(where, 1, why, hint="make it again with `git diff` or `diff -u`")
+        raise DiffError(where, 1, why, hint="make the diff again with `git diff` or `diff -u`")
     view, paths = LayeredTree(tree), sorted(tree.paths("vllm"))
     meant: dict[str, str] = {}
     named = {part.old[1:] for part in parts}  # new ones last, but for those of a series' commits

@@ -62,7 +62,7 @@ def record(
     a mod cannot have, or where there is no sandbox; ``UsageError`` for a tree that cannot be copied, and limits that do not go together.
     """
     if limits.partial and limits.each is None:
-        raise UsageError("--partial is for the entries of --each", hint="--each NAME --partial")
+        raise UsageError("--partial is for the calls of --each", hint="--each NAME --partial")
     whole = _whole_of(tree)
     sources = _read_sources(whole, tree, limits.also) if container is None else {}
     wanted = limits._replace(partial=limits.partial and fetcher is None)  # all is fetched first

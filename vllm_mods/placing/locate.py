@@ -122,7 +122,7 @@ class _Placing:
         self.alone: set[int] = set()  # hunks with one place that nothing resembles
         target = self.target
         if self.back and target.is_blob(self.file.new_blob):
-            message = "the patch is not applied: the file is the one that the patch was made on"
+            message = "the patch is not applied: the file is identical to the file that the patch was made on"
             return tuple(Lost(FindingCode.ABSENT, message, None) for _ in self.hunks)
         if target.is_blob(self.file.old_blob):
             known = stated_lines(self.hunks, target)
@@ -228,7 +228,7 @@ class _Placing:
         own = range(line, line + len(hunk.old))
         if candidates.belongs_at_edge(hunk) and identity.homes == ((),):
             return  # the end of the file is a place of its own
-        for side, expected in ((hunk, "the old text"), (hunk.reversed(), "the new text")):
+        for side, expected in ((hunk, "old text"), (hunk.reversed(), "new text")):
             for match in look_alikes(side.old, self.target, own):
                 chains = enclosure.chains_like(side, self.target, match)
                 texts, homes = enclosure.texts(chains), tuple(map(enclosure.home_of, chains))
@@ -248,7 +248,7 @@ class _Placing:
     def look_alike(self, hunk: Hunk, rival: _Rival) -> Lost:
         scope = scope_of(hunk, self.target, rival.own)
         here = _quote(enclosure.texts_at(hunk, self.target, rival.own))
-        message = f"its text is at line {rival.own}, in {here}, but the hunk could also belong to line {rival.line}, in {_quote(rival.chains)}, which has {rival.score:.0%} of {rival.side}"
+        message = f"its text is at line {rival.own}, in {here}, but the hunk could also belong to line {rival.line}, in {_quote(rival.chains)}, where {rival.score:.0%} of the hunk's {rival.side} matches"
         return Lost(FindingCode.LOOK_ALIKE, message, scope or None, (rival.own, rival.line))
 
     def hold_stated(self, proven: Mapping[int, Located]) -> bool:

@@ -74,14 +74,14 @@ def disagreement(tried: ModPlan, at_origin: ModPlan, version: str | None) -> Fin
         known = before.get(change.path)
         result = None if known is None else merge_change(known, change.before)
         if result is not None and result != change.after:
-            message = f"{change.path}: merging the changes from vLLM {version} and placing the hunks give different results"
+            message = f"{change.path}: a merge of the variant's changes to vLLM {version} and a search for the hunks' places give different results"
             return Finding(FindingCode.MERGE, message, path=change.path)
         if result is not None:
             continue
         for hunk in tried.hunks:
             scope = scopes.get((hunk.patch, hunk.path, hunk.number))
             if hunk.path == change.path and scope is not None and scope != hunk.scope:
-                message = f"{hunk.path}, hunk {hunk.number} of {hunk.patch}: its text is at line {hunk.line} (`{hunk.scope or 'module level'}`), but in vLLM {version} it is in `{scope or 'module level'}`"
+                message = f"{hunk.path}, hunk {hunk.number} of {hunk.patch}: in this tree, its text is at line {hunk.line} (`{hunk.scope or 'module level'}`); in vLLM {version}, which the patch was made for, its text is in `{scope or 'module level'}`"
                 place = hunk.path, hunk.line, hunk.number, scope
                 return Finding(FindingCode.ELSEWHERE, message, *place)
     return None

@@ -242,8 +242,7 @@ def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Fi
     notes = []
     for change in changes:
         if change.mode is not None and change.before == change.after:
-            gets = f"{change.path} gets the mode {change.mode:04o}"
-            message = f"{gets}; the present mode is unknown, because this kind of tree has no modes"
+            message = f"{change.path} gets the permission bits {change.mode:04o}; the present bits of the file were not compared with these"
             notes.append(note(FindingCode.MODE, message, path=change.path))
     is_one = len({(hunk.path, hunk.patch) for hunk in hunks}) == 1
     for hunk in hunks:
@@ -253,6 +252,6 @@ def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Fi
             message = f"{label}: applies at line {hunk.line}, offset {hunk.offset:+d}"
             notes.append(note(FindingCode.OFFSET, message, **place))
         if hunk.proof == "unique" and hunk.path.endswith(".py"):
-            message = f"{label}: only one match in the file; the patch does not name every enclosing class and function"
+            message = f"{label}: only the text, which matches once in the file, proves the place; the patch does not name every enclosing class and function"
             notes.append(note(FindingCode.UNIQUE_ONLY, message, **place))
     return notes

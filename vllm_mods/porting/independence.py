@@ -63,7 +63,7 @@ def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[
             lost = lasting if isinstance(leaf, ast.Return) else undone
             if lost:
                 names = ", ".join(sorted(".".join(place) for place in lost))
-                message = f"line {leaf.lineno} of the mod leaves the function before the target's new code: {names}"
+                message = f"line {leaf.lineno}, which the mod adds, skips the target's new code, which sets or calls {names}"
                 yield Finding(FindingCode.SKIPS, message, scope=scope)
 
 

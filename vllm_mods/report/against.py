@@ -54,7 +54,7 @@ def _details(one: AffectedMod) -> Iterator[str]:
         yield f"vLLM changed {edit.path}:{edit.line}, {whose}"
         yield from (f"  - {line}" for line in edit.removed)
         yield from (f"  + {line}" for line in edit.added)
-        many = f"{len(edit.commits)} commits changed this file; `vllm-mods bisect` finds the one that matters"
+        many = f"{len(edit.commits)} commits changed this file; `vllm-mods bisect` finds the commit that matters"
         commits = edit.commits if len(edit.commits) <= _NAMED else (many,)
         yield from (f"  commit {line}" for line in commits)
 

@@ -37,7 +37,7 @@ def check_import(command: Sequence[str], root: str, of: str, environ: dict[str, 
             timeout=limits.IMPORT_SECONDS, check=True, encoding="utf-8", errors="replace",
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        why = f"{shlex.join(python)} does not say which vLLM this Python imports: {error}"
+        why = f"{shlex.join(python)} failed to name the vLLM that this Python would import: {error}"
         raise Refused(why, hint=shlex.join([*python, "-c", "import vllm"])) from error
     origin, own = asked.stdout.splitlines()[-2:]
     if os.path.realpath(origin).startswith(f"{os.path.realpath(root)}/"):

@@ -136,7 +136,7 @@ def parser_faults(uses: Iterable[Use], model: str, chat_template: str) -> Iterat
             message = f"{shown}; {wanted[0]} can parse them, but {value!r} cannot"
             yield ServeFault(FindingCode.PARSER_TERMS, use.typed, message, wanted[0])
         else:
-            message = f"{shown}, which needs {wanted[0]}; {value!r} may not parse that"
+            message = f"{shown}; the parser {wanted[0]!r} reads such answers, but {value!r} possibly does not"
             yield note(FindingCode.PARSER_UNCLEAR, use.typed, message)
 
 

@@ -110,7 +110,7 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
     for mod in mods:
         if mod not in {one.name for one in all_mods}:
             why = f"{source} has no mod named `{mod}`"
-            hint = f"it has {', '.join(one.name for one in all_mods) or 'none'}"
+            hint = f"known: {', '.join(one.name for one in all_mods) or 'none'}"
             raise UsageError(why, hint=hint)
     named = tuple(f"{name}/{mod}" for mod in mods)
     with _locked_project(where) as project:
@@ -174,7 +174,7 @@ def _check_new(project: ProjectFile, name: str) -> None:
 def _check_there(project: ProjectFile, name: str, more: str = "") -> None:
     if name not in project.libraries:
         why = f"{project.where} has no library named `{name}`"
-        raise UsageError(why, hint=f"it has {', '.join(project.libraries) or 'none'}{more}")
+        raise UsageError(why, hint=f"known: {', '.join(project.libraries) or 'none'}{more}")
 
 
 def _beside(path: str, where: str) -> str:

@@ -50,7 +50,7 @@ def findings(state: State, gone: Collection[str]) -> tuple[Finding, ...]:
     """
     problems: tuple[Finding, ...] = ()
     if state.unfinished is not None:
-        message = "an apply or revert was interrupted; the next apply or revert undoes it"
+        message = "an apply or revert was interrupted; the next apply or revert restores the tree"
         problems = (Finding(FindingCode.UNFINISHED, message, os.path.basename(state.unfinished)),)
     if state.receipt is None:
         return problems

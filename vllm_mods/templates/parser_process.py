@@ -62,7 +62,7 @@ class ReleaseParsers(NamedTuple):
         ):
             if name is not None and name not in known:
                 why = f"{self.spec} has no {flag} {name}"
-                raise UsageError(why, hint=f"it has {', '.join(known)}")
+                raise UsageError(why, hint=f"one of {', '.join(known)}")
         if answers.is_harmony(tool, reasoning) and _HARMONY not in self.sources:
             why = f"{self.spec} has no {_HARMONY}: its server parses the answers of gpt-oss without a parser"
             raise UsageError(why, hint="--target TREE with vLLM 0.24 or newer")

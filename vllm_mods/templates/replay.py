@@ -228,7 +228,7 @@ def _form_findings(
     begun, history = prompts[1, True], prompts[2, False]
     head = history.removeprefix(begun).partition(answer)[0].strip()
     if begun == prompts[1, False] and head and history.startswith(begun):
-        message = f"the prompt does not end with {head[:_SHOWN]!r}, with which each answer in the history begins"
+        message = f"each answer in the history begins with {head[:_SHOWN]!r}, but the prompt does not end with this text"
         yield Finding(FindingCode.ANSWER_NOT_BEGUN, message)
 
 

@@ -148,7 +148,7 @@ def find_site_root(path: str) -> str:
         if name == "vllm" and os.path.isfile(os.path.join(folder, "__init__.py")):
             roots.append(above)
         folder = above
-    why = "is a vllm package folder that contains another one"
+    why = "is a vllm package folder that contains another vllm package folder"
     if not roots:
         roots, why = _roots_in_environment(path), "is an environment with several vLLMs"
     if not roots:

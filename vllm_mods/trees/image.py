@@ -174,7 +174,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
     if vllms:
         lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in vllms.items())
         why = f"{base.reference}: the image has {len(vllms)} vLLMs, and which one runs is unclear{lines}"
-        hint = f"name the one that runs: --target-in-image /{next(iter(vllms))}; or build the image with only one"
+        hint = f"name the vLLM that runs: --target-in-image /{next(iter(vllms))}; or build the image with only one vLLM"
         raise UsageError(why, hint=hint)
     raise _nothing(base, looked)
 
