@@ -150,3 +150,10 @@ def test_a_folder_has_to_be_named(night: Night, call: Call) -> None:
     assert (answer.code, why in answer.err) == (2, True)
     answer = night("2026-01-01", WHOLE, "--output", "map", "--against", "a..b")
     assert "these cannot be used with --against: --tree, --format" in answer.err
+
+
+def test_an_empty_folder_or_day_is_none(night: Night) -> None:
+    unnamed = night("2026-01-01", WHOLE, "--output", "")
+    assert (unnamed.code, "needs --output" in unnamed.err) == (2, True)
+    assert night("2026-01-01", WHOLE, "--output", "map", "--since", "").code == 2
+    assert files() == {}

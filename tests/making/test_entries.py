@@ -311,11 +311,61 @@ def test_what_a_failed_entry_writes_beside_vllm_is_undone() -> None:
     )
 
 
-def test_what_an_entry_does_later_is_no_entry() -> None:
-    later = PUT.replace("    if end is", "    yield\n    if end is")
-    files = {"run.sh": "python3 x.py\n", "x.py": f'{later}list(put("a"))\n'}
-    with pytest.raises(Refused, match="a: it returned <generator object put"):
-        recorded(files, "put")
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("def put(name):\n    yield add()", "it returned <generator object put"),
+        ("async def put(name):\n    yield add()", "it returned <async_generator object put"),
+        ("def put(name):\n    return LOOP.create_task(later())", "it returned <Task pending"),
+        ("def put(name):\n    return POOL.submit(add)", "it returned <Future at"),
+        ("def put(name):\n    return map(open, [])", "it returned <map object"),
+        (
+            "async def put(name):\n    asyncio.get_running_loop().create_task(later())",
+            "RuntimeError: it left tasks that go on: {<Task pending",
+        ),
+    ],
+)
+def test_what_an_entry_does_later_is_no_entry(function: str, said: str) -> None:
+    text = (
+        "import asyncio, concurrent.futures, os, time\n"
+        "LOOP, POOL = asyncio.new_event_loop(), concurrent.futures.ThreadPoolExecutor()\n"
+        "def add():\n    time.sleep(0.1)\n"
+        '    open(os.environ["VLLM_PACKAGE_DIR"] + "/b.py", "w").close()\n'
+        "async def later():\n    await asyncio.sleep(0.1)\n    add()\n"
+        f"{function}\nput('a')\n"
+    )
+    with pytest.raises(Refused, match=f"a: {said}"):
+        recorded({"run.sh": "python3 x.py\n", "x.py": text}, "put")
+
+
+def test_a_reason_or_a_name_with_a_zero_byte_is_one_word() -> None:
+    effect = put('tried("b", "N = 0\\n", "x\\0" * 4 + "vllm/b.py")\ntried("a\\0")\n')
+    assert effect.failed == ("b: ValueError: x x x x vllm/b.py",)
+    assert [name for name, _ in effect.optional] == ["a"]
+    assert changed(effect) == {"vllm/b.py": b"B = 1\nN = 1\n"}
+
+
+def test_entries_of_several_processes_come_one_after_the_other() -> None:
+    slow = """
+import time
+def put(name):
+    for n in range(3):
+        time.sleep(0.02)
+        with open(f"{ROOT}/{name}.py", "a") as file:
+            file.write(f"N{n} = 1\\n")
+    assert name != "c"
+for name in "cde":
+    if not os.fork():
+        tried(name)
+        os._exit(0)
+for name in "cde":
+    os.wait()
+"""
+    effect = put(slow)
+    assert effect.failed == ("c: AssertionError:",)
+    text = b"N0 = 1\nN1 = 1\nN2 = 1\n"
+    assert changed(effect) == {"vllm/d.py": text, "vllm/e.py": text}
+    assert sorted(name for name, _ in effect.optional) == ["d", "e"]
 
 
 LATER = """import asyncio, os
@@ -378,15 +428,15 @@ def test_entries_that_need_the_network_fail_alone() -> None:
     assert "curl: (6) Could not resolve host: example.org" in effect.failed[1]
     assert effect.failed[2].endswith("it went on without the network: Network is unreachable")
     assert changed(effect) == {"vllm/b.py": b"B = 1\nN = 1\n"}
-    with pytest.raises(Lacked, match="3 of 4 entries failed") as caught:
+    with pytest.raises(Lacked, match="3 of 4 calls failed") as caught:
         recorded(files, "by", partial=False)
     assert caught.value.urls == ("https://example.org/x",)
     assert (
-        "--partial makes the mod without these entries; put the files that the command downloads"
+        "--partial makes the mod without the calls that failed; put the files that the command downloads"
         in str(caught.value.hint)
     )
     beside = f"{PUT}{NEEDS}socket.create_connection(('192.0.2.1', 443))\n"
-    with pytest.raises(Refused, match="it refused"):
+    with pytest.raises(Refused, match="It refused"):
         recorded({"run.sh": "python3 x.py || true\n", "x.py": beside}, "by")
 
 
@@ -394,4 +444,4 @@ def test_what_no_call_of_goes_through_is_told_from_a_function_of_bash() -> None:
     script = "put() { rm $VLLM_PACKAGE_DIR/a.py; }\nput a\n"
     with pytest.raises(Refused, match="0 calls of put") as caught:
         recorded({"run.sh": script}, "put")
-    assert "a function of bash is neither" in str(caught.value.hint)
+    assert "bash functions are neither" in str(caught.value.hint)
