@@ -148,9 +148,12 @@ def _site(form: str, folder: str | None, since: str | None) -> _Publish:
         data = matrix_forms.FORMS["json"](result).encode()
         now = read_earlier(last, data)
         others = [one for one in kept if one.cells != now.cells]
+        is_other = others[-1:] == kept[-1:]
         with refusing_to_write(history):
             os.makedirs(history, exist_ok=True)
-        if others[-1:] == kept[-1:] and all(cell.computed for cell in result.cells):
+            if not is_other and os.path.lexists(today):  # of a change that is undone
+                os.unlink(today)
+        if is_other and all(cell.computed for cell in result.cells):
             named_files.write(today, data)
         named_files.write(last, data)
         return page, (asked or others)[-1:]
