@@ -125,7 +125,7 @@ def apply_patch(name, seconds):
     if name == "a":
         raise ValueError("half of it")
 
-with ThreadPoolExecutor() as pool:
+with ThreadPoolExecutor(thread_name_prefix="entry") as pool:
     runs = [pool.submit(apply_patch, name, seconds) for name, seconds in (("b", 1), ("a", 0))]
 """
     effect = recorded({"run.sh": "python3 registry.py\n", "registry.py": script})

@@ -28,7 +28,7 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapped(*given: Any, **named: Any) -> Any:  # noqa: ANN401
-        if threading.current_thread().name == "entry_0":  # a part of the coroutine
+        if threading.current_thread().name == f"{__file__}_0":  # a part of the coroutine
             return function(*given, **named)
         with lock:  # those of several threads come one after the other
             if "VLLM_MODS_ENTRY" in os.environ:  # of the entry around it
@@ -86,7 +86,7 @@ def to_its_end(coroutine: Any) -> Any:  # noqa: ANN401
             raise RuntimeError(f"it left tasks that go on: {left}")
         return result
 
-    with ThreadPoolExecutor(1, "entry") as pool:
+    with ThreadPoolExecutor(1, __file__) as pool:
         return pool.submit(contextvars.copy_context().run, asyncio.run, whole()).result()
 
 
