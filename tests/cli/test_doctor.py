@@ -112,7 +112,8 @@ def test_what_a_plugin_and_a_mod_both_change_is_told(
     info = site / "fast_plugin-1.2.dist-info"
     info.mkdir()
     (info / "entry_points.txt").write_text(
-        "[vllm.general_plugins]\n; a = a:a\n# b = b:b\nfast = fast_plugin:register\n"
+        "[vllm.general_plugins]\n; a = a:a\n# b = b:b\nfirst = vllm.first:register\n"
+        "fast = fast_other:register\nlast = fast_plugin:register\n"
     )
     (info / "METADATA").write_text("Name: fast-plugin\nVersion: 1.2\n")
     (info / "RECORD").write_text(f"{file},,\n")
