@@ -111,7 +111,10 @@ def test_what_a_plugin_and_a_mod_both_change_is_told(
 ) -> None:
     info = site / "fast_plugin-1.2.dist-info"
     info.mkdir()
-    (info / "entry_points.txt").write_text("[vllm.general_plugins]\nfast = fast_plugin:register\n")
+    (info / "entry_points.txt").write_text(
+        "[vllm.general_plugins]\n; a = a:a\n# b = b:b\nfirst = vllm.first:register\n"
+        "fast = fast_other:register\nlast = fast_plugin:register\n"
+    )
     (info / "METADATA").write_text("Name: fast-plugin\nVersion: 1.2\n")
     (info / "RECORD").write_text(f"{file},,\n")
     (site / file).parent.mkdir(exist_ok=True)
@@ -131,7 +134,7 @@ def test_what_a_plugin_and_a_mod_both_change_is_told(
     status = call("status", "--target", site).out
     lost = "beside vLLM: plugin fast_plugin 1.2; it replaces Loader.load at run time, which fast changes too"
     assert status.count(lost) == len(told)
-    (cell,) = call("matrix", "fast", "--tree", site, "--json").json["cells"]
+    (cell,) = call("matrix", "fast", "--tree", site, "--tree", site, "--json").json["cells"]
     notes = [one["message"] for one in cell["findings"] if one["code"] == "plugin"]
     assert notes == [lost if told else "beside vLLM: plugin fast_plugin 1.2"]
     if told:

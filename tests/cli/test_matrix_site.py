@@ -91,6 +91,16 @@ def test_a_second_change_on_a_day_is_compared_with_the_day_before(night: Night) 
     assert len(list(Path("map/history").iterdir())) == 2
 
 
+def test_a_change_that_is_undone_on_its_day_is_none(night: Night) -> None:
+    night("2026-01-01", BROKEN)
+    before = files()
+    night("2026-01-02", WHOLE)
+    night("2026-01-02", BROKEN)
+    assert files() == before
+    night("2026-01-03", WHOLE)
+    assert told().startswith("What changed since 2026-01-01 Got better ")
+
+
 def test_the_result_to_compare_with_may_be_named(night: Night) -> None:
     for day, change in (("2026-01-01", WHOLE), ("2026-01-03", BROKEN), ("2026-01-05", WHOLE)):
         night(day, change)
@@ -150,3 +160,10 @@ def test_a_folder_has_to_be_named(night: Night, call: Call) -> None:
     assert (answer.code, why in answer.err) == (2, True)
     answer = night("2026-01-01", WHOLE, "--output", "map", "--against", "a..b")
     assert "these cannot be used with --against: --tree, --format" in answer.err
+
+
+def test_an_empty_folder_or_day_is_none(night: Night) -> None:
+    unnamed = night("2026-01-01", WHOLE, "--output", "")
+    assert (unnamed.code, "needs --output" in unnamed.err) == (2, True)
+    assert night("2026-01-01", WHOLE, "--output", "map", "--since", "").code == 2
+    assert files() == {}

@@ -125,7 +125,7 @@ def apply_patch(name, seconds):
     if name == "a":
         raise ValueError("half of it")
 
-with ThreadPoolExecutor() as pool:
+with ThreadPoolExecutor(thread_name_prefix="entry") as pool:
     runs = [pool.submit(apply_patch, name, seconds) for name, seconds in (("b", 1), ("a", 0))]
 """
     effect = recorded({"run.sh": "python3 registry.py\n", "registry.py": script})
@@ -311,11 +311,61 @@ def test_what_a_failed_entry_writes_beside_vllm_is_undone() -> None:
     )
 
 
-def test_what_an_entry_does_later_is_no_entry() -> None:
-    later = PUT.replace("    if end is", "    yield\n    if end is")
-    files = {"run.sh": "python3 x.py\n", "x.py": f'{later}list(put("a"))\n'}
-    with pytest.raises(Refused, match="a: it returned <generator object put"):
-        recorded(files, "put")
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("def put(name):\n    yield add()", "it returned <generator object put"),
+        ("async def put(name):\n    yield add()", "it returned <async_generator object put"),
+        ("def put(name):\n    return LOOP.create_task(later())", "it returned <Task pending"),
+        ("def put(name):\n    return POOL.submit(add)", "it returned <Future at"),
+        ("def put(name):\n    return map(open, [])", "it returned <map object"),
+        (
+            "async def put(name):\n    asyncio.get_running_loop().create_task(later())",
+            "RuntimeError: it left tasks that go on: {<Task pending",
+        ),
+    ],
+)
+def test_what_an_entry_does_later_is_no_entry(function: str, said: str) -> None:
+    text = (
+        "import asyncio, concurrent.futures, os, time\n"
+        "LOOP, POOL = asyncio.new_event_loop(), concurrent.futures.ThreadPoolExecutor()\n"
+        "def add():\n    time.sleep(0.1)\n"
+        '    open(os.environ["VLLM_PACKAGE_DIR"] + "/b.py", "w").close()\n'
+        "async def later():\n    await asyncio.sleep(0.1)\n    add()\n"
+        f"{function}\nput('a')\n"
+    )
+    with pytest.raises(Refused, match=f"a: {said}"):
+        recorded({"run.sh": "python3 x.py\n", "x.py": text}, "put")
+
+
+def test_a_reason_or_a_name_with_a_zero_byte_is_one_word() -> None:
+    effect = put('tried("b", "N = 0\\n", "x\\0" * 4 + "vllm/b.py")\ntried("a\\0")\n')
+    assert effect.failed == ("b: ValueError: x x x x vllm/b.py",)
+    assert [name for name, _ in effect.optional] == ["a"]
+    assert changed(effect) == {"vllm/b.py": b"B = 1\nN = 1\n"}
+
+
+def test_entries_of_several_processes_come_one_after_the_other() -> None:
+    slow = """
+import time
+def put(name):
+    for n in range(3):
+        time.sleep(0.02)
+        with open(f"{ROOT}/{name}.py", "a") as file:
+            file.write(f"N{n} = 1\\n")
+    assert name != "c"
+for name in "cde":
+    if not os.fork():
+        tried(name)
+        os._exit(0)
+for name in "cde":
+    os.wait()
+"""
+    effect = put(slow)
+    assert effect.failed == ("c: AssertionError:",)
+    text = b"N0 = 1\nN1 = 1\nN2 = 1\n"
+    assert changed(effect) == {"vllm/d.py": text, "vllm/e.py": text}
+    assert sorted(name for name, _ in effect.optional) == ["d", "e"]
 
 
 LATER = """import asyncio, os

@@ -88,7 +88,7 @@ def matrix(
             problems += hold(mod, [cell for cell in cells if cell.mod == mod.name])
     clients = tuple(_client_lines(mods)) if explain else ()
     workshop.store.sweep()
-    for spec in filter(os.path.isdir, trees):
+    for spec in filter(os.path.isdir, {*trees}):
         with suppress(VllmModsError):  # the cells tell of it
             new = tuple(one.note for one in status(spec).plugins)
             cells = tuple(c._replace(findings=c.findings + new * (c.tree == spec)) for c in cells)

@@ -97,7 +97,7 @@ def matrix_command(
         names = {"vllm", "pre", "strict", "trees", "relock", "since"}
         names |= set() if form in against_forms.FORMS else {"form"}
         _refuse_beside("--against", names, hint)
-    publish = _site(form, output, since) if since or form == "site" else None
+    publish = _site(form, output, since) if since is not None or form == "site" else None
     library = options.open_libraries(folders, own=relock)
     chosen = choose_mods(library, mods, pairing)
     given |= {"others": other_packages(others), "kept": not no_cache, "progress": _show_progress}
@@ -133,7 +133,7 @@ def _site(form: str, folder: str | None, since: str | None) -> _Publish:
 
     The same result gives the same files on any day. One with cells that nobody could compute now is not kept for later.
     """
-    if form != "site" or folder is None:
+    if form != "site" or not folder:
         hint = "vllm-mods matrix --format site --output DIR --since DATE"
         raise UsageError("--format site needs --output, and --since needs both", hint=hint)
     page, last, history = (f"{folder}/{x}" for x in ("index.html", "matrix.json", "history"))
@@ -142,18 +142,21 @@ def _site(form: str, folder: str | None, since: str | None) -> _Publish:
     today = f"{history}/{time.strftime('%Y-%m-%d', time.gmtime())}.json"
     days = sorted(x for x in glob.glob(f"{glob.escape(history)}/????-??-??.json") if x < today)
     kept = [read_earlier(day, named_files.read(day)) for day in days[-2:]]
-    if since and re.fullmatch(r"\d{4}-\d\d-\d\d", since):
+    if since is not None and re.fullmatch(r"\d{4}-\d\d-\d\d", since):
         since = f"{history}/{since}.json"
         since = max((day for day in days if day <= since), default=since)
-    asked = [read_earlier(since, named_files.read(since))] if since else []
+    asked = [read_earlier(since, named_files.read(since))] if since is not None else []
 
     def keep(result: MatrixResult) -> tuple[str, list[Earlier]]:
         data = matrix_forms.FORMS["json"](result).encode()
         now = read_earlier(last, data)
         others = [one for one in kept if one.cells != now.cells]
+        is_other = others[-1:] == kept[-1:]
         with refusing_to_write(history):
             os.makedirs(history, exist_ok=True)
-        if others[-1:] == kept[-1:] and all(cell.computed for cell in result.cells):
+            if not is_other and os.path.lexists(today):  # of a change that is undone
+                os.unlink(today)
+        if is_other and all(cell.computed for cell in result.cells):
             named_files.write(today, data)
         named_files.write(last, data)
         return page, (asked or others)[-1:]

@@ -23,14 +23,16 @@ def installed_plugins(tree: Tree, current: Receipt | None) -> Iterator[Installed
         with suppress(TreeError):  # a link of another package's is nothing wrong
             data = tree.read(built) if name != "vllm" else None
         entries = entry_points({built: data or b""}, {})
-        group, entry = next((one for one in entries if one[0].startswith("vllm.")), ("", ""))
-        package = re.split(r"[.:\s]", entry.partition("=")[2].strip())[0]
-        if package not in {"", "vllm"}:  # whatever the name under which vLLM is distributed
+        told = [(f"{group}: {one}", one) for group, one in entries if group.startswith("vllm.")]
+        named = [(re.split(r"[.:\s]", one.partition("=")[2].strip())[0], to) for to, one in told]
+        # whatever the name under which vLLM is distributed
+        if places := [one for one in named if one[0] not in {"", "vllm"}]:
             shared: dict[str, str] = {}
-            with suppress(TreeError):  # of a package that is a link, or a file of vLLM's
-                shared |= _shared(tree, package, receipt)
+            for package in dict(places):
+                with suppress(TreeError):  # of a package that is a link, or a file of vLLM's
+                    shared |= _shared(tree, package, receipt)
             mods = (m.name for m in receipt.mods if {f.path for f in m.files} & {*shared.values()})
-            yield InstalledPlugin(name, version, package, f"{group}: {entry}", (*shared,), (*mods,))
+            yield InstalledPlugin(name, version, *places[0], (*shared,), (*mods,))
 
 
 def _shared(tree: Tree, package: str, current: Receipt) -> Iterator[tuple[str, str]]:

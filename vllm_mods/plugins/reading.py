@@ -153,7 +153,7 @@ def entry_points(
     for line in b"\n".join(built).decode("utf-8", "replace").splitlines():
         if line.startswith("["):
             group = line.strip("[] ")
-        elif "=" in line:
+        elif "=" in line and line.strip()[0] not in "#;":
             yield group, line.strip()
 
 

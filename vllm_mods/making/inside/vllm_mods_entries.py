@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import fcntl
 import functools
 import os
 import runpy
@@ -15,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+_GOES_ON = ("__next__", "__anext__", "__await__", "add_done_callback")  # of what ends later
+
 
 def each(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function that puts in an entry: what it changes is noted, and undone where it fails."""
@@ -24,17 +28,19 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapped(*given: Any, **named: Any) -> Any:  # noqa: ANN401
-        if threading.current_thread().name == "entry_0":  # a part of the coroutine
+        if threading.current_thread().name == f"{__file__}_0":  # a part of the coroutine
             return function(*given, **named)
         with lock:  # those of several threads come one after the other
-            return put_in(given, named)
+            if "VLLM_MODS_ENTRY" in os.environ:  # of the entry around it
+                return function(*given, **named)
+            with (home / "turn").open("ab") as turn:  # and those of several processes
+                fcntl.lockf(turn, fcntl.LOCK_EX)
+                return put_in(given, named)
 
     def put_in(given: tuple[Any, ...], named: dict[str, Any]) -> Any:  # noqa: ANN401
-        if "VLLM_MODS_ENTRY" in os.environ:  # of the entry around it
-            return function(*given, **named)
         is_method = function.__code__.co_varnames[:1] in (("self",), ("cls",))
         name = name_of((*given[is_method:], *named.values())) or function.__module__
-        os.environ["VLLM_MODS_ENTRY"] = name
+        os.environ["VLLM_MODS_ENTRY"] = "1"
         asked_before, before = asked.read_bytes() if asked.exists() else b"", state(site)
         begun = asked_before + f"1\0\0patch\0{name} did not end\0\n".encode("utf-8", "replace")
         asked.write_bytes(begun)  # a step that failed, until the entry is in or undone
@@ -43,7 +49,7 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
             result = function(*given, **named)
             if later := hasattr(result, "cr_await"):  # a coroutine
                 result = to_its_end(result)
-            failed = result is False or hasattr(result, "send")  # what would go on later
+            failed = result is False or any(hasattr(result, one) for one in _GOES_ON)
             reason = "" if result is None else f"it returned {result!r}"
         except (Exception, SystemExit) as raised:  # noqa: BLE001  (it is raised again)
             failed = not isinstance(raised, SystemExit) or raised.code not in (None, 0)
@@ -59,9 +65,8 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
         with (home / "dropped").open("ab") as log:
             log.write(own if failed else b"")
         head = (str(int(failed)), os.environ.get("VLLM_MODS_LINE", ""), name, reason[:1000])
-        parts = "".join(
-            f"{part.strip()}\0" for part in (*head, str(sent), str(kept), *changed * (not failed))
-        )
+        told = (*head, str(sent), str(kept), *changed * (not failed))
+        parts = "".join(part.replace("\0", " ").strip() + "\0" for part in told)
         with (home / "entries").open("ab") as log:
             log.write(parts.encode("utf-8", "replace") + b"\n")
         goes_on = failed and bool(os.environ["VLLM_MODS_GOES_ON"])
@@ -74,8 +79,15 @@ def each(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def to_its_end(coroutine: Any) -> Any:  # noqa: ANN401
     """Run a coroutine now, whatever loop runs it: no other entry comes between."""
-    with ThreadPoolExecutor(1, "entry") as pool:
-        return pool.submit(asyncio.run, coroutine).result()
+
+    async def whole() -> Any:  # noqa: ANN401
+        result = await coroutine
+        if left := asyncio.all_tasks() - {asyncio.current_task()}:
+            raise RuntimeError(f"it left tasks that go on: {left}")
+        return result
+
+    with ThreadPoolExecutor(1, __file__) as pool:
+        return pool.submit(contextvars.copy_context().run, asyncio.run, whole()).result()
 
 
 def why(raised: BaseException) -> str:
