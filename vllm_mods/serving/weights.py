@@ -77,8 +77,7 @@ def _parts(sources: ModuleSources, bases: Sequence[ClassPlace]) -> dict[str, tup
         if not known or _COMPUTED.search(text):
             raise ValueError(base.name)
         parts |= dict.fromkeys(re.findall(r"\.register_\w+\('(\w+)'", text), ("", ""))
-        # In that text an assignment is one line, and nothing else has blanks around its `=`;
-        # `self.a, b.c = …` and `self.a.b = …` may be parts, of what is not known.
+        # also of `self.a, b.c = …` and `self.a.b = …`; nothing else has blanks around its `=`
         for left, right in re.findall(r"^ +(\S.*) = (.*)", text, re.MULTILINE):
             call = _CALL.fullmatch(right)
             for name in re.findall(r"\.(\w+)", left):
