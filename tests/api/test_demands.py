@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,7 +86,8 @@ def test_a_model_whose_tensors_vllm_would_not_take_is_refused(
         "vLLM 0.20.0 would not load org/m: Toy (vllm/model_executor/models/toy.py:1) has no part named visual, but "
         "the model has 1 of its tensors, first visual.a.weight in model-2.safetensors"
     )
-    for argv in (("--load-format", "auto"), ("--runner=pooling",), ("--hf_overrides", "{}")):
+    others = (("--runner=pooling",), ("--hf_overrides", "{}"), ("--model-class-overrides", "{}"))
+    for argv in (("--load-format", "auto"), *others):
         demand(asked._replace(serving=Serving(("m", *argv))), CLASSES, note=notes.append)
     files = ("original/params.json", "modules.json")  # by these, it is a model that embeds
     demand(asked._replace(model=MODEL._replace(files=files)), CLASSES, note=notes.append)
@@ -97,6 +99,21 @@ def test_a_model_whose_tensors_vllm_would_not_take_is_refused(
     plan = Plan("", None, (), (FileChange(path, None, patched),))
     demand(asked, CLASSES, plan, note=notes.append)
     assert notes == ["the names of the model's tensors were not checked: Toy loads them by itself"]
+
+
+@pytest.mark.parametrize(
+    ("config", "refused"),
+    [({}, True), ({"vision_config": {}}, True), ({"vision_config": {"depth": 1}}, False)],
+)
+def test_a_text_model_that_vllm_makes_one_that_sees_of_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], *, refused: bool
+) -> None:
+    """MiMo-V2's architecture stays that of its text model (``MimoV2ModelArchConfigConvertor``)."""
+    answered(monkeypatch)
+    files = {path: text.replace(b"ToyFor", b"MiMoV2For") for path, text in CLASSES.files.items()}
+    model = MODEL._replace(config={"architectures": ["MiMoV2ForCausalLM"], **config})
+    with pytest.raises(Refused) if refused else contextlib.nullcontext():
+        demand(ASKED._replace(model=model), MemoryTree(files), note=lambda _text: None)
 
 
 def test_of_a_script_with_several_servers_the_first_is_checked_unless_one_is_asked_for() -> None:

@@ -146,6 +146,21 @@ def test_a_model_on_the_hub_is_read_in_parts_at_one_commit(
     assert len(asked) == 2
 
 
+def test_of_a_model_on_the_hub_only_what_lies_on_top_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM reads no other: below lie checkpoints of the training, and adapters."""
+    settings_of_none(tmp_path, monkeypatch)
+    place = write_checkpoint(str(tmp_path / "m"), [bf16("a")], config={"model_type": "llama"})
+    answers = hub(place)
+    named = [{"rfilename": name} for name in (*os.listdir(place), "step-5/adapter.safetensors")]
+    said = json.dumps({"sha": COMMIT, "siblings": named}).encode()
+    answers["/api/models/org/model/revision/main"] = lambda one: one.say(200, said)
+    with site(answers) as (url, _):
+        one = open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
+    assert one.tensors == open_checkpoint(place).tensors
+
+
 CONFIG_BYTES = b'{"model_type": "llama"}'
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mod_making import diff_of, write_mod
+
+from vllm_mods.api import bench as bench_of_sides
+from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,11 +233,50 @@ def test_what_cannot_be_compared_is_said_before_anything_starts(
         bench("plain", "slow", "--starts", 0): "--starts",
         bench("plain", "slow", serve=("serve", "m", "--hf-token", "hf_" + "a" * 34)): "secret",
         call("bench", "plain", "slow", "--target", site): "plain needs a command",
+        bench("plain", "slow", serve=("serve", "m", "--uds", "x")): "m --uds x` has --uds",
+        bench("plain", "slow", serve=("serve", "m", "--headless")): "` has --headless",
     }
     for answer, words in wrong.items():
         assert (answer.code, words in answer.err) == (2, True), answer.err
     assert not servers(toy)
     assert not Path("bench").exists()
+
+
+def prepared(folder: Path, command: str, *given: str, env: str = "") -> Any:
+    """Make the side of a pairing without mods."""
+    (folder / "pairings").mkdir()
+    (folder / "pairings/one.toml").write_text(
+        'schema = 1\nname = "one"\nsummary = "s"\nmodel = "m"\nbase = "b:1"\nmods = []\n'
+        f"command = '{command}'\n[env]\n{env}"
+    )
+    pairing = Library(str(folder)).pairing("one")
+    return bench_of_sides._prepared(contextlib.ExitStack(), "", given, (), pairing)
+
+
+def test_the_own_command_of_a_pairing_may_be_anything_where_another_is_given(
+    tmp_path: Path,
+) -> None:
+    command, own = "vllm serve {model} | tee log", 'VLLM_A = "1"\n'
+    side = prepared(tmp_path, command, "vllm", "serve", "x", env=own)
+    assert (side.command, side.environ["VLLM_A"]) == (("vllm", "serve", "x"), "1")
+
+
+def test_what_this_machine_has_instead_of_a_pairings_variable_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_A", "here")
+    monkeypatch.setenv("VLLM_B", "same")
+    own = 'VLLM_A = "own"\nVLLM_B = "same"\nVLLM_C = "c"\n'
+    side = prepared(tmp_path, "vllm serve {model}", env=own)
+    assert [side.environ[f"VLLM_{name}"] for name in "ABC"] == ["here", "same", "c"]
+    assert side.notes == ["VLLM_A of one is not used: it has another value here"]
+
+
+@pytest.mark.parametrize("kept", ["[]", '{"starts": [], "asked": []}', '{"starts": 1}'])
+def test_a_file_of_results_that_is_none_is_told(bench: Bench, kept: str) -> None:
+    Path("bench").mkdir()
+    Path("bench/bench.json").write_text(kept)
+    assert bench("plain", "slow").code == 3
 
 
 @pytest.mark.slow

@@ -134,6 +134,8 @@ def test_names_are_mapped_before_they_are_looked_for() -> None:
         ("        loader = Auto", "        weights = list(weights)\n        loader = Auto"),
         ("        super().__init__()\n        self.model", "        setattr(self, name, 1)\n        self.model"),
         ("    def make(", "    def __new__(cls): return Other()\n    def make("),
+        ("    def make(", "    load_weights = Other.load_weights\n    def make("),
+        ("        self.model = ", "        self.hf_to_vllm_mapper |= Other\n        self.model = "),
     ],
 )  # fmt: skip
 def test_of_a_class_that_computes_anything_nothing_is_said(old: str, new: str) -> None:
@@ -148,6 +150,12 @@ def test_of_a_class_that_computes_anything_nothing_is_said(old: str, new: str) -
     [
         ("return ToyModel(config)", "return ToyModel(config) if config.a else Other(config)"),
         ("return ToyModel(config)", "return ToyModel(config).inner"),
+        (
+            "return ToyModel(config)",
+            "if config.a:\n            return Other()\n        return ToyModel(config)",
+        ),
+        ("return ToyModel(config)", "return other.ToyModel(config)"),
+        ('self.make(config, getattr(config, "x", None))', "other.ToyModel(config)"),
         ("self.model = self.make", "self.model, self.b = self.make"),
         ("        if config.last", "        self.model.other = 1\n        if config.last"),
         ("class ToyModel(nn.Module)", "class ToyModel(nn.Module, transformers.Model)"),
@@ -158,6 +166,18 @@ def test_below_a_part_that_may_be_anything_nothing_is_said(old: str, new: str) -
     assert ask(*RIGHT, "language_model.a.weight", swap=(old, new))[1:] == [
         "language_model.a.weight"
     ]
+
+
+def test_a_class_within_itself_is_followed_no_deeper_than_names_go() -> None:
+    itself = ("self.norm = RMSNorm(", "self.norm = ToyModel(")
+    assert ask(f"model.{'norm.' * 9}a.weight", swap=itself)[0].endswith(".norm.a")
+    assert ask(f"model.{'norm.' * 9_000}a.weight", swap=itself) == []
+
+
+def test_a_tensor_may_be_of_what_a_class_registers() -> None:
+    see = "SeesForConditionalGeneration"
+    swap = ("        self.tower = init(config)\n", "        self.register_buffer('tower', None)\n")
+    assert ask("gone.weight", named=see, swap=swap) == []
 
 
 def test_a_class_that_does_not_generate_is_wrapped_and_another_is_not_listed() -> None:

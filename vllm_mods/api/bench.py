@@ -131,20 +131,24 @@ def _prepared(
     copy = stack.enter_context(shadow(mods, target)) if mods else None
     title, environ = ", ".join(mod.title for mod in mods) or PLAIN, dict(os.environ)
     templates: Mapping[str, str] = {}
+    notes: list[str] = []
     if copy is not None:
         environ = copy.environ
         templates = copy.plan.template_paths(f"{copy.root}/{receipt.TEMPLATES}")
     if pairing is not None:
-        served = container.served(taken_over(pairing, mods).pairing, templates)
-        title, command = pairing.name, command or served.entrypoint
-        environ |= {name: served.env[name] for name in served.env.keys() - os.environ.keys()}
-    if "serve" not in command[1:]:
+        title, own = pairing.name, taken_over(pairing, mods).pairing
+        env, command = (own.env, command) if command else container.served(own, templates)[:2]
+        kept = [name for name in env if os.environ.get(name, env[name]) != env[name]]
+        notes = [f"{name} of {title} is not used: it has another value here" for name in kept]
+        environ = {**env, **environ}
+    lacks = [f"has {word}" for word in command if re.match("--(uds|headless)", word)]
+    if lacks or "serve" not in command[1:]:
         what = f"`{' '.join(command)}`" if command else "no command"
-        why = f"{title} needs a command that starts a server: {what} has no word `serve`"
+        why = f"{title} needs a command that starts a server: {what} {(*lacks, 'has no word `serve`')[0]}"
         raise UsageError(why, hint="vllm-mods bench A B -- vllm serve MODEL")
     if copy is None:
-        return _Side(title, "", command, environ, ())
-    notes = (*copy.notes, *check_import(command, copy.root, copy.of, environ))
+        return _Side(title, "", command, environ, notes)
+    notes += (*copy.notes, *check_import(command, copy.root, copy.of, environ))
     return _Side(title, copy.root, command, environ, notes)
 
 
@@ -157,7 +161,7 @@ def _read(file: str, head: Mapping[str, Any]) -> list[BenchedStart]:
         other = [key for key in head["asked"] if data["asked"].get(key) != head["asked"][key]]
     except FileNotFoundError:
         return []
-    except (ManifestError, OSError, ValueError, LookupError) as error:
+    except (ManifestError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise Refused(f"{file} cannot be read: {error}", hint="--output DIR") from error
     if data == head:
         return done

@@ -33,10 +33,10 @@ _STARTS = {
     FindingCode.PARSER_TERMS, FindingCode.FLAG_UNUSED,
 }  # fmt: skip
 """What vLLM takes all the same: a mod then may do nothing, calls may stay text."""
-# Flags and files by which vLLM may load a model by another class than its architecture's, or other tensors.
+# Flags, files and architectures (of models that see) by which vLLM may load another class than the architecture's, or other tensors.
 _OTHERWISE = re.compile(
-    r"--(config|convert|hf[-_]|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_]impl|runner|task)"
-    r"|(?<![/\w])((modules|params|\w+_head_config|decision_config)\.json|consolidated)"
+    r"--(config|convert|hf[-_]|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_](class|impl)|runner|task)"
+    r"|(?<![/\w])((modules|params|\w+_head_config|decision_config)\.json|consolidated|MiMoV2)"
 )
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
@@ -198,8 +198,10 @@ def demand(
     asked: ServeArguments, tree: Tree, planned: Plan | None = None, *, note: Callable[[str], None]
 ) -> None:
     """Raise ``Refused`` if vLLM in an image would not take the model, or the command of the pairing."""
-    if asked.model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *asked.model.files))):
-        _demand_taken(asked.model, LayeredTree(tree, planned.changes if planned else ()), note)
+    model = asked.model
+    seen = architectures(model) if model and model.config.get("vision_config") else ()
+    if model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *model.files, *seen))):
+        _demand_taken(model, LayeredTree(tree, planned.changes if planned else ()), note)
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:

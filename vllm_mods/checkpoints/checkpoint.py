@@ -56,7 +56,7 @@ def read(files: ModelFiles) -> Checkpoint:
     if index is not None:
         shards = safetensors.files_of_index(index, f"{files.name}: {INDEX}")
     else:
-        own = {name for name in names if name.endswith(".safetensors")}
+        own = {name for name in names if name.endswith(".safetensors") and "/" not in name}
         # Mistral's form, which often lies beside the same weights in the usual one
         own = {name for name in own if not name.startswith("consolidated")} or own
         shards = tuple(sorted(own | _numbered(own)))

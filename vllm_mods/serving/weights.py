@@ -19,11 +19,14 @@ _LOADS = re.compile(
     r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if [^[]+? else None)?)*)\)\n"
     r"    (?:return|(\w+) =) loader\.load_weights\(weights(, mapper=self\.hf_to_vllm_mapper)?\)(?:\n    return \2)?"
 )
-_CALL = re.compile(r"(?:\w+\.)*(\w+)\((?!.*\)[ .(\[]).*\)")
-_COMPUTED = re.compile(r"(setattr|_module)\(|def __new__(?!(?s:.*)super\(\)\.__new__\(cls\))")
+_CALL = re.compile(r"((?:\w+\.)*\w+)\((?!.*\)[ .(\[]).*\)")
+_COMPUTED = re.compile(
+    r"(setattr|_module)\(|\.hf_to_vllm_mapper \|?= |\bload_weights = |def __new__(?!(?s:.*)super\(\)\.__new__\(cls\))"
+)
 _WITHOUT_PARTS = frozenset({"nn.Module", "torch.nn.Module", "Protocol", "ABC", "Generic"})
 # In the order in which a mapper goes through them.
 _KINDS = ("orig_to_new_substr", "orig_to_new_stacked", "orig_to_new_prefix", "orig_to_new_suffix")
+_DEPTH = 32  # a class may have itself as a part
 _Names = dict[str, str]
 
 
@@ -54,23 +57,27 @@ def _stray(sources: ModuleSources, cls: ClassPlace, names: _Names, at: str) -> t
             where = f"{cls.path}:{cls.node.lineno}"
             return f"{cls.node.name} ({where}) has no part named {at}{part}", *inner
         path, made = parts[part]
-        if method := methods.get(made):
-            path, made = method.path, last_name(getattr(method.node.body[-1], "value", method.node))
+        if method := methods.get(made.removeprefix("self.")):
+            text = ast.unparse(method.node)
+            call = _CALL.fullmatch(text.rpartition("\n    return ")[2])
+            path, made = method.path, call[1] if call and text.count(" return ") == 1 else ""
         with contextlib.suppress(ValueError):
-            one = sources.find_class(path, made)
+            one = sources.find_class(path, made) if at.count(".") < _DEPTH else None
             if one and (found := _stray(sources, one, inner, f"{at}{part}.")):
                 return found
     return ()
 
 
 def _parts(sources: ModuleSources, bases: Sequence[ClassPlace]) -> dict[str, tuple[str, str]]:
-    """Return what may be a part of a module, with the file and the name of what is called to make it."""
+    """Return what may be a part of a module, with the file and the name of what is called to make it, ``""`` if that is unknown."""
     parts = {"weight": ("", "")}
     for path, base in bases:
         text, above = ast.unparse(base), {ast.unparse(one).partition("[")[0] for one in base.bases}
         known = {sources.find_class(path, one) for one in above - _WITHOUT_PARTS} <= {*bases}
         if not known or _COMPUTED.search(text):
             raise ValueError(base.name)
+        parts |= dict.fromkeys(re.findall(r"\.register_\w+\('(\w+)'", text), ("", ""))
+        # also of `self.a, b.c = …` and `self.a.b = …`; nothing else has blanks around its `=`
         for left, right in re.findall(r"^ +(\S.*) = (.*)", text, re.MULTILINE):
             call = _CALL.fullmatch(right)
             for name in re.findall(r"\.(\w+)", left):
@@ -84,21 +91,28 @@ def _loaded(sources: ModuleSources, cls: ClassPlace, text: str, names: _Names) -
     if (match := _LOADS.fullmatch(text)) is None:
         raise ValueError(text)
     mapper = _mapper(sources, cls.path, ast.Name(cls.node.name)) if match[3] else {}
+    rules = [(*which, mapper[which]) for which in sorted(mapper, key=itemgetter(0))]
     skipped, loaded = re.findall("'([^']+)'", match[1]), {}
     for whole, given in names.items():
         name = given
-        for kind, old in sorted(mapper, key=itemgetter(0)):
-            at = (name.find(old), name.find(old), 0, len(name) - len(old))[kind]
-            if name and name.find(old, at) == at >= 0:
-                new = mapper[kind, old]
-                name = "" if new is None else f"{name[:at]}{new}{name[at + len(old) :]}"
+        for rule in rules:
+            name = name and _renamed(name, *rule)
         if name and not any(part in name for part in skipped):
             loaded[whole] = name
     return loaded
 
 
+def _renamed(name: str, kind: int, old: str, new: str | None) -> str:
+    """Return a name as a rule makes it, ``""`` if it is dropped; all but prefixes and suffixes are replaced where they are first."""
+    ends = {"orig_to_new_prefix": 0, "orig_to_new_suffix": len(name) - len(old)}
+    at = ends.get(_KINDS[kind], name.find(old))
+    if at < 0 or not name.startswith(old, at):
+        return name
+    return "" if new is None else f"{name[:at]}{new}{name[at + len(old) :]}"
+
+
 def _mapper(sources: ModuleSources, path: str, node: ast.expr) -> dict[tuple[int, str], Any]:
-    """Return what a mapper replaces, by kind and text; that of a class may be its base's."""
+    """Return what a mapper replaces, by the index of its kind and by text; that of a class may be its base's."""
     if isinstance(node, ast.BinOp):
         return _mapper(sources, path, node.left) | _mapper(sources, path, node.right)
     if isinstance(node, ast.Call) and last_name(node) == "WeightsMapper" and not node.args:
