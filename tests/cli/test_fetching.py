@@ -273,3 +273,15 @@ def test_only_uses_that_get_what_lies_at_a_url_are_known(
     argv: str, asked: tuple[str, str] | None
 ) -> None:
     assert served.parse(argv.split()) == asked
+
+
+def test_what_is_another_url_in_each_run_comes_to_an_end(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_MOST", 3)
+    monkeypatch.setattr(fetching, "_download", lambda _url: b"N = 1\n")
+    text = 'curl -fsSo "$VLLM_PACKAGE_DIR/a.py" "https://h.example/x?t=$(date +%s%N)"\n'
+    answer = call("import", folder(tmp_path, text), "--tree", site, "--fetch")
+    assert answer.code == 2
+    assert answer.err.count("fetching https://h.example/x?t=") == 3
+    assert "more than 3 URLs, or for another one in each run; nothing was written" in answer.err

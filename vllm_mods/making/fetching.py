@@ -19,6 +19,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.hops import is_local, redact
 
 FOLDER = "fetched"
+_MOST = 100  # the time may be part of a URL, and then it is new in each run
 
 
 class Lacked(Refused):
@@ -67,6 +68,9 @@ class Fetcher:
     def take(self, urls: Iterable[str]) -> bool:
         """Fetch what lies at URLs; return True if any is new. Raises ``TreeError``, ``UsageError``."""
         new = [url for url in dict.fromkeys(urls) if url not in self._data]
+        if len(self._data) + len(new) > _MOST:
+            why = f"the command asks for more than {_MOST} URLs, or for another one in each run; nothing was written"
+            raise UsageError(why, hint="put the files into the mod's folder")
         for url in new:
             check(url)
             self._note(f"fetching {url}")

@@ -25,8 +25,7 @@ def installed_plugins(tree: Tree, current: Receipt | None) -> Iterator[Installed
         entries = entry_points({built: data or b""}, {})
         told = [(f"{group}: {one}", one) for group, one in entries if group.startswith("vllm.")]
         named = [(re.split(r"[.:\s]", one.partition("=")[2].strip())[0], to) for to, one in told]
-        # whatever the name under which vLLM is distributed
-        if places := [one for one in named if one[0] not in {"", "vllm"}]:
+        if places := [one for one in named if one[0] not in {"", "vllm"}]:  # vLLM by any name
             shared: dict[str, str] = {}
             for package in dict(places):
                 with suppress(TreeError):  # of a package that is a link, or a file of vLLM's
