@@ -427,7 +427,7 @@ ENOUGH: dict[
         ),
     ),
     "MOD_BYTES": (9, "and 9 bytes", imported),
-    "MOD_FILES": (2, "at most 2 files", imported),
+    "MOD_FILES": (2, "the limit is 2 files", imported),
     "RECORDED_BYTES": (
         1 << 20,
         "wrote more than 1 MiB",
