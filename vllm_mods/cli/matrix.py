@@ -44,7 +44,7 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 @options.option("--update-lock", "Write the results to mod.lock; other entries stay.", "relock")
 @options.option(
     "--strict",
-    "Compute the results without mod.lock, and place hunks with a second parser, too. Exit code 1 also if a mod.lock differs from these results, a range is wrong, a result got worse, or none of a mod's releases needs that mod.",
+    "Compute results without mod.lock, and place hunks with a second parser, too. Exit code 1 also if a mod.lock or a range is wrong, a result got worse, or no release in a mod's range needs the mod.",
 )
 @options.option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
 @options.option("--no-cache", "Check everything again; neither use nor fill the cache.")

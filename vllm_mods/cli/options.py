@@ -216,7 +216,7 @@ access_to_commits = grouped(
     _offline,
     option(
         "--commits REPO",
-        "A clone of vLLM, or the URL of an index with a folder for each commit. Builds between releases, such as pypi:0.22.1rc1.dev124+gace95c9cf, are read from REPO.",
+        "Read builds such as pypi:0.22.1rc1.dev124+gace95c9cf from REPO: a clone of vLLM, or the URL of an index with a folder for each commit.",
     ),
 )
 """How trees are got at: from the cache alone, or from a clone of vLLM's repository too."""
