@@ -565,8 +565,8 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "artifactType": (in_index(artifactType="x/y"), "the index has artifactType (x/y)"),
     "a subject": (lambda index: index.made.update(subject=index.evil), "the index has subject"),
     "an unknown key": (in_index(evil=1), "the index has evil (1)"),
-    "a configuration": (lambda index: index.made.update(config=index.evil), "is also an index, because"),
-    "layers": (in_index(layers=[]), "is also an index, because"),
+    "a configuration": (lambda index: index.made.update(config=index.evil), "`manifests`, as an index does"),
+    "layers": (in_index(layers=[]), "`manifests`, as an index does"),
     "manifests in capitals": (
         lambda index: index.made.update(Manifests=[index.evil]),
         "'manifests' appears twice",

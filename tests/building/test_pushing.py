@@ -147,9 +147,9 @@ def test_a_base_that_the_registry_does_not_have_is_not_uploaded(
     with pytest.raises(Refused) as caught:
         registry.push([(built(base), base)], f"{server.host}/me/it:x", "p:1-2")
     assert caught.value.message == (
-        f"{server.host}/me/it:x: {server.host} lacks the base's layer {digest(BELOW)} (5 bytes) in "
-        f"this repository and cannot mount it from {source}; vllm-mods does not upload the base. "
-        "No tag was moved"
+        f"{server.host}/me/it:x: this repository lacks the layer {digest(BELOW)} of the base image "
+        f"(5 bytes), and {server.host} cannot mount that layer from {source}. "
+        "vllm-mods does not upload layers of a base image. No tag was moved"
     )
     place = f"docker://{server.host}/me/it:base"
     plain = names.plain(reference)

@@ -178,7 +178,10 @@ def test_a_conflict_is_laid_out_finished_and_gone(
     of_mod = manifest.read_text()
     manifest.write_text(of_mod.replace('id = "a"', 'id = "b"'))
     renamed = call("port", "fast", "--continue")
-    assert (renamed.code, "no longer has a variant `a`" in renamed.err) == (2, True)
+    assert (renamed.code, "the variant `a`, which mod.toml no longer has" in renamed.err) == (
+        2,
+        True,
+    )
     assert "--abort" in renamed.err
     manifest.write_text(of_mod)
     done = call("port", "fast", "--continue")

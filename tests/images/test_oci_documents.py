@@ -220,16 +220,16 @@ def test_a_document_that_is_described_as_what_it_is_not(kind: str) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"layers": []}, "layers"),
-        ({"config": {}}, "config"),
-        ({"layers": [], "config": {}}, "config and layers"),
+        ({"layers": []}, "`layers`"),
+        ({"config": {}}, "`config`"),
+        ({"layers": [], "config": {}}, "`config` and `layers`"),
     ],
 )
 def test_an_index_that_is_a_manifest_too(more: dict[str, Any], words: str) -> None:
     store = Store()
     with pytest.raises(TreeError) as caught:
         oci.pick(store.open, store.put({**listed(entry(A)), **more}), "oci:x", Choice())
-    message = f"oci:x: its manifest is also an index, because it has manifests and {words}"
+    message = f"oci:x: the manifest has `manifests`, as an index does, but also {words}, as only the manifest of one image does"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
 

@@ -376,8 +376,8 @@ SAID = """\
 1 error recipe-version recipe_version: is '2'; the recipe is read as version 1
 4 note model model: is example/other; the command serves example/m
 6 error not-done include: is kept, but a pairing cannot do this; do it yourself
-7 note kept runtime: is kept for launchers; vllm-mods does not use it
-8 note kept build_args: is kept for launchers; vllm-mods does not use it
+7 note kept runtime: vllm-mods uses this key only for `export`
+8 note kept build_args: vllm-mods uses this key only for `export`
 9 error unknown-mod mods[0]: mods/none/: there is no mod `none`; the path is kept; `--mod mods/none/=NAME` names a mod to use instead
 12 note unused-default defaults.unused: no {placeholder} uses it
 13 note empty defaults.empty: is empty and was left out

@@ -142,7 +142,7 @@ def test_case_and_dashes_do_not_hide_what_was_meant() -> None:
             {"passes": {"fuse": "x"}},
             """'passes.fuse': "x" is not accepted: expected true or false""",
         ),
-        ({"made": 1}, "'made' is set by PlanConfig itself and cannot be given"),
+        ({"made": 1}, "PlanConfig sets 'made' itself: leave this key out"),
         ({"zzzz": 1}, "PlanConfig has no 'zzzz'"),
         ([1], "[1] is not a JSON object, which PlanConfig needs"),
     ],

@@ -327,11 +327,11 @@ def test_what_is_pinned_holds_for_what_was_seen_before(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         remote.pin(file, cache, io.BytesIO(SMALL))
     assert caught.value.message == (
-        f"{WHEEL}: the parts that the server sent differ from the whole file, whose hash is right"
+        f"{WHEEL}: the server sent wrong parts of this file before; the whole file has the right hash"
     )
     assert (
         caught.value.hint
-        == "run the command again: the parts are then checked against the whole file"
+        == "run the command again: vllm-mods then compares the parts with the whole file"
     )
     whole = remote.seen_of(file, cache, None)
     assert whole is not None

@@ -138,7 +138,7 @@ def continue_port(
             raise Refused(why, hint=f"vllm-mods port {copy.name} --abort, then port again")
     variant = next((one for one in copy.variants if one.id == work.variant), None)
     if variant is None:
-        why = f"{copy.name} no longer has a variant `{work.variant}`, which is being ported"
+        why = f"the unfinished port of {copy.name} starts from the variant `{work.variant}`, which mod.toml no longer has"
         raise UsageError(why, hint=f"vllm-mods port {copy.name} --abort  # or put the variant back")
     job = porting.Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
     cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]

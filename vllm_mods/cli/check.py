@@ -29,7 +29,7 @@ from vllm_mods.report.reply import Reply
     "--plugin DIST",
     "Check a vLLM plugin instead of mods: pypi:NAME==VERSION, a wheel, an sdist, a folder of sources, or an installed package's folder.",
 )
-@options.option("--made-for TREE", "The vLLM that the plugin was made for [what the plugin names].")
+@options.option("--made-for TREE", "The vLLM that DIST was made for [the newest that DIST states].")
 @options.form("The output format: text, GitHub annotations or SARIF.", ("text", "github", "sarif"))
 @options.json_output
 def check_command(
@@ -40,7 +40,7 @@ def check_command(
     MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). Without MOD and
     --pairing, check the bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
     verdict is `applies`, `moved`, `applied` or `upstream` and, with --model, every mod is meant for that model.
-    With --plugin, exit code 0 if everything in the plugin that works on --made-for also works on --target.
+    With --plugin, exit code 0 if the vLLM in --target breaks no part of the plugin. Parts that the vLLM in --made-for also breaks do not count.
     """
     if plugin is not None or made_for is not None:
         given |= {"explain": explain, "form": form != "text"}

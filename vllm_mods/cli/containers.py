@@ -60,7 +60,7 @@ _engine_options = options.all_of(
 @option(
     "--mount", "Start the lock's base image and mount the mods' files into it; needs no `build`."
 )
-@option("--record FILE", "Write to FILE which functions of mods run: see `evidence --record`.")
+@option("--record FILE", "Record in FILE which functions of mods ran; see `evidence --record`.")
 @options.library
 @options.network
 def run_command(

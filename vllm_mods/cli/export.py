@@ -20,7 +20,7 @@ _RECIPE, _COMPOSE = "recipe", "compose"
 
 @click.command(name="export")
 @click.argument("what", metavar="MOD|PAIRING", shell_complete=options.complete_names)
-@option("--output PATH", "The new folder of a mod, or the new file of a pairing [standard output].")
+@option("--output PATH", "For MOD, the new folder; for PAIRING, the new file [standard output].")
 @options.form("The format of a pairing's file.", (_RECIPE, _COMPOSE))
 @starting
 @options.library

@@ -17,8 +17,8 @@ _reference = click.argument("reference", metavar="REF")
 def command() -> None:
     """Show what is in an image, and whether it is intact.
 
-    REF is docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG], registry:HOST/NAME:TAG, or a bare NAME of
-    an image in an engine on this machine.
+    REF, the argument of each command, is docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG], registry:HOST/NAME:TAG,
+    or a bare NAME of an image in an engine on this machine.
     """
 
 

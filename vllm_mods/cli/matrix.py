@@ -34,7 +34,7 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 @options.option("--tree TREE", "Check these trees instead of releases.", "trees", multiple=True)
 @options.option(
     "--against BASE..HEAD",
-    "Print only what changes between two releases, or between two revisions of vLLM in the clone that --commits names [the current folder].",
+    "Print only what changes between two releases or two revisions of vLLM. Revisions are read from the clone in --commits; without --commits, from the current folder.",
     "span",
 )
 @options.option(
@@ -44,7 +44,7 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 @options.option("--update-lock", "Write the results to mod.lock; other entries stay.", "relock")
 @options.option(
     "--strict",
-    "Ignore mod.lock, and find the place of each hunk with a second parser. Exit code 1 also if a mod.lock is out of date, a range is wrong, a result got worse, or none of a mod's releases needs that mod.",
+    "Compute results without mod.lock, and place hunks with a second parser, too. Exit code 1 also if a mod.lock or a range is wrong, a result got worse, or no release in a mod's range needs the mod.",
 )
 @options.option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
 @options.option("--no-cache", "Check everything again; neither use nor fill the cache.")
@@ -56,7 +56,7 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 )
 @options.option(
     "--since DATE|FILE",
-    "For site: also show what changed since the result of DATE or in FILE [the last result that differs].",
+    "With --format site: also show what changed since an earlier result, from DATE or in FILE [the last result that differs].",
 )
 @options.folders
 @options.access_to_commits

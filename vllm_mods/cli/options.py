@@ -143,7 +143,7 @@ target_in_image = option(
 )
 where_served = all_of(
     option("--device-memory SIZE", "Memory of each serving GPU, such as 96GiB [this machine's]."),
-    option("--model-folder DIR", "The model's folder [the pairing's path, else the Hub's cache]."),
+    option("--model-folder DIR", "The model's folder [the model if a path, else the Hub's cache]."),
 )
 """Where a model lies, and what it is to run on."""
 others = option(
@@ -154,9 +154,9 @@ others = option(
 )
 verify = option("--verify", "Download the whole wheel of each release once, and check its hash.")
 _target = functools.partial(option, envvar=TARGET, callback=_or_found)
-_FOLDER = "The vllm package folder, its parent folder or its environment"
-target_folder = _target("--target DIR", f"{_FOLDER} [the active environment].")
-target_copied = _target("--target DIR", f"{_FOLDER}, or pypi:VERSION [the active environment].")
+_FOLDER = "folder: the vllm package folder, its parent folder or its environment [the active environment]."
+target_folder = _target("--target DIR", f"A {_FOLDER}")
+target_copied = _target("--target DIR", f"pypi:VERSION, or a {_FOLDER}")
 target_tree = _target(
     "--target TREE",
     "A folder, an environment, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment].",
@@ -216,7 +216,7 @@ access_to_commits = grouped(
     _offline,
     option(
         "--commits REPO",
-        "Where to find builds between releases, such as pypi:0.22.1rc1.dev124+gace95c9cf: a clone of vLLM, or the URL of an index with a folder for each commit.",
+        "Read builds such as pypi:0.22.1rc1.dev124+gace95c9cf from REPO: a clone of vLLM, or the URL of an index with a folder for each commit.",
     ),
 )
 """How trees are got at: from the cache alone, or from a clone of vLLM's repository too."""

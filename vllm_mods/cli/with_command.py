@@ -44,7 +44,7 @@ class _Split(click.Command):
 @options.pairing
 @options.library
 @options.target_copied
-@option("--record FILE", "Write to FILE which functions of mods run: see `evidence --record`.")
+@option("--record FILE", "Record in FILE which functions of mods ran; see `evidence --record`.")
 def command(
     mods: tuple[str, ...], pairing: str | None, library: Library, target: str, record: str | None
 ) -> None:

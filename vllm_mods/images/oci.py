@@ -150,7 +150,7 @@ def pick(
     if "manifests" not in document:
         return data, top
     if both := {"config", "layers"} & document.keys():
-        why = f"{reference}: its manifest is also an index, because it has manifests and {' and '.join(sorted(both))}"
+        why = f"{reference}: the manifest has `manifests`, as an index does, but also {' and '.join(f'`{key}`' for key in sorted(both))}, as only the manifest of one image does"
         raise TreeError(why, hint="do not use this image: engines read it in different ways")
     return pick(open_blob, choice.of(document, reference), reference, choice, depth=depth + 1)
 

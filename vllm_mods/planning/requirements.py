@@ -71,9 +71,8 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
             why = f"{needed}, but {name} {installed} is installed beside this vLLM"
             yield Finding(FindingCode.PYTHON_CONFLICT, why)
         elif wrong:
-            released = f"this vLLM is released with {name}=={pinned}"
-            where = "if that version is installed, the mod is refused"
-            yield note(FindingCode.PYTHON_PIN, f"{needed}, but {released}: {where}")
+            why = f"{needed}, but this vLLM requires {name}=={pinned}: where {name} {pinned} is installed, vllm-mods refuses the mod"
+            yield note(FindingCode.PYTHON_PIN, why)
         elif version is None:
             message = f"{needed}, which vllm-mods does not install"
             yield note(FindingCode.PYTHON_REQUIREMENT, message)

@@ -283,7 +283,7 @@ class _RecipeReader(command.RecipeFindings):
                 why = "is kept, but a pairing cannot do this; do it yourself"
                 self.error(FindingCode.NOT_DONE, key, why)
             else:
-                self.note(FindingCode.KEPT, key, "is kept for launchers; vllm-mods does not use it")
+                self.note(FindingCode.KEPT, key, "vllm-mods uses this key only for `export`")
         return {key: _without_none(value) for key, value in others.items() if value is not None}
 
     def check_written(self, pairing: pairings.Pairing) -> None:

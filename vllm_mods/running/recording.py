@@ -141,14 +141,14 @@ def read_record(data: bytes, name: str) -> Recorded:
     >>> vm.read_record(b'{"root": "/copy", "mods": []}\n', "run.jsonl")
     Traceback (most recent call last):
     ...
-    vllm_mods.base.errors.UsageError: run.jsonl is empty, because the command ran no Python 3.12 or newer
+    vllm_mods.base.errors.UsageError: run.jsonl is empty: the recorded command started no Python, or only a Python older than 3.12
     """
     hint = f"vllm-mods with MOD --record {name} -- COMMAND  # makes a record"
     first, *lines = data.split(b"\n")[:-1] or [b""]  # behind the last: what a killed process began
     recorded = decode(Recorded, json_in(first, name, hint), name, hint=hint)
     rows = [decode(_Noted, json_in(line, name, hint), name, hint=hint) for line in lines]
     if not rows:
-        why = f"{name} is empty, because the command ran no Python 3.12 or newer"
+        why = f"{name} is empty: the recorded command started no Python, or only a Python older than 3.12"
         raise UsageError(why, hint=hint)
     processes = {row.pid: f"{row.process} ({row.pid})" for row in rows}  # by its last name
     ran: dict[tuple[str, int], dict[str, None]] = {}

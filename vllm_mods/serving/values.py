@@ -111,7 +111,7 @@ def object_problems(
             message = f"{cls.node.name} has no {where!r}, but this is not certain: {anything}"
             yield note(FindingCode.JSON_UNCLEAR, "", message)
         elif key in fields:
-            message = f"{where!r} is set by {cls.node.name} itself and cannot be given"
+            message = f"{cls.node.name} sets {where!r} itself: leave this key out"
             yield ServeFault(FindingCode.JSON_KEY, "", message)
         else:
             near = nearest(key, settable)

@@ -221,8 +221,9 @@ def _loss_findings(
     for ways, whys in lost.items():
         level = Level.ERROR if named and set(ways) & set(LIKELY) else Level.NOTE
         how = " or ".join(map(way_name, ways)).replace(" or streamed", " or")
-        where = "" if len(ways) == len(WAYS) else f" if {how}"
-        message = f"{len(whys)} of {asked} answers {'is' if len(whys) == 1 else 'are'} not parsed correctly{where}, {whys[0]}"
+        when = "" if len(ways) == len(WAYS) else f" if {how}"
+        wrong, are, example = len(whys), "is" if len(whys) == 1 else "are", whys[0]
+        message = f"{wrong} of {asked} answers {are} not parsed correctly{when}, {example}"
         yield Finding(FindingCode.ANSWER_DIFFERS, message, level=level)
 
 

@@ -124,7 +124,7 @@ class Pusher(Client):
         elif self._ask("HEAD", f"blobs/{layer.digest}").status_code == _OK:
             return
         raise Refused(
-            f"{self.name}: {self.name.host} lacks the base's layer {layer.digest} ({layer.size:,} bytes) in this repository and cannot mount it from {self._source.repository if self._source else 'another registry'}; vllm-mods does not upload the base. No tag was moved",
+            f"{self.name}: this repository lacks the layer {layer.digest} of the base image ({layer.size:,} bytes), and {self.name.host} cannot mount that layer from {self._source.repository if self._source else 'another registry'}. vllm-mods does not upload layers of a base image. No tag was moved",
             hint=f"skopeo copy docker://{names.plain(base.reference)} "
             f"docker://{self.name.host}/{self.name.repository}:base  # then push again",
         )
