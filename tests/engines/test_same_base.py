@@ -111,6 +111,6 @@ def test_an_index_in_a_registry_is_an_index_out(
     said = tool("build", "small", "--base", known, "--output", f"registry:{ref}-2", code=2).stderr
     assert f"docker has {known} for one platform only" in said
     said = tool("lock", "small", "--base", known, "--platform", names[1], code=2).stderr
-    assert f"it is for {names[0]}, not {names[1]}" in said
+    assert f"image is for {names[0]}, not {names[1]}" in said
     assert "hint: docker pull --platform" in said
     dockerd("rmi", "-f", known)
