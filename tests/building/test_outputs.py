@@ -265,7 +265,7 @@ def test_a_registry_that_refuses_mounts_gets_nothing(
     monkeypatch.setattr(Fake, "mounts", 202)
     base = from_registry(host, tmp_path)
     with pytest.raises(
-        Refused, match="cannot mount that layer from lib/base. vllm-mods does not upload layers"
+        Refused, match=r"cannot mount that layer from lib/base\. vllm-mods does not upload layers"
     ):
         pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert sum(size for _, _, size in Fake.sent) == 0
