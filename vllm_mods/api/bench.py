@@ -138,13 +138,14 @@ def _prepared(
     if pairing is not None:
         title, own = pairing.name, taken_over(pairing, mods).pairing
         env, command = (own.env, command) if command else container.served(own, templates)[:2]
-        kept = [name for name in env if os.environ.get(name, env[name]) != env[name]]
-        notes = [f"{name} of {title} is not used: it has another value here" for name in kept]
+        differing = [name for name in env if os.environ.get(name, env[name]) != env[name]]
+        notes = [f"{name} of {title} is not used: it has another value here" for name in differing]
         environ = {**env, **environ}
-    lacks = [f"has {word}" for word in command if re.match("--(uds|headless)", word)]
-    if lacks or "serve" not in command[1:]:
+    portless = next((word for word in command if re.match("--(uds|headless)", word)), None)
+    if portless or "serve" not in command[1:]:
         what = f"`{' '.join(command)}`" if command else "no command"
-        why = f"{title} needs a command that starts a server: {what} {(*lacks, 'has no word `serve`')[0]}"
+        fault = f"has {portless}" if portless else "has no word `serve`"
+        why = f"{title} needs a command that starts a server: {what} {fault}"
         raise UsageError(why, hint="vllm-mods bench A B -- vllm serve MODEL")
     if copy is None:
         return _Side(title, "", command, environ, notes)

@@ -61,8 +61,8 @@ class InstalledPlugin(NamedTuple):
     def note(self) -> Finding:
         """What it is called, and what it and mods change, in words."""
         both = f"; it replaces {', '.join(self.shared)} at run time, which {' or '.join(self.mods)} changes too"
-        told = f"beside vLLM: plugin {self.name} {self.version}{both * bool(self.shared)}"
-        return Finding(FindingCode.PLUGIN, told, level=Level.NOTE)
+        text = f"beside vLLM: plugin {self.name} {self.version}{both * bool(self.shared)}"
+        return Finding(FindingCode.PLUGIN, text, level=Level.NOTE)
 
 
 class Status(NamedTuple):

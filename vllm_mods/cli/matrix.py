@@ -145,7 +145,7 @@ def _site(form: str, folder: str | None, since: str | None) -> _Publish:
     if since is not None and re.fullmatch(r"\d{4}-\d\d-\d\d", since):
         since = f"{history}/{since}.json"
         since = max((day for day in days if day <= since), default=since)
-    asked = [read_earlier(since, named_files.read(since))] if since is not None else []
+    chosen = [read_earlier(since, named_files.read(since))] if since is not None else []
 
     def keep(result: MatrixResult) -> tuple[str, list[Earlier]]:
         data = matrix_forms.FORMS["json"](result).encode()
@@ -159,7 +159,7 @@ def _site(form: str, folder: str | None, since: str | None) -> _Publish:
         if is_other and all(cell.computed for cell in result.cells):
             named_files.write(today, data)
         named_files.write(last, data)
-        return page, (asked or others)[-1:]
+        return page, (chosen or others)[-1:]
 
     return keep
 

@@ -111,7 +111,9 @@ class View:
         return open_ or name in attributes(self.world, line)
 
 
-def replaced_by(tree: Tree, package: str, names: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def replaced_by(
+    tree: Tree, package: str, names: frozenset[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
     """Yield what an installed package replaces of some files' classes and functions, each with the file."""
     last = {name.rpartition(".")[2].encode() for _, name in names}
     named = re.compile(rb"\b(?:%b)\b" % b"|".join(last)).search
