@@ -123,7 +123,7 @@ def test_a_mod_that_does_nothing_is_not_found_and_one_that_computes_something_el
     bench: Bench, toy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (toy / "nvidia-smi").write_text(
-        "#!/bin/sh\ncase $1 in *name) echo H1;; *) echo 70; echo 900;; esac\n"
+        '#!/bin/sh\ncase "$1 $3" in *name*) echo H1;; *--id=1) echo 900;; *) echo 70; echo 900;; esac\n'
     )
     (toy / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(toy), prepend=os.pathsep)
@@ -141,6 +141,9 @@ def test_a_mod_that_does_nothing_is_not_found_and_one_that_computes_something_el
     assert told[0]["machine"]["memory"] > 0
     assert told[0]["machine"]["gpus"] == ["H1"]
     assert told[0]["numbers"]["GPU memory, MiB"]["means"] == [970.0, 970.0]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    one = json.loads(bench("plain", "nothing", "--starts", 1, "--json", "--output", "one").out)
+    assert one["numbers"]["GPU memory, MiB"]["means"] == [900.0, 900.0]
     assert [start["version"] for start in told[0]["starts"]] == ["0.0.toy"] * 4
     assert told[0]["starts"][0]["numbers"]["memory, MiB"] > 5
     assert_nothing_runs(toy)

@@ -54,12 +54,16 @@ def call(program: str, *arguments: str) -> str:
     return done.out
 
 
-def gpus(fields: str) -> list[str]:
-    """Return what nvidia-smi says of each GPU here, a line for each; nothing without it, or of a driver that hangs."""
+def gpus(fields: str, only: str | None = None) -> list[str]:
+    """Return what nvidia-smi says of each GPU here, or of ``only`` those named, a line for each.
+
+    Nothing without nvidia-smi, or of a driver that hangs.
+    """
     if shutil.which("nvidia-smi") is None:
         return []
     try:
-        done = run("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+        some = () if only is None else (f"--id={only}",)
+        done = run("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits", *some)
     except TreeError:
         return []
     return [] if done.code else done.out.splitlines()

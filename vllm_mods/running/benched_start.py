@@ -74,7 +74,8 @@ def measure(
             client += ["--trust-remote-code"] * ("--trust-remote-code" in command)
             if tokenizer := flag_value(command, "--tokenizer"):
                 client += ["--tokenizer", tokenizer]
-            numbers = _numbers(client, url, load) | _memory(process.pid) | {"start-up, s": seconds}
+            numbers = _numbers(client, url, load) | _memory(process.pid, environ)
+            numbers["start-up, s"] = seconds
             return BenchedStart(side, version, numbers, _logprobs(url, model["id"]))
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TreeError) as error:
         why = f"the server of side {side} could not be measured: {error}"
@@ -170,13 +171,17 @@ def _logprobs(url: str, model: str) -> tuple[float, ...]:
     return tuple(round(next(iter(token.values()))["logprob"], 6) for token in tokens)
 
 
-def _memory(group: int) -> dict[str, float]:
-    """Return the MiB that the processes of a group had at most, together, and what is taken of the GPUs'."""
+def _memory(group: int, environ: Mapping[str, str]) -> dict[str, float]:
+    """Return the MiB that the processes of a group had at most, together, and what is taken of its GPUs'."""
     peaks = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # it has ended
             with open(f"/proc/{pid}/status") as file:
                 (peak,) = re.findall(r"VmHWM:\s+(\d+)", file.read()) or (0,)
             peaks += int(peak) * (os.getpgid(int(pid)) == group)
-    used = sum(int(line) for line in engine_command.gpus("memory.used") if line.isdigit())
+    used = sum(
+        int(line)
+        for line in engine_command.gpus("memory.used", environ.get("CUDA_VISIBLE_DEVICES"))
+        if line.isdigit()
+    )
     return {"memory, MiB": peaks / 1024} | ({"GPU memory, MiB": float(used)} if used else {})
