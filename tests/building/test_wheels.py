@@ -232,7 +232,7 @@ def test_where_a_file_of_a_wheel_goes(name: str, place: str) -> None:
 def test_a_file_of_a_wheel_that_goes_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(Refused) as caught:
         wheels.unpack(packed({name: b"1", RECORD: b""}), LOCKED, "site", epoch=7)
-    why = f"contains {name}, which is outside the site root; vllm-mods does not install that"
+    why = f"contains {name}, which belongs outside site-packages; vllm-mods does not install such a wheel"
     assert caught.value.message == f"{LOCKED.filename} {why}"
     assert (
         caught.value.hint

@@ -135,7 +135,7 @@ def test_a_command_that_would_import_another_vllm_is_not_run(
 ) -> None:
     answer = with_mods(sys.executable, *flags)
     assert answer.returncode == 3
-    assert f"would import no vLLM, not the copy: {why}" in answer.stderr
+    assert f"would import no vLLM, not the copy with mods: {why}" in answer.stderr
 
 
 def test_a_folder_that_holds_vllm_comes_first(with_mods: Run, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_folder_that_holds_vllm_comes_first(with_mods: Run, tmp_path: Path) ->
     script.chmod(0o755)
     answer = with_mods(sys.executable, "-m", "vllm")
     assert answer.returncode == 3
-    assert f"not the copy: Python looks first in {tmp_path}" in answer.stderr
+    assert f"not the copy with mods: Python looks first in {tmp_path}" in answer.stderr
     assert with_mods(sys.executable, "-P", "-c", "import vllm").returncode == 0
     for command in ((sys.executable, "scripts/run.py"), (script,)):
         assert "/cache/shadow/" in with_mods(*command).stdout
@@ -186,7 +186,7 @@ def test_a_python_that_does_not_answer_is_refused(
     monkeypatch.setattr(limits, "IMPORT_SECONDS", limits.Limit(0, "seconds", "x"))
     answer = call("with", "fast", "--target", site, "--", slow, "-c", "1")
     assert answer.code == 3
-    assert "failed to name the vLLM that this Python would import" in answer.err
+    assert "cannot say which vLLM it would import" in answer.err
     assert len(copies(cache)) == 1
 
 

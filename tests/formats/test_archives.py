@@ -152,7 +152,9 @@ def test_the_tensors_of_a_header() -> None:
     }
     with pytest.raises(TreeError) as caught:
         safetensors.header(data, 6, "x")
-    assert caught.value.message == "x: cut off: 6 bytes of weights, but c ends at 7"
+    assert (
+        caught.value.message == "x: the file is cut off: it has 6 bytes of weights, but c ends at 7"
+    )
     hint = "download the file again, and compare its size with the size on the Hub"
     assert caught.value.hint == hint
 

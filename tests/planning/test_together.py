@@ -127,7 +127,7 @@ def test_a_change_that_another_mod_has_made_is_said_to_be_its() -> None:
     entry = ReceiptMod("c", "1", "0" * 64, "one", "applies", (FileHash("vllm/a.py", None, None),))
     (one,) = asked(of("a"), receipt=Receipt("0.19.1", (entry,), ()), a=b"v = 2\n").mods
     assert one.verdict is Verdict.APPLIED
-    assert "perhaps made by c" in found(one, "no-receipt").message
+    assert "perhaps from c" in found(one, "no-receipt").message
 
 
 def test_every_objection_is_told() -> None:

@@ -491,9 +491,9 @@ def test_of_a_key_that_is_there_twice_the_last_counts_as_launchers_read_it() -> 
     assert [
         (one.line, one.message) for one in found.findings if one.code == "key-twice"
     ] == [
-        (7, "env.A: replaces line 6, as launchers read it"),
-        (9, "name: replaces line 2, as launchers read it"),
-        (11, "x: replaces line 10, as launchers read it"),
+        (7, "env.A: is there twice: launchers read this one, and ignore line 6"),
+        (9, "name: is there twice: launchers read this one, and ignore line 2"),
+        (11, "x: is there twice: launchers read this one, and ignore line 10"),
     ]  # fmt: skip
     assert found.ok
     assert "x.a[1]" not in yaml_source.load(text).lines

@@ -487,8 +487,8 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         (
             """-sc '{"method": "mtp"}' -sc.num_speculative_tokens 1""",
             (
-                "--speculative-config: is given as a whole and also by key, and the object "
-                "made of the keys replaces the whole value"
+                "--speculative-config: is given as one JSON object and also by single keys; "
+                "vLLM ignores the object and takes only the keys"
             ),
         ),
         (
@@ -501,7 +501,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         ("x", "x: is neither a flag nor a value"),
         ("--dtype auto x", "x: is neither a flag nor a value"),
-        ("--quiet x", "--quiet: it takes no value, but 'x' follows"),
+        ("--quiet x", "--quiet: takes no value, but is followed by 'x'"),
         ("--model x", "--model: the model is already 'm'; vLLM takes only one"),
         ("--config a.yaml", "note: --config: flags in this file are not checked"),
         ("--enable-log-outputs", "--enable-log-outputs: needs --enable-log-requests, too"),

@@ -426,7 +426,7 @@ def _messages(text: str) -> list[str]:
         (
             "m.tool_calls|tojson ",
             "(m.tool_calls|tojson) ~ m.tool_calls[1:] ",
-            ["parallel-calls: the argument 'yarrow' is in the prompt 2 times"],
+            ["parallel-calls: the prompt has the argument 'yarrow' of one tool call 2 times"],
         ),
     ],
 )

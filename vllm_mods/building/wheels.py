@@ -189,6 +189,6 @@ def _place(name: str, wheel: LockedWheel) -> str:
     place = inside if top.endswith(".data") else name
     if known and place:
         return place
-    why = f"{wheel.filename} contains {name}, which is outside the site root; vllm-mods does not install that"
+    why = f"{wheel.filename} contains {name}, which belongs outside site-packages; vllm-mods does not install such a wheel"
     hint = f"use a base image that has the package: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile"
     raise Refused(why, hint=hint)

@@ -22,7 +22,7 @@ from vllm_mods.report.reply import Reply
     "--keep-links",
     "Refuse to change a file that has several hard links. By default this tree gets its own copy, and the other links keep the old text.",
 )
-@options.option("--without-files", "Skip and list files outside site-packages; `build` adds them.")
+@options.option("--without-files", "Leave out files for outside site-packages; list them instead.")
 @options.option("--dry-run", "Print what would change; write nothing.")
 @options.json_output
 @options.source_date_epoch
@@ -37,8 +37,8 @@ def command(
 ) -> Reply:
     """Apply mods to an installed vLLM, all of them or none.
 
-    Without MOD and --pairing, apply the bundled mods that `vllm-mods list` marks as [default]. Mods that are already
-    applied stay as they are. If a mod does not apply, or the project's vllm-mods.toml (see `add`) does not allow it,
+    With neither MOD nor --pairing, apply the bundled mods that `vllm-mods list` marks as [default]. Mods that are already
+    applied stay as they are. If a mod does not apply, or the project's vllm-mods.toml (see `add`) forbids it,
     nothing is changed and the exit code is 3. --dry-run has the exit code of a real run. If the variable
     SOURCE_DATE_EPOCH is set, every file that is written gets that modification time.
     """

@@ -40,19 +40,19 @@ _of_mods = options.grouped(
 @click.argument("path", metavar="PATH", type=click.Path())
 @option("--library DIR", "Write to DIR/pairings/NAME.toml, or a mod to DIR/patches/NAME.", "folder")
 @option("--name NAME", "The new name [the recipe's or the folder's name].")
-@option("--mod PATH=NAME", "Use the mod NAME for the recipe's mod PATH.", "mods", multiple=True)
+@option("--mod PATH=NAME", "Your mod NAME replaces the recipe's mod PATH.", "mods", multiple=True)
 @_of_mods
 @options.access
 @options.json_output
 def command(
     path: str, folder: str | None, mods: tuple[str, ...], terms: ImportTerms, access: Access
 ) -> Reply:
-    """Convert a launcher's recipe to a pairing, or a launcher's mod to a mod of vllm-mods.
+    """Turn a launcher's recipe into a pairing, or its script that patches vLLM (its "mod") into a mod of vllm-mods.
 
     PATH is a recipe of spark-vllm-docker (YAML), or the mod of any launcher: a folder or a zip with a run.sh.
     Without --library, the pairing or the new mod.toml is only printed. The run.sh runs in a sandbox: on a copy of --tree in
-    bubblewrap, or in a container of --image. Its changes become the mod, which is then checked on that vLLM. A run.sh that `vllm-mods export` wrote is not run.
-    Exit code 1 if a pairing cannot do all of the recipe, or if a call to the NAME of --each fails, even with --partial. Exit code 2 if PATH cannot be read, 3 if run.sh makes no mod.
+    bubblewrap, or in a container of --image. Its changes become the mod, which is then checked on that vLLM. A run.sh that `vllm-mods export` wrote is read, not run.
+    Exit code 1 if the pairing lacks something that the recipe has, or if a call fails with --each. Exit code 2 if PATH cannot be read, 3 if run.sh makes no mod.
     """
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, but --offline forbids that", hint="omit one")

@@ -19,7 +19,7 @@ def recorded(run: str) -> options.Declared:
         "limits",
         Limits,
         options.option(
-            "--also PACKAGE", f"Copy this package too, for {run} to use.", multiple=True
+            "--also PACKAGE", f"Give {run} a copy of this package too, of --tree.", multiple=True
         ),
         options.option(
             "--timeout",
@@ -36,7 +36,7 @@ def recorded(run: str) -> options.Declared:
         options.option("--partial", "With --each: make the mod without the calls that failed."),
         options.option(
             "--each NAME",
-            f"A Python function or program that {run} calls once for each change to vLLM. Each call becomes an optional patch of the mod. If a call fails, a mod is made only with --partial; all failed calls are listed, and the exit code is 1.",
+            f"A Python function or program that {run} calls once for each change to vLLM. Each call becomes an optional patch of the mod. If a call fails, it is listed and the exit code is 1; a mod is then made only with --partial.",
         ),
         options.option("--env NAME=VALUE", f"A variable for {run}.", "environ", multiple=True),
     )

@@ -28,7 +28,8 @@ Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Declared:
     """Declare an option as its help has it: ``--lock FILE`` takes a value, ``--check`` is a flag.
 
-    ``name`` is what the command calls it; ``more`` is for ``click.option``.
+    ``name`` is what the command calls it; ``more`` is for ``click.option``. ``[X]`` in the text is what holds without
+    the option: help has it as click writes it, ``[default: X]``.
     """
     word, _, metavar = spelled.partition(" ")
     if metavar:
@@ -37,7 +38,7 @@ def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Dec
             more["type"] = click.Path()
     elif "type" not in more:
         more["is_flag"] = True
-    return click.option(*filter(None, (word, name)), help=text, **more)
+    return click.option(*filter(None, (word, name)), help=text.replace("[", "[default: "), **more)
 
 
 json_flag = option("--json", "Print one JSON object.", "as_json")
@@ -128,7 +129,7 @@ mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=compl
 pairing_name = click.argument("pairing", metavar="PAIRING", shell_complete=complete_pairings)
 pairing = option(
     "--pairing NAME",
-    "Use this pairing's mods and templates, followed by each MOD.",
+    "Use this pairing's mods and templates, and each MOD after them.",
     shell_complete=complete_pairings,
 )
 base = option("--base REF", "The base image [as named in the pairing or its lock].")
@@ -143,12 +144,14 @@ target_in_image = option(
 )
 where_served = all_of(
     option("--device-memory SIZE", "Memory of each serving GPU, such as 96GiB [this machine's]."),
-    option("--model-folder DIR", "The model's folder [the model if a path, else the Hub's cache]."),
+    option(
+        "--model-folder DIR", "Where the model lies [the model's own path, or the Hub's cache]."
+    ),
 )
 """Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
-    "Check with this version of another package, such as transformers==4.57.0 [the newest version when the vLLM was released]. The vLLM must be a release, a wheel or an sdist.",
+    "Check with this version of another package, such as transformers==4.57.0, instead of the newest one when the vLLM was released. The vLLM must be a release, a wheel or an sdist.",
     "others",
     multiple=True,
 )
@@ -168,7 +171,7 @@ workspace = option(
 )
 folders = option(
     "--library DIR",
-    "Use this library, and those in $VLLM_MODS_LIBRARY: folders with patches/, templates/ or pairings/.",
+    "Use this library too: a folder with patches/, templates/ or pairings/. $VLLM_MODS_LIBRARY may name others.",
     "folders",
     multiple=True,
 )

@@ -11,15 +11,15 @@ from vllm_mods.sharing import changing
 @click.command(name="add")
 @click.argument("source", metavar="SOURCE")
 @option("--name NAME", "The library's name, as in NAME/MOD [the owner in the git URL].", "owner")
-@option("--mod MOD", "Add this mod of the library to the default target.", "mods", multiple=True)
+@option("--mod MOD", "A mod of the library for `sync` to apply.", "mods", multiple=True)
 @option("--allowed-signers FILE", "Require a signature by a signer in FILE.", "signers")
 @json_output
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> Reply:
     """Add someone else's library to the project, lock its version, and print what it may change. No vLLM is changed.
 
     SOURCE is git+URL[@REV][#subdirectory=DIR], a folder, or package:NAME (an installed distribution). `add` writes
-    SOURCE to vllm-mods.toml, and its current revision to vllm-mods.lock. The project is the folder of vllm-mods.toml: this
-    folder, or a parent folder within the same repository. `vllm-mods sync` applies the mods.
+    SOURCE to vllm-mods.toml, and its current revision to vllm-mods.lock. The project is the folder that has
+    vllm-mods.toml: the current folder, or a parent folder within the same repository. `vllm-mods sync` applies the mods.
     """
     where = changing.project_path()
     library, suggested = changing.parse_source(source, where, signers)
@@ -46,8 +46,8 @@ def remove(library: str) -> Reply:
 def update(libraries: tuple[str, ...], *, dry_run: bool) -> Reply:
     """Look for new revisions of the project's libraries, show what changed, and lock the new revisions. No vLLM is changed.
 
-    Without LIBRARY, update all of them. `sync` always takes the locked commit, so only `update` notices a moved
-    tag. To use another tag, edit `rev` in vllm-mods.toml, then run `update`.
+    Without LIBRARY, update all of them. `sync` always takes the commit in vllm-mods.lock. If a tag moves
+    to another commit, only `update` notices. To use another tag, edit `rev` in vllm-mods.toml, then run `update`.
     """
     where = changing.read_project().where
     updates = changing.update(where, libraries, dry=dry_run)

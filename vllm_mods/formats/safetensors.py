@@ -44,7 +44,7 @@ def header(data: bytes, room: int, where: str) -> dict[str, Tensor]:
                 "data_offsets": [int(start), int(end)],
             } if all(type(edge) is int and edge >= 0 for edge in shape) and 0 <= start <= end:
                 if end > room:
-                    why = f"{where}: cut off: {room:,} bytes of weights, but {name} ends at {end:,}"
+                    why = f"{where}: the file is cut off: it has {room:,} bytes of weights, but {name} ends at {end:,}"
                     raise TreeError(why, hint=_AGAIN)
                 tensors[name] = Tensor(dtype, tuple(shape), end - start, where.rpartition(": ")[2])
             case _:

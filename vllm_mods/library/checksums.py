@@ -37,8 +37,8 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
     own = os.path.join(library, SUMS)
     data = _bytes(own, library)
     if digests and sha256(data) not in digests:
-        why = f"{own} is not the required hash list; its own hash is sha256:{sha256(data)}"
-        raise Refused(why, hint="accept that hash only if you know why the library has changed")
+        why = f"{own} has another hash than required: sha256:{sha256(data)}"
+        raise Refused(why, hint="accept the new hash only if you know why the library changed")
     if signers is not None:
         signature = f"{own}.sig"
         _bytes(signature, library)

@@ -136,7 +136,7 @@ class _RecipeReader(command.RecipeFindings):
 
     def pairing(self, name: str | None) -> pairings.Pairing:
         for path, line in self.document.overridden.items():
-            why = f"replaces line {line}, as launchers read it"
+            why = f"is there twice: launchers read this one, and ignore line {line}"
             self.note(FindingCode.KEY_TWICE, path, why)
         own = self.own()
         version = self.text("recipe_version", required=True) or ""

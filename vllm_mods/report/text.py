@@ -20,7 +20,7 @@ MEANING = {
     Verdict.APPLIED: "already applied",
     Verdict.UPSTREAM: "the release already has the change: the mod is not needed",
     Verdict.CONFLICT: "the source does not match the patch, or another mod excludes this one",
-    Verdict.MISPLACED: "the text matches, but nothing proves the place",
+    Verdict.MISPLACED: "the text matches, but the place is not certain",
     Verdict.UNFIT: "the patch matches, but the result would not work",
     Verdict.MISSING: "a file, class or function that the mod changes is not in this tree",
     Verdict.PARTIAL: "applied only in part, or changed after the apply",

@@ -37,7 +37,7 @@ def check_import(command: Sequence[str], root: str, of: str, environ: dict[str, 
             timeout=limits.IMPORT_SECONDS, check=True, encoding="utf-8", errors="replace",
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        why = f"{shlex.join(python)} failed to name the vLLM that this Python would import: {error}"
+        why = f"{shlex.join(python)} cannot say which vLLM it would import: {error}"
         raise Refused(why, hint=shlex.join([*python, "-c", "import vllm"])) from error
     origin, own = asked.stdout.splitlines()[-2:]
     if os.path.realpath(origin).startswith(f"{os.path.realpath(root)}/"):
@@ -50,7 +50,7 @@ def check_import(command: Sequence[str], root: str, of: str, environ: dict[str, 
     elif origin.startswith(f"{folder}/"):
         why, hint = f"Python looks first in {folder}", "run the command in a folder without vllm/"
     found = "no vLLM" if origin == "None" else f"the vLLM of {origin}"
-    raise Refused(f"{command[0]} would import {found}, not the copy: {why}", hint=hint)
+    raise Refused(f"{command[0]} would import {found}, not the copy with mods: {why}", hint=hint)
 
 
 def _python_of(program: str, command: Sequence[str]) -> tuple[list[str], str]:

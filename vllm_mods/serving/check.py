@@ -207,7 +207,7 @@ class _Checker:
         by_key = {u.name for u in self.parsed.uses if u.keys}
         for name, count in whole.items():
             if name in by_key:
-                message = "is given as a whole and also by key, and the object made of the keys replaces the whole value"
+                message = "is given as one JSON object and also by single keys; vLLM ignores the object and takes only the keys"
                 yield ServeFault(FindingCode.FLAG_SHADOWED, name, message)
             elif count > 1 and not self.shape(self.known.by_name[name]).append:
                 yield note(FindingCode.FLAG_TWICE, name, f"is given {count} times; the last counts")
@@ -230,7 +230,7 @@ class _Checker:
             elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
                 yield ServeFault(FindingCode.ARGUMENT_EXTRA, word, "is neither a flag nor a value")
             else:
-                message = f"it takes no value, but {word!r} follows"
+                message = f"takes no value, but is followed by {word!r}"
                 yield ServeFault(FindingCode.VALUE_UNEXPECTED, behind.typed, message)
         model = any(u.name == "--model" for u in self.parsed.uses)
         if model and self.parsed.model is not None:
