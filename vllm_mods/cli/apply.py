@@ -22,7 +22,7 @@ from vllm_mods.report.reply import Reply
     "--keep-links",
     "Refuse to change a file that has several hard links. By default this tree gets its own copy, and the other links keep the old text.",
 )
-@options.option("--without-files", "Leave out files for outside site-packages; list them instead.")
+@options.option("--without-files", "Only list the files that go outside site-packages.")
 @options.option("--dry-run", "Print what would change; write nothing.")
 @options.json_output
 @options.source_date_epoch

@@ -33,7 +33,7 @@ def lock_command(
     check: bool,
     **given: Any,
 ) -> Reply:
-    """Write a pairing's lock file: the hashes of all that its image is built from.
+    """Write a pairing's lock file: the hashes of everything in its image.
 
     `build` makes the image from the base image and this lock, and from nothing else. If the project's vllm-mods.toml (see
     `add`) does not allow a mod, no lock is written. Every file that `build` adds has the modification time
@@ -52,7 +52,7 @@ def lock_command(
 @options.pairing_name
 @options.base
 @options.option("--lock FILE", "The lock file [NAME.lock beside the pairing].")
-@options.option("--output WHERE", "To docker, oci:DIR or registry:REF [where the base image is].")
+@options.option("--output WHERE", "docker, oci:DIR or registry:REF [where the base image is].")
 @options.option("--tag T", "The tag of the image [PAIRING:VLLM_VERSION-LOCK_HASH].")
 @options.option("--platform OS/ARCH", "Build only this platform [all platforms in the lock].")
 @options.where_served
@@ -62,8 +62,8 @@ def lock_command(
 def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any) -> Reply:
     """Build a pairing's image, exactly as its lock says.
 
-    The image is the base image with one more layer: the files that `apply` would write, and the lock. Of the base
-    image, `build` reads only the files that the mods change. It copies no layer that the destination already has. If the project's
+    The image is the base image with one more layer: the files that `apply` would write, and the lock. `build` reads only
+    those files of the base image that the mods change. It copies no layer that the destination already has. If the project's
     vllm-mods.toml (see `add`) forbids a mod, nothing is built. If the tag already names another image, `build` refuses.
     """
     result = build(pairing=pairing, lock=lock, tag=tag, **given)
@@ -75,7 +75,7 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 @options.pairing_name
 @options.option("--to VERSION", "The vLLM version to move to [the pairing's present version].")
 @options.option("--base REF", "The base image [the pairing's, with the new version in its tag].")
-@options.option("--output WHERE", "To docker, oci:DIR or registry:REF [where the base image is].")
+@options.option("--output WHERE", "docker, oci:DIR or registry:REF [where the base image is].")
 @options.own_library
 @options.network
 @options.source_date_epoch

@@ -29,7 +29,7 @@ from vllm_mods.report.reply import Reply
     "--plugin DIST",
     "Check a vLLM plugin instead of mods: pypi:NAME==VERSION, a wheel, an sdist, a folder of sources, or an installed package's folder.",
 )
-@options.option("--made-for TREE", "The vLLM that DIST was made for [the newest that DIST states].")
+@options.option("--made-for TREE", "The vLLM that DIST was made for [the newest that DIST names].")
 @options.form("The output format: text, GitHub annotations or SARIF.", ("text", "github", "sarif"))
 @options.json_output
 def check_command(
@@ -37,10 +37,9 @@ def check_command(
 ) -> Reply:
     """Check whether mods apply to a vLLM tree; change nothing.
 
-    MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). Without MOD and
-    --pairing, check the bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
-    verdict is `applies`, `moved`, `applied` or `upstream` and, with --model, every mod is meant for that model.
-    With --plugin, exit code 0 if the vLLM in --target breaks no part of the plugin. Parts that the vLLM in --made-for also breaks do not count.
+    MOD is the name of a mod in a library, the folder of a mod (./mods/fix), or a patch (fix.patch). With neither MOD nor --pairing, check the bundled mods that `vllm-mods list` marks as [default]. Exit code 0 if every
+    mod fits (`applies`, `moved`) or is not needed (`applied`, `upstream`) and, with --model, is meant for that model.
+    With --plugin, exit code 0 if the vLLM in --target breaks no part of the plugin. Parts that do not work with --made-for either do not count.
     """
     if plugin is not None or made_for is not None:
         given |= {"explain": explain, "form": form != "text"}
@@ -64,7 +63,7 @@ def check_command(
 def diff_command(**given: Any) -> Reply:
     """Show what mods would change in a vLLM tree, as one diff; change nothing.
 
-    To apply the diff, run `git apply` or `patch -p1` in the folder that contains vllm/. Without MOD and --pairing, show the
+    To apply the diff, run `git apply` or `patch -p1` in the folder that contains vllm/. With neither MOD nor --pairing, show the
     bundled mods that `vllm-mods list` marks as [default]. If a mod does not apply, no diff is printed and the exit code is 1.
     """
     return report.diff(_check(**given), answers.paint)

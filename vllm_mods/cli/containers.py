@@ -34,7 +34,7 @@ starting = options.grouped(
     options.where_served,
     option(
         "--restart POLICY",
-        "The container's restart policy [on-failure:3 until the server is ready, then unless-stopped].",
+        "The container's restart policy [on-failure:3; unless-stopped once the server is ready].",
     ),
 )
 """How a container is started: options of ``run``, ``up`` and ``export``."""
@@ -76,8 +76,8 @@ def run_command(
 ) -> int:
     """Start a pairing's image as a container that serves.
 
-    The image is what `build` made from the pairing's lock, in docker or podman. ARGUMENTs are appended to the
-    pairing's serve command; if its vLLM would reject the command, nothing is started. `vllm-mods ps` lists the containers.
+    Docker or podman must have the image that `build` made from the pairing's lock. ARGUMENTs are appended to the
+    pairing's serve command; if the vLLM of the image would reject the result, nothing is started. `vllm-mods ps` lists the containers.
     To stop one or read its log, use the engine: `docker stop NAME`, `docker logs NAME`.
     """
     if only_print and (given["mount"] or given["record"]):
@@ -170,8 +170,7 @@ def _announce(steps: Sequence[UpStep]) -> None:
 def ps_command(**given: Any) -> Reply:
     """List the containers that `vllm-mods run` started, in docker and podman, and the copies of vLLM that `with` uses.
 
-    The table shows the state, restarts, port and mods of each container, and whether the mods' code ran. Below the table
-    are the cause of each failure, and the process that uses each copy.
+    The table shows the state, restarts, port and mods of each container, and whether the mods' code ran. Below it are the cause of each failure, and the process that uses each copy of vLLM.
     """
     return report.containers(run.list_containers(**given))
 
@@ -182,7 +181,7 @@ def ps_command(**given: Any) -> Reply:
 )
 @option("--container NAME", "Read the log of this docker or podman container.")
 @option("--log FILE", "Read this log file; - is standard input.")
-@option("--record FILE", "Read the file that `with --record` or `run --record` wrote.")
+@option("--record FILE", "Read a file that `run --record` or `with --record` wrote.")
 @options.library
 @options.network
 @options.json_output
@@ -192,9 +191,9 @@ def evidence_command(
     """Check in a server's log whether the code of the mods ran.
 
     Without PAIRING and MOD, check all mods of the container. `[evidence]` in a mod.toml names a text that the mod's code logs.
-    `evidence` looks for that text in the lines that the mod's files logged since the server's last start. Exit code 0 if
-    the server became ready and the code of each mod ran, as far as a log can show it. With --record, `evidence` shows
-    instead which functions of the mods each process entered.
+    `evidence` looks for that text in what the mod's code logged since the last start of the server. Exit code 0 if
+    the log shows that the server became ready and that the code of each mod ran. With --record, `evidence` shows
+    instead which functions of the mods were called in which process.
     """
     if container is not None and log is record is None:
         return report.evidence(run.of_container(running=engine.container(container), **given))

@@ -31,8 +31,7 @@ def command(
     """Write a mod as a folder that spark-vllm-docker and other launchers can run, or a pairing as a recipe or a compose file.
 
     The mod's folder has a run.sh that applies the mod with vllm-mods. If vllm-mods is not installed, run.sh installs it from
-    the wheel in the folder. From the recipe, a launcher makes the pairing's serve command. The compose file starts the pairing's
-    image, on each of two nodes if the pairing is for a cluster; the options from --restart to --lock are for this file only.
+    the wheel in the folder. A launcher makes the pairing's serve command from the recipe. The compose file starts the pairing's image, on each of two nodes if the pairing is for a cluster. The options from --restart to --lock affect only the compose file.
     """
     if form == _RECIPE and start != StartOptions():
         why = "options that say how a container starts are for a compose file only"

@@ -42,7 +42,7 @@ def _complete_words(_context: click.Context, _parameter: click.Parameter, typed:
 def explain(word: str) -> Reply:
     """Explain a verdict, an exit code, a kind of error or the code of a finding, and say what to do next.
 
-    The code of a finding is printed after it, in brackets. The kind of an error is its `code` in the output of --json.
+    A finding ends with its code, in brackets. For an error, give the `code` that --json prints.
     """
     endings = {entry.word: entry for entry in words.endings()}
     known = {entry.word: entry for entry in words.findings()} | endings

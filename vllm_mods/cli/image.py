@@ -39,7 +39,7 @@ def inspect(**given: Any) -> Reply:
 def verify(lock: str | None, **given: Any) -> Reply:
     """Check every layer, setting and file of an image against its lock.
 
-    The lock is inside the image; with --lock, the image must also match that lock. Every platform of a multi-platform
+    The lock inside the image is used; with --lock, the image must match that file too. Without --platform, every platform of a multi-platform
     image is checked, and none may be missing. If the image differs, the differences are printed and the exit code is 1.
     """
     written = None if lock is None else named_files.read(lock)

@@ -18,7 +18,7 @@ _of_mods = options.grouped(
     "terms",
     ImportTerms,
     options.others,
-    option("--fetch", "For a mod: let its run.sh download over https, each URL once."),
+    option("--fetch", "For a mod: let its run.sh download each https URL once."),
     new.recorded("run.sh"),
     option(
         "--vllm SPEC",
@@ -47,12 +47,11 @@ _of_mods = options.grouped(
 def command(
     path: str, folder: str | None, mods: tuple[str, ...], terms: ImportTerms, access: Access
 ) -> Reply:
-    """Turn a launcher's recipe into a pairing, or its script that patches vLLM (its "mod") into a mod of vllm-mods.
+    """Turn a launcher's recipe into a pairing, or a launcher's script that patches vLLM into a mod.
 
-    PATH is a recipe of spark-vllm-docker (YAML), or the mod of any launcher: a folder or a zip with a run.sh.
-    Without --library, the pairing or the new mod.toml is only printed. The run.sh runs in a sandbox: on a copy of --tree in
-    bubblewrap, or in a container of --image. Its changes become the mod, which is then checked on that vLLM. A run.sh that `vllm-mods export` wrote is read, not run.
-    Exit code 1 if the pairing lacks something that the recipe has, or if a call fails with --each. Exit code 2 if PATH cannot be read, 3 if run.sh makes no mod.
+    PATH is a recipe of spark-vllm-docker (YAML), or the folder or zip of a launcher's mod, which has a run.sh.
+    Without --library, the pairing or the new mod.toml is only printed. The run.sh runs in a sandbox: bubblewrap with a copy of --tree, or a container of --image. Its changes become the mod, which is then checked on that vLLM. A run.sh that `vllm-mods export` wrote is read, not run.
+    Exit code 1 if the pairing lacks something that the recipe has, or, with --each, if a call of NAME fails. Exit code 2 if PATH cannot be read, 3 if run.sh makes no mod.
     """
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, but --offline forbids that", hint="omit one")

@@ -35,7 +35,7 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     """Check that the files of the applied mods are unchanged.
 
     Exit code 1 if a file was changed; vllm-mods cannot tell which program changed it. To compare two nodes, compare their
-    --json. That also has the record of what was applied, and the versions of the packages that vLLM and its mods require.
+    --json. JSON also has the record of what was applied, and the versions of the packages that vLLM and its mods require.
     """
     node = node_of(target) if as_json else None
     answer = report.verify(verify(target, *mods), target, node)
@@ -52,7 +52,7 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
 def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
     """Remove mods from a vLLM, as if they had never been applied; the other mods stay.
 
-    Without MOD, remove all mods. Each file then has the contents, mode and time that it had before the first apply.
+    Without MOD, remove all mods. Each file gets back the contents, permissions and time that it had before the first apply.
     """
     return report.revert(revert(target, *mods, **given), target)
 
@@ -68,7 +68,7 @@ def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
 def sync_command(
     name: str | None, target: str | None, *, check: bool, only_fetch: bool, **given: Any
 ) -> Reply:
-    """Apply exactly the mods that vllm-mods.toml lists under [targets.NAME] to a vLLM, at their locked versions.
+    """Give a vLLM exactly the mods of [targets.NAME] in vllm-mods.toml, at their locked versions.
 
     Libraries are fetched as recorded in vllm-mods.lock. Missing mods are applied, other versions are replaced, and mods that
     vllm-mods.toml does not list are reverted: all of this or nothing. If nothing has to change, nothing is written.

@@ -44,7 +44,7 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 @options.option("--update-lock", "Write the results to mod.lock; other entries stay.", "relock")
 @options.option(
     "--strict",
-    "Compute results without mod.lock, and place hunks with a second parser, too. Exit code 1 also if a mod.lock or a range is wrong, a result got worse, or no release in a mod's range needs the mod.",
+    "Ignore mod.lock, and also place hunks with a second parser. Exit code 1 also if a mod.lock or a range is wrong, a result got worse, or a mod is needed nowhere in its range.",
 )
 @options.option("--jobs N", "The number of processes [one per CPU].", type=click.IntRange(min=1))
 @options.option("--no-cache", "Check everything again; neither use nor fill the cache.")
@@ -56,7 +56,7 @@ _Publish = Callable[[MatrixResult], tuple[str, list[Earlier]]]
 )
 @options.option(
     "--since DATE|FILE",
-    "With --format site: also show what changed since an earlier result, from DATE or in FILE [the last result that differs].",
+    "With --format site: also show what changed since the result of DATE, or the result in FILE [the last different result].",
 )
 @options.folders
 @options.access_to_commits
@@ -81,10 +81,9 @@ def matrix_command(
 ) -> int:
     """Check mods against many vLLM releases.
 
-    Without MOD and --pairing, check all mods of your libraries, or the bundled mods if you name no library. Without --vllm and --tree, check
-    every release in the mods' ranges and, if vLLM has releases after these ranges, the newest three of those. If a wheel was uploaded twice, both builds are checked; `0.20.1 build 0`
-    is the first one. Exit code 0 if every mod applies, or is already present, on every release in its ranges. With --against, exit code 0 if no verdict
-    got worse. With --plugin, check each release of the plugin on every vLLM release in --vllm. With --plugin but without --vllm, use the vLLM release that the plugin's release was made for, and the next three. With --plugin, exit code 0 if no vLLM release breaks the plugin.
+    With neither MOD nor --pairing, check all mods of your libraries, or the bundled mods if you name no library. Without --vllm and --tree, check
+    every release in the mods' ranges, and the newest three after them. If a wheel was uploaded twice, both are checked; `0.20.1 build 0` means the first. Exit code 0 if every mod applies, or is already present, on every release in its ranges. With --against, exit code 0 if no verdict
+    got worse. With --plugin, check each release of the plugin on every vLLM release in --vllm. With --plugin but without --vllm, use the vLLM that each plugin release was made for, and the next three vLLM releases. With --plugin, exit code 0 if no vLLM release breaks the plugin.
     """
     if relock and (trees or others):
         why = "--update-lock records results for releases as published, so it cannot be used with --tree or --with"

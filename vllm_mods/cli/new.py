@@ -19,7 +19,7 @@ def recorded(run: str) -> options.Declared:
         "limits",
         Limits,
         options.option(
-            "--also PACKAGE", f"Give {run} a copy of this package too, of --tree.", multiple=True
+            "--also PACKAGE", f"Also give {run} a copy of --tree's PACKAGE.", multiple=True
         ),
         options.option(
             "--timeout",
@@ -31,12 +31,12 @@ def recorded(run: str) -> options.Declared:
         ),
         options.option(
             "--ignore-checks",
-            f"If the last step of {run} fails (for example a self-test), make the mod all the same. That step must change no file; its output is printed.",
+            f"Make the mod even if the last step of {run}, such as a self-test, fails. That step must change no file; its output is printed.",
         ),
         options.option("--partial", "With --each: make the mod without the calls that failed."),
         options.option(
             "--each NAME",
-            f"A Python function or program that {run} calls once for each change to vLLM. Each call becomes an optional patch of the mod. If a call fails, it is listed and the exit code is 1; a mod is then made only with --partial.",
+            f"The Python function or program with which {run} makes each change to vLLM. Each call becomes an optional patch of the mod. If a call fails, it is listed and the exit code is 1; a mod is then made only with --partial.",
         ),
         options.option("--env NAME=VALUE", f"A variable for {run}.", "environ", multiple=True),
     )
@@ -50,7 +50,7 @@ def recorded(run: str) -> options.Declared:
 @options.option("--record", "Run COMMAND on a copy of --tree, or in a container of --image.")
 @options.option(
     "--tree TREE",
-    "The vLLM that the diff was made on, or that COMMAND is to change. For a diff, `auto` is the newest release where each hunk matches at its line.",
+    "The vLLM that the diff was made on, or that COMMAND is to change. For a diff, `auto` is the newest release where each hunk matches at its stated line.",
     "base",
 )
 @options.option("--image REF", "Run COMMAND in a container of this image, which must contain vLLM.")
@@ -75,10 +75,10 @@ def command(
 ) -> Reply:
     """Make a mod from a diff, from two trees, or from what a command does.
 
-    The paths in a diff may begin anywhere: `new` finds each file in the tree by the end of its path and by its text.
+    The paths in a diff may have any prefix: `new` finds each file in the tree by the end of its path and by its text.
     With two trees, changed files become a patch, and new files are copied into the mod. COMMAND runs on
     a copy of a tree, or in a container of an image. COMMAND sees a copy of the current folder, and nothing else
-    of this machine. The new mod is checked on its tree, and written only if it reproduces the changes and would work.
+    of this machine. The new mod is checked on its tree, and written only if it makes the same changes and the changed code fits.
     `new` then lists what you have to add by hand.
     """
     making = f"vllm-mods new {name} --from-diff {diff_file or 'FILE'} --tree auto"

@@ -129,7 +129,7 @@ mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=compl
 pairing_name = click.argument("pairing", metavar="PAIRING", shell_complete=complete_pairings)
 pairing = option(
     "--pairing NAME",
-    "Use this pairing's mods and templates, and each MOD after them.",
+    "Use this pairing's mods and templates first, then each MOD.",
     shell_complete=complete_pairings,
 )
 base = option("--base REF", "The base image [as named in the pairing or its lock].")
@@ -139,19 +139,20 @@ platform = option(
 )
 target_in_image = option(
     "--target-in-image DIR",
-    "The folder in the image that contains vllm/. Needed only if several such folders are found, or none.",
+    "The folder in the image that contains vllm/. Needed unless exactly one such folder is found.",
     "in_image",
 )
 where_served = all_of(
     option("--device-memory SIZE", "Memory of each serving GPU, such as 96GiB [this machine's]."),
     option(
-        "--model-folder DIR", "Where the model lies [the model's own path, or the Hub's cache]."
+        "--model-folder DIR",
+        "The folder of the model [its path if MODEL is one, or the Hub's cache].",
     ),
 )
 """Where a model lies, and what it is to run on."""
 others = option(
     "--with NAME==VERSION",
-    "Check with this version of another package, such as transformers==4.57.0, instead of the newest one when the vLLM was released. The vLLM must be a release, a wheel or an sdist.",
+    "Check with this version of another package, such as transformers==4.57.0 [the newest at the release date of the vLLM]. The vLLM must be a release, a wheel or an sdist.",
     "others",
     multiple=True,
 )
@@ -203,9 +204,10 @@ _offline = option("--offline", "Use only the cache; do not use the network.")
 access = grouped("access", open_access, _offline)
 plan_terms = all_of(
     option("--only-supported", "Skip and list mods that have no variant for this vLLM."),
-    option("--strict-version", "Refuse a variant outside its version range, even if it fits."),
+    option("--strict-version", "Refuse a variant whose version range excludes this vLLM."),
     option(
-        "--base TREE", "The vLLM that the mods were made for; used to tell similar places apart."
+        "--base TREE",
+        "The vLLM that the mods were made for; helps where a hunk matches in several places.",
     ),
     workspace,
     library,
@@ -219,7 +221,7 @@ access_to_commits = grouped(
     _offline,
     option(
         "--commits REPO",
-        "Read builds such as pypi:0.22.1rc1.dev124+gace95c9cf from REPO: a clone of vLLM, or the URL of an index with a folder for each commit.",
+        "Where to find the build of a commit, such as pypi:0.22.1rc1.dev124+gace95c9cf: a clone of vLLM, or the URL of an index with a folder for each commit.",
     ),
 )
 """How trees are got at: from the cache alone, or from a clone of vLLM's repository too."""

@@ -22,7 +22,7 @@ from vllm_mods.report.reply import Reply
 @option("--variant ID", "The variant to port [the variant for the nearest version].")
 @option("--as ID", "The id of the new variant.", "name")
 @option("--vllm SPEC", "The version range of the new variant [only the target].")
-@option("--no-repair", "Do not repair ported code, even if it would not work.")
+@option("--no-repair", "Write the merged code without repairs, even if it does not fit.")
 @option("--output DIR", "Write a copy of the mod to DIR/patches; leave the original unchanged.")
 @options.others
 @option("--continue", "Finish a port from its edited files.", "go_on")
@@ -45,7 +45,7 @@ def port_command(
 ) -> Reply:
     """Make a variant of a mod for another vLLM version.
 
-    `port` merges the variant's changes with the target in two ways: whole files, and class by class. Both must give
+    `port` merges the variant's changes into the target twice: file by file, and class by class. Both must give
     the same result. If files, classes or functions have moved, `port` follows them and prints each move. A clean port that
     applies to the target becomes a new variant. If there is a conflict, only files with git's conflict markers are
     written: edit them, then run `port MOD --continue`. Exit code 0 for a new variant or if none is needed, 1 for a
@@ -84,8 +84,7 @@ def keep_command(
     """Keep a library up to date with vLLM's releases, on branches of its git repository.
 
     For each mod and each new release: if a variant applies, its range is widened; if none applies, the mod is
-    ported; if the release already has the change, the range ends before it. Each result is one commit on a branch vllm-mods/MOD/RELEASE, which starts at the branch
-    of the previous release. The commit's message is the text for a pull request. `keep` recreates an existing branch only if the mod has changed and
+    ported; if the release already has the change, the range ends before that release. Each result is one commit on a branch vllm-mods/MOD/RELEASE, on top of the branch of the previous release. The commit's message is the text for a pull request. `keep` recreates an existing branch only if the mod has changed and
     no one else has committed to that branch. The working tree does not change. Exit code 1 if some work is left for a person.
 
     With --pull-requests, each branch gets one pull request at GitHub, GitLab, Gitea or Forgejo. `keep` opens the pull request, updates it when the branch

@@ -15,7 +15,7 @@ from vllm_mods.sharing import changing
 @option("--allowed-signers FILE", "Require a signature by a signer in FILE.", "signers")
 @json_output
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> Reply:
-    """Add someone else's library to the project, lock its version, and print what it may change. No vLLM is changed.
+    """Add someone else's library to the project, lock its version, and print what it can change. No vLLM is changed.
 
     SOURCE is git+URL[@REV][#subdirectory=DIR], a folder, or package:NAME (an installed distribution). `add` writes
     SOURCE to vllm-mods.toml, and its current revision to vllm-mods.lock. The project is the folder that has

@@ -24,8 +24,8 @@ from vllm_mods.report.reply import Reply
 def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
     """Show which mods, chat template and pairing a model needs.
 
-    MODEL is a folder, or an id on the Hugging Face Hub or the server that HF_ENDPOINT names. `suggest` reads
-    config.json and the headers of the safetensors files, not the weights. With --target, exit code 1 if one of these mods does not apply.
+    MODEL is a folder, or an id on the Hugging Face Hub (or on the server of HF_ENDPOINT). `suggest` reads
+    config.json and the headers of the safetensors files, not the weights. With --target, exit code 1 if a mod that the model needs does not apply.
     """
     result = suggest(tree=None if target is None else access.open(target), **given)
     return checkpoint.suggested(result, answers.paint)
@@ -46,8 +46,7 @@ def serve_check_command(words: tuple[str, ...], command: str | None, **given: An
     """Check whether a vLLM accepts a serve command.
 
     With PAIRING, check the pairing's command together with the pairing's environment, templates and mods. You can also give
-    a command after -- or with --command. The vLLM's source says which flags, values, JSON keys and variables vLLM accepts; vLLM
-    is not imported. Exit code 0 if nothing is wrong.
+    a command after -- or with --command. Which flags, values, JSON keys and variables are accepted is read from the vLLM's source; vLLM is not imported. Exit code 0 if nothing is wrong.
     """
     text = words[0] if len(words) == 1 else shlex.join(words)
     if command is None and " " in text:

@@ -45,13 +45,13 @@ def list_(library: Library) -> Reply:
 @command.command(name="check")
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @_conversations
-@option("--parsers", "Check in a sandbox whether --target's parsers read what the template writes.")
-@option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION or another TREE.")
+@option("--parsers", "Check in a sandbox that --target's parsers can read the template's format.")
+@option("--target TREE", "The vLLM for --parsers, such as a folder or pypi:VERSION.")
 @option("--tool-call-parser NAME", "Tool parser [from template.toml, else all].", "tool")
 @option("--reasoning-parser NAME", "Reasoning parser [from template.toml, else all].", "reasoner")
 @option(
     "--in TREE",
-    "Read TEMPLATE as a path in this TREE, such as sdist:FILE or pypi:VERSION; in image:REF, the path is absolute.",
+    "Find TEMPLATE in this TREE (sdist:FILE, pypi:VERSION, …). With image:REF, TEMPLATE is an absolute path.",
     "inside",
 )
 @options.library
@@ -69,7 +69,7 @@ def check(
     """Check that templates make the right prompts.
 
     Without TEMPLATE, all templates are checked. `check` also shows which content format each release of vLLM detects in a template, and which arguments
-    the template reads. If the template has a template.toml, that must state the same. Exit code 1 if anything is wrong.
+    the template reads. A template.toml, if there is one, must agree with that. Exit code 1 if anything is wrong.
     """
     if parsers != (target is not None) or ((tool or reasoner) and not parsers):
         why = "--parsers and --target need each other, and --tool-call-parser and --reasoning-parser need both"
@@ -88,8 +88,7 @@ def check(
 def clients(templates: tuple[str, ...], library: Library) -> Reply:
     """Show which clients work with templates.
 
-    The clients are Claude Code, Codex, OpenCode, Cline and others. `clients` prints a table, the clients.toml beside the templates. The table was made by
-    running each release's code on the requests that these clients send.
+    The clients are Claude Code, Codex, OpenCode, Cline and others. `clients` prints the table in clients.toml, which lies beside the templates. The table was made by running the code of each vLLM release on the requests that these clients send.
     """
     return report.clients(template_check.template_clients(library, templates))
 
@@ -129,7 +128,7 @@ def render(template: str, messages: str, kwargs: str | None, library: Library) -
 def diff(old: str, new: str, **given: Any) -> Reply:
     """Show how the prompts of two templates differ.
 
-    `diff` also shows how much of the prefix cache each template keeps. The prompts are made from the conversations of --conversations,
-    else from those beside the templates, else from the conversations of `template check`. Exit code 1 if any prompt differs.
+    `diff` also shows how much of the prefix cache each template can reuse. The conversations are those of --conversations,
+    else those beside the templates, else the ones built into `template check`. Exit code 1 if any prompt differs.
     """
     return report.diff(*template_check.compare_templates(old=old, new=new, **given), (old, new))

@@ -48,11 +48,11 @@ class _Split(click.Command):
 def command(
     mods: tuple[str, ...], pairing: str | None, library: Library, target: str, record: str | None
 ) -> None:
-    """Run COMMAND with mods in a copy of vLLM; the installed vLLM is only read.
+    """Run COMMAND on a copy of vLLM with mods; the installed vLLM is only read.
 
-    MOD is the name of a mod, the folder of a mod, or a patch. Without MOD and --pairing, use the bundled mods that
+    MOD is the name of a mod, the folder of a mod, or a patch. With neither MOD nor --pairing, use the bundled mods that
     `vllm-mods list` marks as [default]. The copy is in the cache and comes first on PYTHONPATH. With `--target pypi:VERSION`,
-    pip unpacks that release into the cache. COMMAND is not run if its Python would import another vLLM.
+    pip unpacks that release into the cache. COMMAND is run only if its Python would import the copy.
     The exit code is that of COMMAND.
     """
     words: list[str] = click.get_current_context().meta["command"]
@@ -99,7 +99,7 @@ _load = options.grouped(
 @click.command(name="bench", cls=_Split)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@_number("--starts N", "How often A and B are each started [4].", default=4)
+@_number("--starts N", "The number of starts of each side [4].", default=4)
 @_load
 @option("--output DIR", "The folder for numbers and logs.", default="bench", show_default=True)
 @options.library
@@ -108,10 +108,10 @@ _load = options.grouped(
 def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -> Reply:
     """Compare vLLM servers with mods and without, on this machine.
 
-    A and B are `plain` (no mods), names of mods joined by commas, or a pairing. `bench` starts COMMAND several times, in the order A B B A, in
-    a copy of vLLM with these mods, as `with` does. Without COMMAND, it starts the command of each pairing. An unpatched `vllm bench serve` sends the
-    same prompts to every server; until a server gets no faster, results are dropped.
-    Each result is B divided by A, as an interval. If the interval does not contain 1, A and B differ (95 % confidence for all results together).
+    A and B are `plain` (no mods), names of mods joined by commas, or a pairing. `bench` starts COMMAND several times, in the order A B B A, each time on a copy of vLLM
+    with the mods of that side. Without COMMAND, it starts the command of each pairing. An unpatched `vllm bench serve` sends the
+    same prompts to every server; results are not counted before the server stops getting faster.
+    Each result is an interval for B divided by A. If the interval does not contain 1, A and B differ (95 % confidence for all results together).
     DIR/bench.html shows each start. If a bench was stopped, the same command continues it.
     """
     words: list[str] = click.get_current_context().meta["command"]
