@@ -231,13 +231,15 @@ def test_what_cannot_be_compared_is_said_before_anything_starts(
     bench: Bench, call: Callable[..., Answer], toy: Path, site: Path
 ) -> None:
     wrong: dict[Any, str] = {
-        bench("plain", "slow", serve=("m",)): "has no word `serve`",
+        bench("plain", "slow", serve=("m",)): "this one has no word `serve`",
         bench("plain", "none"): "no mod named `none`",
         bench("plain", "slow", "--starts", 0): "--starts",
         bench("plain", "slow", serve=("serve", "m", "--hf-token", "hf_" + "a" * 34)): "secret",
-        call("bench", "plain", "slow", "--target", site): "plain needs a command",
-        bench("plain", "slow", serve=("serve", "m", "--uds", "x")): "m --uds x` has --uds",
-        bench("plain", "slow", serve=("serve", "m", "--headless")): "` has --headless",
+        call("bench", "plain", "slow", "--target", site): "without a key; there is none",
+        bench("plain", "slow", serve=("serve", "m", "--uds", "x")): "this one has --uds",
+        bench("plain", "slow", serve=("serve", "m", "--headless")): "this one has --headless",
+        bench("plain", "slow", serve=("serve", "m", "--ssl-keyfile", "k")): "has --ssl-keyfile",
+        bench("plain", "slow", serve=("serve", "m", "--api-key=k")): "this one has --api-key\n",
     }
     for answer, words in wrong.items():
         assert (answer.code, words in answer.err) == (2, True), answer.err

@@ -30,6 +30,7 @@ from vllm_mods.trees.folder import find_site_root
 PLAIN = "plain"
 """The name of a side without mods."""
 _DOUBT = 0.05
+_UNREACHABLE = re.compile("--(uds|headless|ssl-|api-key)")
 _VARIABLES = re.compile(r"(VLLM|OMP|CUDA|TORCH)_(?!MODS_|API_KEY)")
 
 
@@ -71,7 +72,7 @@ def bench(
     >>> vm.bench((), vm.Library("library").mods("fast"), ["true"], "site-packages", output="measured")
     Traceback (most recent call last):
     ...
-    vllm_mods.base.errors.UsageError: plain needs a command that starts a server: `true` has no word `serve`
+    vllm_mods.base.errors.UsageError: plain needs a command that serves HTTP on a port, without a key; this one has no word `serve`
     """
     target, load = find_site_root(os.fspath(target)), load or BenchLoad()
     asked: dict[str, Any] = load._asdict()
@@ -141,11 +142,10 @@ def _prepared(
         differing = [name for name in env if os.environ.get(name, env[name]) != env[name]]
         notes = [f"{name} of {title} is not used: it has another value here" for name in differing]
         environ = {**env, **environ}
-    portless = next((word for word in command if re.match("--(uds|headless)", word)), None)
-    if portless or "serve" not in command[1:]:
-        what = f"`{' '.join(command)}`" if command else "no command"
-        fault = f"has {portless}" if portless else "has no word `serve`"
-        why = f"{title} needs a command that starts a server: {what} {fault}"
+    flag = next((word for word in command if _UNREACHABLE.match(word)), "").partition("=")[0]
+    if flag or "serve" not in command[1:]:
+        what = f"this one has {flag or 'no word `serve`'}" if command else "there is none"
+        why = f"{title} needs a command that serves HTTP on a port, without a key; {what}"
         raise UsageError(why, hint="vllm-mods bench A B -- vllm serve MODEL")
     if copy is None:
         return _Side(title, "", command, environ, notes)
