@@ -106,8 +106,13 @@ def test_the_folder_lies_in_memory_where_it_has_room_and_nobody_names_a_place(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     free(1 << 20)
     assert place() == str(tmp_path)
-    free(1 << 30)
+    free(1 << 29)
     assert place() == str(memory)
+    for room, trees in ((1 << 29, 0), (1 << 30, 1)):  # a release takes 40 MB
+        free(room)
+        kept = Overlay(tree_of({"vllm/a.py": "old"}))
+        assert shown(kept.show({})) == {"vllm/a.py": "old"}
+        assert len([*memory.glob("vllm-mods-tree-*")]) == trees
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert place() == str(tmp_path)
 

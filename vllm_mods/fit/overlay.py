@@ -27,12 +27,13 @@ class Overlay:
     """A folder that shows ``vllm`` of a tree, and files in place of some of its own."""
 
     def __init__(self, tree: Tree) -> None:
-        self._root = os.path.abspath(tree.root or self._temporary("vllm-mods-tree-"))
+        place = tree.root or self._temporary("vllm-mods-tree-", _in_memory(1 << 30))
+        self._root = os.path.abspath(place)
         if tree.root is None:
             for path in tree.paths("vllm"):
                 if path.endswith(PYTHON):
                     _write(os.path.join(self._root, path), tree.read(path))
-        self._folder = self._temporary("vllm-mods-", _in_memory())
+        self._folder = self._temporary("vllm-mods-", _in_memory(32 << 20))
 
     def show(self, files: dict[str, bytes | None]) -> str:
         """Return the folder with these files in place of the tree's, and no other ones."""
@@ -112,9 +113,9 @@ def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
     return {p: data for layer in layers for p, data in layer.items() if p.endswith(PYTHON)}
 
 
-def _in_memory() -> str | None:
-    """Return where a link costs a tenth of one on a disk, unless ``TMPDIR`` names a place, or there is no room."""
-    has_room = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= 32 << 20
+def _in_memory(room: int) -> str | None:
+    """Return where a file costs a tenth of one on a disk, unless ``TMPDIR`` names a place, or so many bytes are not free."""
+    has_room = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= room
     return _MEMORY if has_room and "TMPDIR" not in os.environ else None
 
 
