@@ -442,7 +442,7 @@ def test_the_newest_build_of_a_clone(repository: Path) -> None:
     with pytest.raises(UsageError) as caught:
         revisions.newest_build(str(repository))
     newest = git(repository, "rev-parse", "HEAD")[:12]
-    why = f"no tag leads to {newest}, so its version is unknown"
+    why = f"no v* tag is reachable from {newest}, so its version is unknown"
     assert caught.value.message == f"{repository}: {why}"
     assert caught.value.hint == f"git -C {repository} fetch --tags"
     git(repository, "tag", "v0.19.1")
