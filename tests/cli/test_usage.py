@@ -44,7 +44,7 @@ FOR_MODS = (
 )
 FOR_RECIPES = (
     "--mod is for recipes, and library/patches/fast is a mod",
-    "--library DIR writes a mod to DIR/patches/NAME",
+    "omit --mod; --library DIR writes a mod to DIR/patches/NAME",
 )
 PARSERS = (
     "--parsers and --target need each other, and --tool-call-parser and --reasoning-parser need both",

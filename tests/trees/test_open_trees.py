@@ -336,8 +336,8 @@ def test_a_vllm_behind_a_link_is_no_place_to_patch(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_in_image(base)
     assert caught.value.message == (
-        f"it: /{SITE}/vllm is a symbolic link to /src/vllm, so it is an editable install or has "
-        "shared files; the mods would change files elsewhere too"
+        f"it: /{SITE}/vllm is a symbolic link to /src/vllm, as of an editable install: "
+        "the mods would change files elsewhere too"
     )
     hint = "in the Dockerfile, use pip install vllm, without -e and with real files"
     assert caught.value.hint == hint
