@@ -170,7 +170,7 @@ REFUSALS: Refusing = [
     # templates, evidence, import
     (
         lambda _: vm.template_check(library(), inside="site"),
-        "--in needs a TEMPLATE, a path in that tree",
+        "--in TREE needs a TEMPLATE, a path in TREE",
         "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE",
     ),
     (

@@ -102,7 +102,7 @@ def test_verify_takes_the_whole_and_names_what_is_wrong(server: PackageServer) -
         opened(verify=True)
     opened().read(PATH)
     server.files[WHEEL] = REAL
-    with pytest.raises(TreeError, match="the server sent wrong parts of this file before"):
+    with pytest.raises(TreeError, match="the server sent parts of another file"):
         opened(verify=True)
     tree = opened()
     assert tree.read(PATH) == SOURCES[PATH]

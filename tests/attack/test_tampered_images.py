@@ -236,7 +236,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "layers of the first schema": (in_manifest(lambda raw: raw.update(fsLayers=[])), "has fsLayers"),
     "an index in the manifest": (
         in_manifest(lambda raw: raw.update(manifests=[])),
-        "but it is something else",
+        "not of the type stated in the index",
     ),
     "layers in capitals": (
         in_manifest(lambda raw: raw.update(Layers=raw["layers"][:1])),
@@ -392,7 +392,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "index.json that says an index": (
         in_top(lambda top: top["manifests"][0].update(mediaType=INDEX)),
-        "but it is something else",
+        "not of the type stated in the index",
     ),
     "index.json with data and addresses": (
         in_top(lambda top: top["manifests"][0].update(data="e30=", urls=["https://example.org"])),
@@ -565,8 +565,8 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "artifactType": (in_index(artifactType="x/y"), "the index has artifactType (x/y)"),
     "a subject": (lambda index: index.made.update(subject=index.evil), "the index has subject"),
     "an unknown key": (in_index(evil=1), "the index has evil (1)"),
-    "a configuration": (lambda index: index.made.update(config=index.evil), "`manifests`, as an index does"),
-    "layers": (in_index(layers=[]), "`manifests`, as an index does"),
+    "a configuration": (lambda index: index.made.update(config=index.evil), "both an index (`manifests`) and"),
+    "layers": (in_index(layers=[]), "both an index (`manifests`) and"),
     "manifests in capitals": (
         lambda index: index.made.update(Manifests=[index.evil]),
         "'manifests' appears twice",
@@ -597,7 +597,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "an image with annotations": (in_entry(annotations={"a": "b"}), "entry 1 of the index has annotations"),
     "an image with artifactType": (in_entry(artifactType="x/y"), "entry 1 of the index has artifactType"),
     "an image with an unknown key": (in_entry(evil=1), "entry 1 of the index has evil"),
-    "an image of an index's type": (in_entry(mediaType=INDEX), "but it is something else"),
+    "an image of an index's type": (in_entry(mediaType=INDEX), "not of the type stated in the index"),
     "an image of an unknown type": (in_entry(mediaType="x/y"), "entry 1 of the index has the type x/y"),
     "an image of no type": (in_entry(mediaType=None), "entry 1 of the index has the type not there"),
     "an image of docker's type": (

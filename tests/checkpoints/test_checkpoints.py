@@ -451,7 +451,7 @@ def test_all_tensors_of_a_model_have_a_limit(
     lower(monkeypatch, "TENSORS", count)
     assert len(open_checkpoint(place).tensors) == count
     lower(monkeypatch, "TENSORS", count - 1)
-    with pytest.raises(TreeError, match=f"with it there are more than {count - 1}"):
+    with pytest.raises(TreeError, match=f"has more than {count - 1}"):
         open_checkpoint(place)
 
 

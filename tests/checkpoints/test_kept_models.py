@@ -137,6 +137,6 @@ def test_what_a_container_needs_beside_a_folder_is_where_its_links_lead(tmp_path
     with pytest.raises(UsageError) as caught:
         sources.blobs_of(str(snapshot))
     assert caught.value.message == (
-        f"{snapshot}/tokenizer.json links to {tmp_path}/elsewhere, which a container with {snapshot} cannot see"
+        f"{snapshot}/tokenizer.json links to {tmp_path}/elsewhere, which a container that mounts {snapshot} cannot see"
     )
-    assert caught.value.hint == f"cp -rL {snapshot} DIR, and --model-folder DIR"
+    assert caught.value.hint == f"cp -rL {snapshot} DIR, then --model-folder DIR"

@@ -234,7 +234,8 @@ def test_help_is_laid_out_although_inspect_comes_late() -> None:
         check=True,
     )
     assert (
-        "\n  Apply mods to an installed vLLM, all of them or none.\n\n  Without MOD" in done.stdout
+        "\n  Apply mods to an installed vLLM, all of them or none.\n\n  With neither MOD"
+        in done.stdout
     )
 
 

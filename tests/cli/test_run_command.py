@@ -235,7 +235,7 @@ def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> No
         call("export", NAME, "--format", "compose", "--image", "mine:1").out
     )
     used = call("export", NAME, "--port", 80, code=2)
-    assert "options that say how a container starts are for a compose file only" in used.err
+    assert "the options from --restart to --lock are for a compose file only" in used.err
 
 
 @pytest.mark.slow

@@ -242,7 +242,7 @@ def test_a_template_in_a_tree_is_checked(call: Call, site: Path) -> None:
         answer = call("template", "check", named, "--in", site)
         assert (answer.code, message in answer.err) == (2 if ".." not in named else 1, True)
     answer = call("template", "check", "--in", site)
-    assert (answer.code, "--in needs a TEMPLATE" in answer.err) == (2, True)
+    assert (answer.code, "--in TREE needs a TEMPLATE" in answer.err) == (2, True)
 
 
 @pytest.mark.slow

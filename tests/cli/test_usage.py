@@ -28,7 +28,9 @@ WHOSE_LOG = (
     "give one of --container, --log and --record; --record takes no PAIRING or MOD",
     "docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
 )
-NO_TREE = "no --tree was named; it is the vLLM that the diff was made on, or that the command is to run on"
+NO_TREE = (
+    "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
+)
 NO_PLACE = "name the folder with vllm/, or a virtual environment; a release is pypi:VERSION"
 RECORD = (
     "--record needs a command to run, and a command needs --record",
@@ -42,7 +44,7 @@ FOR_MODS = (
 )
 FOR_RECIPES = (
     "--mod is for recipes, and library/patches/fast is a mod",
-    "--library DIR writes a mod to DIR/patches/NAME",
+    "omit --mod; --library DIR writes a mod to DIR/patches/NAME",
 )
 PARSERS = (
     "--parsers and --target need each other, and --tool-call-parser and --reasoning-parser need both",
@@ -95,7 +97,7 @@ CASES: list[tuple[str, str, str]] = [
     ("export fast", "to export a mod, name its new folder", "--output mods/fast"),
     (
         "export fast --output x --shm-size 3g",
-        "options that say how a container starts are for a compose file only",
+        "the options from --restart to --lock are for a compose file only",
         "--format compose",
     ),
     (
@@ -105,11 +107,11 @@ CASES: list[tuple[str, str, str]] = [
     ),
     (
         "explain aplies",
-        "`aplies` is not known; these words are: ",
+        "`aplies` is not known; `explain` knows the codes in brackets after findings, and: ",
         "vllm-mods explain applies",
     ),
     ("remove x", "there is no project here: vllm-mods.toml is neither in this folder nor in a parent folder of this repository", "vllm-mods add SOURCE --mod MOD  # begins a project"),
-    ("explain zzzz", "`zzzz` is not known; these words are: ", "vllm-mods explain WORD  # one of these"),
+    ("explain zzzz", "`zzzz` is not known; `explain` knows the codes in brackets after findings, and: ", "vllm-mods explain WORD  # one of these"),
     ("check --target", "Option '--target' requires an argument.", "vllm-mods check --help"),
     ("aply", "there is no command `aply`; did you mean `apply`?", "vllm-mods --help"),
     ("zzzz", "there is no command `zzzz`; `vllm-mods --help` lists them", "vllm-mods --help"),

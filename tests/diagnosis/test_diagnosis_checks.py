@@ -209,9 +209,7 @@ def test_when_a_disk_is_full(
 ) -> None:
     room = os.statvfs_result((1, 4 << 20, 9, 9, blocks, files[0], 9, files[1], 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _path: room)
-    message = (
-        f"{site} is on a disk with {blocks * 4.194304:.1f} MB left, or without room for more files"
-    )
+    message = f"{site} is on a disk with {blocks * 4.194304:.1f} MB left, or without free inodes"
     trouble = Trouble(FindingCode.DISK_FULL, message, f"df -h {site}; df -i {site}")
     assert look(FolderTree(str(site)))[1] == ((trouble,) if full else ())
 

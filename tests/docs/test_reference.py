@@ -176,6 +176,7 @@ def test_a_message_and_a_hint_are_listed_whole() -> None:
     assert "names ‹…› / ‹where›: it has no weight&#95;map" in made
     assert "--platform ‹first›, or name an image by its digest" in made
     assert "leave --platform out, or name the image for that platform" in made
+    assert re.search(r"range-too-narrow`.* is outside the mod's ranges: widen", made)
 
 
 @pytest.mark.slow

@@ -629,7 +629,7 @@ def test_an_engine_that_does_not_say_what_is_there(
     monkeypatch.setattr(engine, "_usual", lambda *_: ((200, b'{"Id": "c"}'), stat))
     with pytest.raises(TreeError) as caught:
         base.read("srv/void")
-    message = f"{NAME}: /srv: the engine's answer 200 does not describe the file"
+    message = f"{NAME}: /srv: the engine answered 200 without a valid X-Docker-Container-Path-Stat"
     assert (caught.value.message, caught.value.hint) == (message, AGAIN)
 
 

@@ -213,7 +213,7 @@ def test_a_document_that_is_described_as_what_it_is_not(kind: str) -> None:
     blob = store.put({"config": {}} if is_index else listed(entry(A)), kind)
     with pytest.raises(TreeError) as caught:
         oci.pick(store.open, blob, "oci:x", Choice())
-    message = f"oci:x: the index says that it is {kind}, but it is something else"
+    message = f"oci:x: its manifest is not of the type stated in the index: {kind}"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
 
@@ -229,7 +229,7 @@ def test_an_index_that_is_a_manifest_too(more: dict[str, Any], words: str) -> No
     store = Store()
     with pytest.raises(TreeError) as caught:
         oci.pick(store.open, store.put({**listed(entry(A)), **more}), "oci:x", Choice())
-    message = f"oci:x: the manifest has `manifests`, as an index does, but also {words}, as only the manifest of one image does"
+    message = f"oci:x: the manifest is both an index (`manifests`) and the manifest of one image ({words})"
     assert (caught.value.message, caught.value.hint) == (message, DEPENDS)
 
 

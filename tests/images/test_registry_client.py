@@ -239,7 +239,7 @@ def test_a_blob_that_breaks_off_each_time_is_given_up(asking: Callable[..., Aske
         assert file.read(500) == DIGITS[:500]
         with pytest.raises(TreeError) as caught:
             file.read(500)
-    why = f"blobs/{ZEROS} was interrupted after 500 bytes, 4 times"
+    why = f"blobs/{ZEROS}: interrupted 4 times, last after 500 bytes"
     assert caught.value.message == f"{ask.host}/some/image:1: {why}"
     assert caught.value.hint == "try again: complete layers are kept"
     assert len(ask.seen) == 4

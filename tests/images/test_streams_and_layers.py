@@ -251,7 +251,7 @@ def test_one_file_is_read_out_of_a_layer() -> None:
     for path in ("a", "a/second", "none"):
         with pytest.raises(TreeError) as caught:
             layer.extract(io.BytesIO(tar), path, "it")
-        message = f"it: {path} was in this layer before, but is not now"
+        message = f"it: {path} is no longer in this layer"
         assert (caught.value.message, caught.value.hint) == (message, DAMAGED)
 
 

@@ -157,7 +157,7 @@ def test_without_a_network_it_says_so(forge: ForgeServer, monkeypatch: pytest.Mo
     forge.url = "http://127.0.0.1:9"
     with pytest.raises(Unreachable) as caught:
         client(forge, monkeypatch).list_all()
-    assert caught.value.message.startswith("127.0.0.1:9 does not answer about pull requests: ")
+    assert caught.value.message.startswith("127.0.0.1:9: the forge's API did not answer: ")
     assert "does the server answer? then run the same command again" in str(caught.value.hint)
 
 

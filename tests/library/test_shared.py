@@ -62,7 +62,7 @@ def test_two_mods_of_one_name_are_not_taken_together(alice: str, bob: str) -> No
     assert caught.value.message == (
         "alice/fast and bob/fast have the same name, and a tree can hold only one of them"
     )
-    assert caught.value.hint == "name only one of them, and no mod that requires the other"
+    assert caught.value.hint == "leave one out, and each mod that requires it"
 
 
 def test_one_folder_of_two_owners_is_read_once_and_has_both_names(alice: str) -> None:

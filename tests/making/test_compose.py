@@ -212,7 +212,7 @@ def test_of_two_packages_none_is_stated() -> None:
             (FileChange("vllm/a.py", OLD.replace(b"A0", b"B0"), NEW),),
             "0.19.1",
             Refused,
-            "on the tree that it was made from, the mod would have the verdict `conflict`; nothing was written\n  vllm/a.py",
+            "the mod would have the verdict `conflict` on the tree that it was made from; nothing was written\n  vllm/a.py",
         ),
     ],
 )

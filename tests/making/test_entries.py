@@ -243,7 +243,7 @@ def test_a_registry_that_is_broken_itself(files: Mapping[str, str], said: list[s
 
 
 def test_partial_is_for_entries() -> None:
-    with pytest.raises(UsageError, match="--partial is for the calls of --each"):
+    with pytest.raises(UsageError, match="--partial needs --each"):
         recorded({"run.sh": "true"}, None)
 
 

@@ -127,7 +127,7 @@ def test_a_package_that_a_tree_has_not_got_cannot_be_seen() -> None:
 def test_a_tree_that_is_read_in_parts_is_fetched_whole_or_refused() -> None:
     with pytest.raises(UsageError, match="memory is read in parts") as caught:
         recorded("true", MemoryTree(FILES, remote=True))
-    assert caught.value.hint == "pip download --no-deps vllm==0.19.1, and --tree wheel:FILE"
+    assert caught.value.hint == "pip download --no-deps vllm==0.19.1, then --tree wheel:FILE"
     asked_for: list[str] = []
 
     def whole(name: str) -> MemoryTree:
@@ -160,7 +160,7 @@ def test_only_an_image_of_an_engine_here_can_be_run() -> None:
         with pytest.raises(UsageError) as caught:
             recording.container_of(tree)
         assert caught.value.message == why
-        assert caught.value.hint == "docker pull IMAGE, and --image IMAGE"
+        assert caught.value.hint == "docker pull IMAGE, then --image IMAGE"
 
 
 @pytest.mark.parametrize(

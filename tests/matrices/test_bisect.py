@@ -195,7 +195,7 @@ def test_where_the_older_one_parted_from_the_newer_the_search_begins() -> None:
     with pytest.raises(UsageError) as caught:
         over({**texts, "fork": BROKEN}, *line)
     assert caught.value.message == (
-        "git:repo: bad branched off at fork, and the verdict differs between that commit (`conflict`) and good (`applies`)"
+        "git:repo: good is not an ancestor of bad: the verdict is `applies` at good, but `conflict` at the merge base fork"
     )
     assert caught.value.hint == "--good fork --bad good"
 

@@ -376,7 +376,7 @@ def test_where_the_merge_is_clean_its_bytes_count() -> None:
     assert same is None
     assert other_bytes == Finding(
         FindingCode.MERGE,
-        f"{PATH}: a merge of the variant's changes to vLLM 0.18.0 and a search for the hunks' places give different results",
+        f"{PATH}: the hunks apply, but a three-way merge from vLLM 0.18.0 gives a different result",
         PATH,
     )
     other = plan_with(b"x", "g", now=MORE, path="vllm/other.py")

@@ -135,7 +135,7 @@ def test_a_pattern_that_runs_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) 
     lower(monkeypatch, "EVIDENCE_SECONDS", 0.01)
     with pytest.raises(TreeError) as caught:
         judged(f"{ENGINE} [a.py:1] x\n", log="x")
-    why = "searching the log for the mod's [evidence] took more than 0.01 seconds"
+    why = "searching the log for mod.toml's [evidence] took more than 0.01 seconds"
     assert caught.value.message == f"mod: {why}"
     hint = "use a pattern without nested repeats in /m/mod.toml, or a shorter log"
     assert caught.value.hint == hint
@@ -143,6 +143,6 @@ def test_a_pattern_that_runs_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_pattern_that_is_none_cannot_be_looked_for() -> None:
     with pytest.raises(
-        TreeError, match=r"mod: searching the log for the mod's \[evidence\] failed"
+        TreeError, match=r"mod: searching the log for mod.toml's \[evidence\] failed"
     ):
         judged(f"{ENGINE} [a.py:1] x\n", log="(")

@@ -95,7 +95,7 @@ def test_what_cannot_be_kept_is_said_with_its_place(cache: Path) -> None:
         keep()
     place, _, why = caught.value.message.partition(": ")
     assert Path(place).parent == cache / "libraries"
-    assert why == "Not a directory: package:acme is not stored"
+    assert why == "package:acme is not stored: Not a directory"
     assert caught.value.hint == f"ls -ld {place}; df -h"
 
 

@@ -70,7 +70,7 @@ def test_a_lock_that_does_not_fit_the_file_is_said(
         locking.open_shared(project(place, acme=source))
     file, lock = place / "vllm-mods.toml", place / "vllm-mods.lock"
     assert caught.value.message == (
-        f"library acme is {source} in {file}, but {lock} has no entry for this source, revision and signers"
+        f"{file} names {source} for library acme, but {lock} has no entry for this source, revision and signers"
     )
     assert caught.value.hint == "vllm-mods update acme  # writes the lock for the present source"
 
@@ -138,7 +138,9 @@ def test_a_folder_is_held_to_the_lock_only_where_all_is_fetched(place: Path) -> 
 
 REINSTALL = "pip install --force-reinstall acme-mods"
 OTHER_ONE = f"{REINSTALL}, or name another distribution"
-NO_LIBRARY = "1.2 has no library, because vllm_mods.libraries in its entry points does not name exactly one package that exists"
+NO_LIBRARY = (
+    "1.2 has no library: vllm_mods.libraries in its entry points must name one existing package"
+)
 
 
 @pytest.mark.parametrize(

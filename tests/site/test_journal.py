@@ -102,7 +102,7 @@ def test_a_new_file_that_was_edited_since_is_not_thrown_away(root: Path) -> None
     new.write_bytes(b"mine\n")
     error = problem(root)
     assert "\n  vllm/new/deep/d.py: another program changed this new file\n" in str(error)
-    assert f"the originals for the rest are in {work}" in str(error)
+    assert f"the originals of these files are in {work}" in str(error)
     assert error.hint == f"mv {new} {new}.mine  # then run the command again"
     assert new.read_bytes() == b"mine\n"
     assert (root / "vllm/a.py").read_bytes() == FILES["vllm/a.py"]

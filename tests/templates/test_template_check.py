@@ -99,7 +99,7 @@ def test_an_argument_that_nothing_reads() -> None:
 def test_a_default_that_is_none() -> None:
     found = _check(TEXT.replace("loud", "loud is not false"), rendered="HI\n")
     assert _codes(found) == ["kwarg-default"]
-    assert "with this value, hello: the prompt is different" in found.findings[0].message
+    assert "hello has another prompt with it" in found.findings[0].message
 
 
 def test_what_is_no_template_is_a_finding() -> None:
@@ -119,12 +119,12 @@ def test_a_default_that_is_none_is_told_once_and_by_the_first_that_shows_it() ->
     )
     checked = check(Template("t", "t.jinja", text.encode(), about), cases)
     assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
-        "kwargs.loud: False is not the default: with this value, other: the prompt is different"
+        "kwargs.loud: False is not the default: other has another prompt with it"
     ]
     failing = text + "{{ raise_exception('no') if loud is false }}"
     checked = check(Template("t", "t.jinja", failing.encode(), about), cases[1:])
     assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
-        "kwargs.loud: False is not the default: with this value, same: no"
+        "kwargs.loud: False is not the default: same fails with it: no"
     ]
 
 

@@ -336,8 +336,8 @@ def test_a_vllm_behind_a_link_is_no_place_to_patch(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_in_image(base)
     assert caught.value.message == (
-        f"it: /{SITE}/vllm is a symbolic link to /src/vllm, so it is an editable install or has "
-        "shared files; the mods would change files elsewhere too"
+        f"it: /{SITE}/vllm is a symbolic link to /src/vllm, as of an editable install: "
+        "the mods would change files elsewhere too"
     )
     hint = "in the Dockerfile, use pip install vllm, without -e and with real files"
     assert caught.value.hint == hint
@@ -442,7 +442,7 @@ def test_the_newest_build_of_a_clone(repository: Path) -> None:
     with pytest.raises(UsageError) as caught:
         revisions.newest_build(str(repository))
     newest = git(repository, "rev-parse", "HEAD")[:12]
-    why = f"no tag leads to {newest}, so its version is unknown"
+    why = f"no v* tag is reachable from {newest}, so its version is unknown"
     assert caught.value.message == f"{repository}: {why}"
     assert caught.value.hint == f"git -C {repository} fetch --tags"
     git(repository, "tag", "v0.19.1")

@@ -62,9 +62,7 @@ def test_an_original_that_is_of_no_use_is_said(path: str, what: str, version: st
     tree = receipt_tree.Pristine(MemoryTree(FILES), APPLIED._replace(vllm=version))
     with pytest.raises(TreeError) as caught:
         tree.read(path)
-    message = (
-        f"memory: {receipt.original(path)}, the file that {path} was before the mods, is {what}"
-    )
+    message = f"memory: {receipt.original(path)}, the original of {path}, is {what}"
     assert caught.value.message == message
     named = "vLLM 0.19.0" if version else "this vLLM"
     assert (caught.value.hint or "").startswith(f"reinstall {named} from its original source")

@@ -154,7 +154,7 @@ def test_a_release_that_there_is_not(name: str, message: str, hint: str) -> None
 def test_offline_only_what_is_kept_is_known() -> None:
     with pytest.raises(Unreachable) as caught:
         Releases(offline=True).open("0.30.0")
-    message = "pypi:0.30.0: the cached pages have no such release"
+    message = "pypi:0.30.0: the cached index has no such release"
     assert (caught.value.message, caught.value.hint) == (message, "run once without --offline")
 
 
@@ -327,11 +327,10 @@ def test_what_is_pinned_holds_for_what_was_seen_before(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         remote.pin(file, cache, io.BytesIO(SMALL))
     assert caught.value.message == (
-        f"{WHEEL}: the server sent wrong parts of this file before; the whole file has the right hash"
+        f"{WHEEL}: earlier, the server sent parts of another file; the complete download has the right sha256"
     )
     assert (
-        caught.value.hint
-        == "run the command again: vllm-mods then compares the parts with the whole file"
+        caught.value.hint == "run the command again: it compares each part with the complete file"
     )
     whole = remote.seen_of(file, cache, None)
     assert whole is not None

@@ -378,11 +378,11 @@ def test_each_setting_of_pip(given: dict[str, str], expected: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"PIP_TIMEOUT": "x"}, "pip's timeout = 'x' is not a number from 0 up"),
-        ({"PIP_TIMEOUT": "-1"}, "pip's timeout = '-1' is not a number from 0 up"),
-        ({"PIP_TIMEOUT": "inf"}, "pip's timeout = 'inf' is not a number from 0 up"),
-        ({"PIP_DEFAULT_TIMEOUT": "x"}, "pip's timeout = 'x' is not a number from 0 up"),
-        ({"PIP_RETRIES": "x"}, "pip's retries = 'x' is not a number from 0 up"),
+        ({"PIP_TIMEOUT": "x"}, "pip's timeout = 'x' must be a number of at least 0"),
+        ({"PIP_TIMEOUT": "-1"}, "pip's timeout = '-1' must be a number of at least 0"),
+        ({"PIP_TIMEOUT": "inf"}, "pip's timeout = 'inf' must be a number of at least 0"),
+        ({"PIP_DEFAULT_TIMEOUT": "x"}, "pip's timeout = 'x' must be a number of at least 0"),
+        ({"PIP_RETRIES": "x"}, "pip's retries = 'x' must be a number of at least 0"),
         ({"PIP_NO_INDEX": "x"}, "pip's no-index = 'x' is neither true nor false"),
         (
             {"PIP_FIND_LINKS": "https://me:pw@h:x/"},

@@ -204,8 +204,15 @@ def _assignments(function: ast.AST) -> dict[str, list[ast.Assign]]:
     """Return what is assigned in a function, or in a module, by the name that gets it first."""
     found: dict[str, list[ast.Assign]] = {}
     for one in ast.walk(function):
-        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
-            found.setdefault(one.targets[0].id, []).append(one)
+        if not isinstance(one, ast.Assign):
+            continue
+        pairs = [(one.targets[0], one.value)]
+        if isinstance(one.targets[0], ast.Tuple) and isinstance(one.value, ast.Tuple):
+            pairs = list(zip(one.targets[0].elts, one.value.elts, strict=False))
+        for target, value in pairs:
+            if isinstance(target, ast.Name):
+                given = ast.Assign([target], value, lineno=one.lineno)
+                found.setdefault(target.id, []).append(given)
     return found
 
 

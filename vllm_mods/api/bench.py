@@ -163,11 +163,11 @@ def _read(file: str, head: Mapping[str, Any]) -> list[BenchedStart]:
     except FileNotFoundError:
         return []
     except (ManifestError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise Refused(f"{file} cannot be read: {error}", hint="--output DIR") from error
+        raise Refused(f"{file} cannot be read: {error}", hint="--output NEW_DIR") from error
     if data == head:
         return done
     why = f"{file} has results of another bench command, with another {' and '.join(other) or 'machine'}; nothing was started"
-    raise Refused(why, hint="--output DIR  # a new folder")
+    raise Refused(why, hint="--output NEW_DIR")
 
 
 def _machine() -> dict[str, Any]:

@@ -225,9 +225,9 @@ def demand(
 def _demand_taken(model: Checkpoint, tree: Tree, note: Callable[[str], None]) -> None:
     lacks, *names = weights.stray(ModuleSources(tree), architectures(model), model.tensors) or ("",)
     if names:
-        where = f"first {names[0]} in {model.tensors[names[0]].file}"
-        why = f"vLLM {tree.version} would not load {model.name}: {lacks}, but the model has {len(names):,} of its tensors, {where}"
-        hint = "the model's own class in config.json, or another vLLM; --load-format auto in the command skips this check"
+        where = f"the first is {names[0]} in {model.tensors[names[0]].file}"
+        why = f"vLLM {tree.version} would not load {model.name}: {lacks}, which would hold {len(names):,} of the model's tensors; {where}"
+        hint = "set `architectures` in config.json to the model's own class, or use another vLLM; --load-format auto in the command skips this check"
         raise Refused(why, hint=hint)
     if lacks:
         note(lacks)

@@ -45,7 +45,7 @@ def template_check(
     """
     access = access or Access()
     if inside is not None and not names:
-        raise UsageError("--in needs a TEMPLATE, a path in that tree", hint=_IN_TREE)
+        raise UsageError("--in TREE needs a TEMPLATE, a path in TREE", hint=_IN_TREE)
     others = None if conversations_of is None else conversations(library, conversations_of)
     templates = [
         open_template(library, name) if inside is None else _open_inside(inside, name, access)

@@ -94,7 +94,7 @@ def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
     downloaded = dict(_downloaded([asked], wanted))
     data = downloaded.get(wheel.filename)
     if data is None:
-        why = f"{wheel.filename}: the index now has {', '.join(downloaded)} instead"
+        why = f"{wheel.filename} is no longer in the index, which has {', '.join(downloaded)}"
         raise TreeError(why, hint="vllm-mods lock PAIRING --check")
     if sha256(data) != wheel.sha256:
         why = f"{wheel.filename}: its sha256 is {sha256(data)}, but the lock says {wheel.sha256}"

@@ -74,7 +74,7 @@ def read(files: ModelFiles) -> Checkpoint:
         _, data = files.span(name, safetensors.LENGTH, end)
         tensors |= safetensors.header(data, size - end, where)
         if len(tensors) > limits.TENSORS:
-            raise TreeError(f"{where}: with it there are more than {limits.TENSORS}")
+            raise TreeError(f"{files.name} has more than {limits.TENSORS}")
     return Checkpoint(
         name=files.name,
         commit=files.commit,

@@ -92,8 +92,8 @@ def blobs_of(folder: str) -> str | None:
         if is_kept and target.startswith(f"{BLOBS}/"):
             blobs = os.path.realpath(os.path.join(folder, BLOBS))
         elif not os.path.realpath(path).startswith(f"{folder}/"):
-            why = f"{path} links to {target}, which a container with {folder} cannot see"
-            raise UsageError(why, hint=f"cp -rL {folder} DIR, and --model-folder DIR")
+            why = f"{path} links to {target}, which a container that mounts {folder} cannot see"
+            raise UsageError(why, hint=f"cp -rL {folder} DIR, then --model-folder DIR")
     return blobs
 
 

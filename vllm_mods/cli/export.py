@@ -34,7 +34,7 @@ def command(
     the wheel in the folder. A launcher makes the pairing's serve command from the recipe. The compose file starts the pairing's image, on each of two nodes if the pairing is for a cluster. The options from --restart to --lock affect only the compose file.
     """
     if form == _RECIPE and start != StartOptions():
-        why = "options that say how a container starts are for a compose file only"
+        why = "the options from --restart to --lock are for a compose file only"
         raise UsageError(why, hint=f"--format {_COMPOSE}")
     if not library.has(what) and not library.has_pairing(what):
         raise library.unknown(what)

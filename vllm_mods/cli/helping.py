@@ -48,7 +48,7 @@ def explain(word: str) -> Reply:
     known = {entry.word: entry for entry in words.findings()} | endings
     if (entry := known.get(word)) is None:
         near = difflib.get_close_matches(word, known, 1, 0.75)
-        why = f"`{word}` is not known; these words are: {', '.join(endings)}, and the codes in brackets after findings"
+        why = f"`{word}` is not known; `explain` knows the codes in brackets after findings, and: {', '.join(endings)}"
         hint = f"vllm-mods explain {near[0] if near else 'WORD  # one of these'}"
         raise UsageError(why, hint=hint)
     lines = (f"{entry.word} ({entry.kind}): {entry.meaning}", f"  {entry.follows}")

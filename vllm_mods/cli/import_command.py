@@ -64,7 +64,7 @@ def command(
         return _import_recipe(path, folder, terms.name, mods)
     if mods:
         why = f"--mod is for recipes, and {path} is a mod"
-        raise UsageError(why, hint="--library DIR writes a mod to DIR/patches/NAME")
+        raise UsageError(why, hint="omit --mod; --library DIR writes a mod to DIR/patches/NAME")
     mod = import_mod(path, terms, library=folder, progress=answers.show_line, access=access)
     return report.mod(mod, path)
 

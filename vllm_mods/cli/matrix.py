@@ -86,7 +86,7 @@ def matrix_command(
     got worse. With --plugin, check each release of the plugin on every vLLM release in --vllm. With --plugin but without --vllm, use the vLLM that each plugin release was made for, and the next three vLLM releases. With --plugin, exit code 0 if no vLLM release breaks the plugin.
     """
     if relock and (trees or others):
-        why = "--update-lock records results for releases as published, so it cannot be used with --tree or --with"
+        why = "--update-lock records results for published releases only, so it cannot be used with --tree or --with"
         raise UsageError(why)
     form = "json" if as_json else form
     if plugin is not None:

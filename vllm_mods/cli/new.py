@@ -91,7 +91,7 @@ def command(
         raise UsageError("--image replaces --tree, and needs --record", hint="--record --image REF")
     spec = f"image:{image}" if image else trees[0] if trees else base
     if not spec:
-        why = "no --tree was named; it is the vLLM that the diff was made on, or that the command is to run on"
+        why = "no --tree was named: the vLLM that the diff was made on, or that the command is to run on"
         raise UsageError(why, hint=making)
     diff = None if diff_file is None else named_files.read(diff_file)
     diff_name = "stdin" if diff_file == "-" else diff_file or ""

@@ -182,7 +182,7 @@ def _around(root: str) -> Iterator[Trouble]:
     free = disk.f_bavail * disk.f_frsize
     if free < _ENOUGH or (disk.f_files > 0 and disk.f_favail == 0):
         place = shlex.quote(root)
-        why = f"{root} is on a disk with {free / 1e6:.1f} MB left, or without room for more files"
+        why = f"{root} is on a disk with {free / 1e6:.1f} MB left, or without free inodes"
         yield Trouble(FindingCode.DISK_FULL, why, f"df -h {place}; df -i {place}")
     if (other := search.ahead_of(root, os.environ, sys.path)) is not None:
         why = f"Python would import the vLLM in {other} instead of the vLLM in {root}"

@@ -78,7 +78,7 @@ def served(pairing: pairings.Pairing, templates: Mapping[str, str]) -> Served:
         is_last = pairings.serving(script) == len(script.commands) - 1
         commented = any(line >= last for line, _ in script.comments)
         if not is_last or text.rstrip()[-1:] in "&|;)" or commented:
-            why = f"the command of pairing `{pairing.name}` does not end with the arguments of `vllm serve`, so an image cannot append arguments to it"
+            why = f"the command of pairing `{pairing.name}` does not end with the arguments of `vllm serve`, so those of `docker run` cannot be appended"
             raise UsageError(why, hint="remove what follows the arguments of `vllm serve`")
         entrypoint = ("/bin/bash", "-c", f'{text} "$@"', "bash")
     listens = not any(flag_value(serving.argv, one) is not None for one in ("--uds", "--headless"))

@@ -185,7 +185,7 @@ class ContainerFiles(Base):
             said = json_of(base64.b64decode(stat))
             mode, target = int(said["mode"]), str(said.get("linkTarget") or "")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            why = f"{self.reference}: /{path}: the engine's answer {response.status_code} does not describe the file"
+            why = f"{self.reference}: /{path}: the engine answered {response.status_code} without a valid X-Docker-Container-Path-Stat"
             raise TreeError(why, hint=AGAIN) from error
         kind = DIR if mode & _GO_FOLDER else LINK if mode & _GO_LINK and target else FILE
         if kind == FILE and mode & _GO_OTHERS:

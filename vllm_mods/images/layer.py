@@ -89,7 +89,7 @@ def extract(source: io.IOBase, path: str, what: str) -> bytes:
         for member, place, archive in _members(streams.Forward(streams.unpacked(source)), what):
             if place == path and member.isreg():
                 return streams.content(archive, member)
-    raise TreeError(f"{what}: {path} was in this layer before, but is not now", hint=_AGAIN)
+    raise TreeError(f"{what}: {path} is no longer in this layer", hint=_AGAIN)
 
 
 def load(cache: Cache, digest: str) -> Layer | None:

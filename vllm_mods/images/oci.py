@@ -145,12 +145,12 @@ def pick(
     data = document_of(open_blob, top, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
     if top.media_type in (MANIFESTS if "manifests" in document else INDEXES):
-        why = f"{reference}: the index says that it is {top.media_type}, but it is something else"
+        why = f"{reference}: its manifest is not of the type stated in the index: {top.media_type}"
         raise TreeError(why, hint="do not use this image: engines read it in different ways")
     if "manifests" not in document:
         return data, top
     if both := {"config", "layers"} & document.keys():
-        why = f"{reference}: the manifest has `manifests`, as an index does, but also {' and '.join(f'`{key}`' for key in sorted(both))}, as only the manifest of one image does"
+        why = f"{reference}: the manifest is both an index (`manifests`) and the manifest of one image ({' and '.join(f'`{key}`' for key in sorted(both))})"
         raise TreeError(why, hint="do not use this image: engines read it in different ways")
     return pick(open_blob, choice.of(document, reference), reference, choice, depth=depth + 1)
 

@@ -275,7 +275,7 @@ class _Resuming(io.RawIOBase):
                     raise urllib3.exceptions.ProtocolError("the answer was cut off")
             except (*BROKEN, requests.exceptions.RequestException, OSError) as error:
                 if attempt + 1 == _TRIES:
-                    why = f"{self._client.name}: {self._path} was interrupted after {self._done} bytes, {_TRIES} times"
+                    why = f"{self._client.name}: {self._path}: interrupted {_TRIES} times, last after {self._done} bytes"
                     raise TreeError(why, hint="try again: complete layers are kept") from error
                 self._resume()
             else:

@@ -88,7 +88,7 @@ class ForgeClient:
             with self._session.request(method, url, **how) as response:
                 data = response.raw.read(limits.ANSWER)
         except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
-            why = f"{place(url)} does not answer about pull requests: {reason(error)}"
+            why = f"{place(url)}: the forge's API did not answer: {reason(error)}"
             hint = f"curl -sS https://{place(url)}  # does the server answer? {_AGAIN}"
             raise Unreachable(why, hint=hint) from error
         status = response.status_code

@@ -112,5 +112,5 @@ def _server(url: str, environ: Mapping[str, str]) -> tuple[Forge, str]:
             if is_same and (has_port or scheme == "ssh"):
                 return forge, root
     why = f"{redact(url)}: no environment variable says which forge {host or 'the server'} is"
-    hint = f"export GITHUB_SERVER_URL=https://{host or 'HOST'}  # of GitLab CI_SERVER_URL, of Gitea and Forgejo GITEA_SERVER_URL"
+    hint = f"export GITHUB_SERVER_URL=https://{host or 'HOST'}  # for GitLab CI_SERVER_URL, for Gitea and Forgejo GITEA_SERVER_URL"
     raise UsageError(why, hint=hint)

@@ -241,7 +241,7 @@ class Library:
             if mine in chosen:
                 two = " and ".join(map(self.name_of, (chosen[mine], self.load(name))))
                 why = f"{two} have the same name, and a tree can hold only one of them"
-                hint = "name only one of them, and no mod that requires the other"
+                hint = "leave one out, and each mod that requires it"
                 raise UsageError(why, hint=hint)
             if folder in pending:
                 circle = " → ".join(

@@ -277,7 +277,7 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
     planned = composed.planned
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
-        why = f"on the tree that it was made from, the mod would have the verdict `{planned.verdict}`; nothing was written{why}"
+        why = f"the mod would have the verdict `{planned.verdict}` on the tree that it was made from; nothing was written{why}"
         raise Refused(why, hint="fix this, then make the mod again")
     if not makes(planned, changes):
         why = "the new patches do not reproduce the changes; nothing was written"

@@ -45,7 +45,7 @@ def check(url: str) -> None:
     elif parts.username is not None or parts.password is not None:
         why = "the URL contains a login, and mods are published"
     elif not parts.hostname or _is_address(parts.hostname):
-        why = "the URL names this machine, or an IP address"
+        why = "URLs of this machine or of an IP address are refused"
     if why:
         raise UsageError(f"{redact(url)}: {why}", hint="put the file into the mod's folder")
 
@@ -69,7 +69,7 @@ class Fetcher:
         """Fetch what lies at URLs; return True if any is new. Raises ``TreeError``, ``UsageError``."""
         new = [url for url in dict.fromkeys(urls) if url not in self._data]
         if len(self._data) + len(new) > _MOST:
-            why = f"the command asks for more than {_MOST} URLs, or for another one in each run; nothing was written"
+            why = f"the command asks for more than {_MOST} URLs, or for a different one in each run; nothing was written"
             raise UsageError(why, hint="put the files into the mod's folder")
         for url in new:
             check(url)

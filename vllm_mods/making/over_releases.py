@@ -67,7 +67,7 @@ class _Maker:
         plans: dict[str, ModPlan] = {}
         while True:
             if not proven:
-                message = "no variant reproduces the changes of the script on its own release"
+                message = "no variant reproduces the script's changes on the release that it is for"
                 raise Refused(message, hint="--tree TREE names a release that the script is for")
             variants = proven
             mod, files = self.join(variants)

@@ -62,7 +62,7 @@ def record(
     a mod cannot have, or where there is no sandbox; ``UsageError`` for a tree that cannot be copied, and limits that do not go together.
     """
     if limits.partial and limits.each is None:
-        raise UsageError("--partial is for the calls of --each", hint="--each NAME --partial")
+        raise UsageError("--partial needs --each", hint="--each NAME --partial")
     whole = _whole_of(tree)
     sources = _read_sources(whole, tree, limits.also) if container is None else {}
     wanted = limits._replace(partial=limits.partial and fetcher is None)  # all is fetched first
@@ -84,7 +84,7 @@ def container_of(tree: Tree) -> sandbox.ImageInEngine:
     if base is None or base.where not in engine_command.STORES:
         where = "" if base is None else f": it is in {base.where}"
         why = f"{tree.spec} is not an image of a container engine{where}"
-        raise UsageError(why, hint="docker pull IMAGE, and --image IMAGE")
+        raise UsageError(why, hint="docker pull IMAGE, then --image IMAGE")
     return sandbox.ImageInEngine(engine_command.STORES[base.where], base.reference)
 
 
@@ -316,7 +316,7 @@ class _RecordedRun(NamedTuple):
         other = [one.path for one in changes if self._found(one.path) != one.before]
         if other:
             why = f"{', '.join(other)}: the sdist that the command ran on differs from {self.tree.spec}"
-            hint = f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE"
+            hint = f"pip download --no-deps vllm=={self.tree.version}, then --tree wheel:FILE"
             raise Refused(why, hint=hint)
         own = (f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")
         elsewhere = sorted(path for path in every if not path.startswith(own))
@@ -374,5 +374,5 @@ def _whole_of(tree: Tree) -> Tree:
     if tree.releases is not None:
         return tree.releases.whole(tree.spec.removeprefix("pypi:"))
     why = f"{tree.spec} is read in parts, but the command needs the whole wheel"
-    hint = f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE"
+    hint = f"pip download --no-deps vllm=={tree.version}, then --tree wheel:FILE"
     raise UsageError(why, hint=hint)

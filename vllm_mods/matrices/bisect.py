@@ -115,7 +115,7 @@ def over_commits(mods: Sequence[Mod], repo: "Repository", good: str, bad: str) -
     points = [Point(name) for name in dict.fromkeys((since, fork))]
     outcome = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repo.tree)
     if outcome.after is not None and outcome.after.point.commit is None:
-        why = f"{repo.spec}: {bad} branched off at {fork[:12]}, and the verdict differs between that commit (`{outcome.after.planned.verdict}`) and {good} (`{outcome.good.planned.verdict}`)"
+        why = f"{repo.spec}: {good} is not an ancestor of {bad}: the verdict is `{outcome.good.planned.verdict}` at {good}, but `{outcome.after.planned.verdict}` at the merge base {fork[:12]}"
         raise UsageError(why, hint=f"--good {fork[:12]} --bad {good}")
     return outcome
 

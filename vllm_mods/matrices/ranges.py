@@ -30,7 +30,7 @@ def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
     elif not cell.verdict.ok and is_wanted(mod, cell):
         code = FindingCode.NEEDS_PORT
         why = "which its ranges include" if cell.meant else "which is newer than its ranges"
-        message = f"{mod.name} does not apply to {where}, {why}: port the mod. If it is not meant for that release, set the upper bound of `vllm` at the top of mod.toml below that, and give the reason in `until`"
+        message = f"{mod.name} does not apply to {where}, {why}: port the mod. If it is not meant for that release, give `vllm` at the top of mod.toml an upper bound below it, and state the reason in `until`"
     elif cell.verdict.writes and named and not cell.in_range:
         code = FindingCode.RANGE_TOO_WIDE
         message = f"on {where}, variant `{cell.variant}` of {mod.name} fits, but that version is in the range of another variant"

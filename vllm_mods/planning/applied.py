@@ -95,7 +95,7 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     others = sorted({name for path in paths for name in context.changed_by.get(path, ())})
     message = f"every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}{library_option(mod)}` shows which releases already have the change"
     if others:
-        message = f"every change is already there, perhaps from {' or '.join(others)}. If so, reverting {'that mod' if len(others) == 1 else 'these mods'} takes this change out too"
+        message = f"the changes are already there, perhaps from {' or '.join(others)}. If so, reverting {'that mod' if len(others) == 1 else 'these mods'} removes them too"
     return context.plan_of(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 

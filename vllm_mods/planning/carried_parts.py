@@ -74,7 +74,7 @@ def disagreement(tried: ModPlan, at_origin: ModPlan, version: str | None) -> Fin
         known = before.get(change.path)
         result = None if known is None else merge_change(known, change.before)
         if result is not None and result != change.after:
-            message = f"{change.path}: a merge of the variant's changes to vLLM {version} and a search for the hunks' places give different results"
+            message = f"{change.path}: the hunks apply, but a three-way merge from vLLM {version} gives a different result"
             return Finding(FindingCode.MERGE, message, path=change.path)
         if result is not None:
             continue

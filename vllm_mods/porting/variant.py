@@ -101,7 +101,7 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
     known = [{file.path: file.before for file in state.files} for state in of_release]
     hashes = {change.path: sha256(change.before) for change in changes}
     if known and not any(hashes.items() <= state.items() for state in known):
-        why = f"{tree.spec} states version {tree.version}, but its {', '.join(sorted(hashes))} differ from the entry for that release in mod.lock of {mod.name}; nothing was written"
+        why = f"{tree.spec} states version {tree.version}, but mod.lock of {mod.name} has other hashes for that release: {', '.join(sorted(hashes))}; nothing was written"
         raise Refused(why, hint="--from TREE names the tree that the variant was written for")
 
 

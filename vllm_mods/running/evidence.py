@@ -89,9 +89,9 @@ def _first_matches(mod: Mod, searches: list[tuple[str, list[str]]]) -> list[str 
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        why = f"{mod.name}: searching the log for the mod's [evidence] took more than {limits.EVIDENCE_SECONDS}"
+        why = f"{mod.name}: searching the log for mod.toml's [evidence] took more than {limits.EVIDENCE_SECONDS}"
         hint = f"use a pattern without nested repeats in {mod.directory}/mod.toml, or a shorter log"
         raise TreeError(why, hint=hint) from error
     if done.returncode:
-        raise TreeError(f"{mod.name}: searching the log for the mod's [evidence] failed")
+        raise TreeError(f"{mod.name}: searching the log for mod.toml's [evidence] failed")
     return [None if match is None else str(match) for match in json.loads(done.stdout)]

@@ -217,7 +217,7 @@ def _check_hosts(pairing: str, host: str, inside: str) -> None:
         raise UsageError(f"--host {host}: not an IP address", hint="--host 0.0.0.0")
     if re.match(r"localhost$|127\.|::1$", inside):
         why = f"vLLM's --host {inside} is reachable only inside the container"
-        hint = f"vllm-mods run {pairing} -- --host 0.0.0.0  # before --, --host sets the host's address"
+        hint = f"vllm-mods run {pairing} -- --host 0.0.0.0  # options after -- go to vLLM"
         raise UsageError(why, hint=hint)
 
 

@@ -250,7 +250,7 @@ class _Checker:
         """Find flags that need another one: vLLM says ``if args.a and not args.b: raise``, or does not use them."""
         parser = next((u for u in self.parsed.uses if u.name == _TOOL_PARSER and u.values), None)
         if parser and parser.values[0] not in _NEEDS_NO_CHOICE and not self.given(_AUTO_CHOICE):
-            message = f"has no effect without {_AUTO_CHOICE}: vLLM refuses requests with tools and the default `tool_choice`, `auto`"
+            message = f"has no effect without {_AUTO_CHOICE}: vLLM refuses requests with tools whose `tool_choice` is `auto`, the default"
             yield ServeFault(FindingCode.FLAG_UNUSED, parser.typed, message, _AUTO_CHOICE)
         for node in self.sources.nodes(self.known.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):

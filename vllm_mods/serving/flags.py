@@ -78,7 +78,7 @@ def _entry(sources: source.ModuleSources) -> source.FunctionPlace:
         entry = sources.find(path, _ENTRY)
         if entry is not None and isinstance(entry.node, ast.FunctionDef):
             return source.SourcePlace(entry.path, entry.node)
-    why = f"{sources.tree.spec}: no cli_args.py below {_FOLDER} has a function {_ENTRY}, so its flags cannot be read"
+    why = f"{sources.tree.spec}: no cli_args.py below {_FOLDER} has a function {_ENTRY}, so vLLM's flags cannot be read"
     raise TreeError(why, hint="serve-check reads vLLM 0.9 and newer")
 
 
@@ -209,7 +209,7 @@ class _FlagReader:
             self.block(node.body, scope)
             return
         if not isinstance(whole, _Kwargs):
-            raise TreeError(f"{scope.path}:{node.lineno}: this loop's flags cannot be read")
+            raise TreeError(f"{scope.path}:{node.lineno}: cannot read which flags this loop adds")
         cls = class_of(self.sources, whole.cls)
         for name in configs.fields(self.sources, cls) if cls else ():
             more = constant(self.sources, whole[name].given.get("flags"))

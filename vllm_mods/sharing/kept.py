@@ -63,7 +63,7 @@ def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> KeptLibrary:
         why = str(error.strerror)
     if library := open_kept(locked):  # perhaps that of another run, which was quicker
         return library
-    raise Refused(f"{place}: {why}: {locked.source} is not stored", hint=f"ls -ld {place}; df -h")
+    raise Refused(f"{place}: {locked.source} is not stored: {why}", hint=f"ls -ld {place}; df -h")
 
 
 def open_kept(locked: LockedLibrary) -> KeptLibrary | None:

@@ -35,7 +35,7 @@ def _entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> L
     is_commit = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", source.rev)
     if locked and locked.source == source and (not is_commit or locked.resolved == source.rev):
         return locked
-    why = f"library {name} is {source} in {project.where}, but {lock_path(project)} has no entry for this source, revision and signers"
+    why = f"{project.where} names {source} for library {name}, but {lock_path(project)} has no entry for this source, revision and signers"
     raise UsageError(why, hint=f"vllm-mods update {name}  # writes the lock for the present source")
 
 
@@ -130,7 +130,7 @@ def _installed(name: str) -> tuple[str, str]:
     folders = (os.path.join(place, *below) for place in places if all(map(str.isidentifier, parts)))
     folder = next(filter(os.path.isdir, folders), None)
     if folder is None:
-        why = f"package:{name}: {version} has no library, because {_GROUP} in its entry points does not name exactly one package that exists"
+        why = f"package:{name}: {version} has no library: {_GROUP} in its entry points must name one existing package"
         hint = f"pip install --force-reinstall {name}, or name another distribution"
         raise UsageError(why, hint=hint)
     return version, folder

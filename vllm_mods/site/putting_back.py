@@ -93,7 +93,7 @@ def put_back(
     if problems:
         lines = "".join(f"\n  {what}" for what, _hint in problems[:_SHOWN])
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        why = f"{opened.root}: {what} could not be undone in full{lines}{more}\neverything else was restored; the originals for the rest are in {work}"
+        why = f"{opened.root}: {what} could not be undone in full{lines}{more}\neverything else was restored; the originals of these files are in {work}"
         raise NotRestored(why, hint=problems[0][1] + _AGAIN)
 
 

@@ -158,7 +158,7 @@ def check_writable(
         _check_mode(path, look.site.absolute(path), info)
     if info is not None and info.st_nlink > 1 and keep_links:
         why = f"{path} has {info.st_nlink} hard links, perhaps one in a package cache (uv, conda), and --keep-links forbids separating them; nothing was changed"
-        hint = "without --keep-links this tree gets its own copy; the other names do not change"
+        hint = "without --keep-links this tree gets its own copy; the other links do not change"
         raise Refused(why, hint=hint)
     place, parent = look.above(path)  # others will be made in it
     _check_mode(f"{path} is in {place}, which", place, parent)

@@ -193,7 +193,7 @@ class _Drafter(Steps):
         if not linked:
             return ()
         more = f" and {len(linked) - 1} more are" if len(linked) > 1 else " is"
-        why = "perhaps to a package cache (uv, conda). The other names do not change, because this tree"
+        why = "perhaps to a package cache (uv, conda). The other links do not change, because this tree"
         return (f"{linked[0]}{more} hard-linked, {why} gets its own files",)
 
     def final_receipt(self) -> Receipt:

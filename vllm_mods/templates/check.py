@@ -107,8 +107,8 @@ def check(
         if plain[i].prompt in {None, rendered.prompt} or name in wrong:
             continue
         wrong.add(name)
-        why = f"with this value, {case.name}: {rendered.error or 'the prompt is different'}"
-        message = f"kwargs.{name}: {case.kwargs[name]!r} is not the default: {why}"
+        how = f"fails with it: {rendered.error}" if rendered.error else "has another prompt with it"
+        message = f"kwargs.{name}: {case.kwargs[name]!r} is not the default: {case.name} {how}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
         replay.CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered)))

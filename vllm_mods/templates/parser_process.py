@@ -64,7 +64,7 @@ class ReleaseParsers(NamedTuple):
                 why = f"{self.spec} has no {flag} {name}"
                 raise UsageError(why, hint=f"one of {', '.join(known)}")
         if answers.is_harmony(tool, reasoning) and _HARMONY not in self.sources:
-            why = f"{self.spec} has no {_HARMONY}: its server parses the answers of gpt-oss without a parser"
+            why = f"{self.spec} has no {_HARMONY}: its server itself parses gpt-oss answers, so there is no parser to test"
             raise UsageError(why, hint="--target TREE with vLLM 0.24 or newer")
 
     def read(self, jobs: Sequence[ReadingJob]) -> list[dict[str, Any]]:

@@ -121,7 +121,7 @@ def read_back(
     has_calls = any("tool_calls" in one.message for one in written)
     is_unread = has_calls and not any(named) and not any(tool for tool, _ in pairs)
     if unasked:
-        message = f"not tested: {'; '.join(unasked)}, and that module is only a stub here"
+        message = f"not tested: {'; '.join(unasked)}, which only a running vLLM knows"
         level = Level.ERROR if is_unread else Level.NOTE
         findings.append(Finding(FindingCode.PARSER_UNASKED, message, level=level))
     elif is_unread:
@@ -196,7 +196,7 @@ def _judge(
             stood_in = [str(one["error"]) for one in answers.values() if one.get("stood_in")]
             unasked = unasked or next(iter(stood_in), "")
             if named and unasked:
-                why = f"{release.spec}: {' and '.join(filter(None, pair))} asks {unasked}, and that module is only a stub here, so nothing is known of the template"
+                why = f"{release.spec}: the template cannot be tested with {' and '.join(filter(None, pair))}: only a running vLLM knows {unasked}"
                 raise TreeError(why, hint="name another parser, or ask a running vLLM")
             whys = {way: _difference(answer, answers[way], pair, alone=not named) for way in ways}
             wrong = tuple(way for way, why in whys.items() if why)

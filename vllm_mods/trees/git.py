@@ -270,7 +270,7 @@ def newest_build(folder: str) -> str | None:
         newest = repository.commit("HEAD")
     version = repository.tree(newest).version
     if version is None:
-        why = f"{repository.folder}: no tag leads to {newest[:12]}, so its version is unknown"
+        why = f"{repository.folder}: no v* tag is reachable from {newest[:12]}, so its version is unknown"
         more = " --unshallow" * repository.is_shallow
         raise UsageError(why, hint=f"{repository.typed} fetch --tags{more}")
     return version if node(version) is not None else None

@@ -168,7 +168,7 @@ def find_site_root(base: Base, named: str | None = None) -> str:
         folder, fault = vllms.popitem()
         if not fault:
             return folder
-        why = f"{base.reference}: /{folder}/vllm is {fault}, so it is an editable install or has shared files; the mods would change files elsewhere too"
+        why = f"{base.reference}: /{folder}/vllm is {fault}, as of an editable install: the mods would change files elsewhere too"
         hint = "in the Dockerfile, use pip install vllm, without -e and with real files"
         raise UsageError(why, hint=hint)
     if vllms:

@@ -126,7 +126,7 @@ def _number(option: str, value: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < float("inf"):
-        raise UsageError(f"pip's {option} = {value!r} is not a number from 0 up", hint=_SHOW)
+        raise UsageError(f"pip's {option} = {value!r} must be a number of at least 0", hint=_SHOW)
     return number
 
 

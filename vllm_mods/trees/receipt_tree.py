@@ -34,7 +34,7 @@ class Pristine(TreeView):
         if data is None:
             saved = receipt.original(path)
             what = "missing" if self.below.read(saved) is None else "damaged"
-            why = f"{self.spec}: {saved}, the file that {path} was before the mods, is {what}"
+            why = f"{self.spec}: {saved}, the original of {path}, is {what}"
             raise TreeError(why, hint=reinstalling(self.below, self.version))
         return data
 

@@ -270,7 +270,7 @@ class Releases:
                 why = f"no such file; files of that release: {', '.join(near)}"
             return UsageError(f"{spec}: {why}", hint="pypi:VERSION")
         if self.http is None:
-            return Unreachable(f"{spec}: the cached pages have no such release", hint=OFFLINE)
+            return Unreachable(f"{spec}: the cached index has no such release", hint=OFFLINE)
         if built := node(name):
             return UsageError(
                 f"{spec}: this is a build of the commit {built}, and no index has that build",

@@ -89,8 +89,8 @@ def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
     _keep(cache, seen, "whole", file.sha256 or "")
     in_parts = _kept(cache, "seen", file.url, file.sha256 or "")
     if in_parts is not None and in_parts[0].key != seen._replace(etag=in_parts[0].etag).key:
-        why = f"{file.filename}: the server sent wrong parts of this file before; the whole file has the right hash"
-        hint = "run the command again: vllm-mods then compares the parts with the whole file"
+        why = f"{file.filename}: earlier, the server sent parts of another file; the complete download has the right sha256"
+        hint = "run the command again: it compares each part with the complete file"
         raise TreeError(why, hint=hint)
 
 
