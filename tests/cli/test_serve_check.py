@@ -300,7 +300,7 @@ def test_a_wrong_call_is_usage(
 def test_a_tree_without_flags_is_a_no(call: Call, site: Path) -> None:
     answer = call("serve-check", "--command", "vllm serve m", "--target", site)
     assert answer.code == 1
-    assert "its flags cannot be read" in answer.err
+    assert "so vLLM's flags cannot be read" in answer.err
 
 
 @pytest.mark.slow
