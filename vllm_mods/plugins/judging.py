@@ -32,6 +32,7 @@ from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
+from vllm_mods.plugins.callers import callers, misuses
 from vllm_mods.plugins.copies import Replaced, missed
 
 _C = FindingCode
@@ -49,6 +50,11 @@ class View:
         # where the plugin is installed, the tree has it too
         self.bare = World(tree, dict.fromkeys(files), cache, self.world.texts)
 
+    @cached_property
+    def callers(self) -> Mapping[str, bytes]:
+        """The files of vLLM that take something from the plugin."""
+        return callers(self.world)
+
     def imports(self, path: str) -> dict[tuple[str, ...], Problem]:
         """Return what cannot be imported of vLLM, by what is the same beside another one."""
         data = self.files[path]
@@ -59,11 +65,18 @@ class View:
     @cached_property
     def diagnostics(self) -> dict[tuple[object, ...], Diagnostic]:
         """What the type checker says, by what is the same beside another vLLM: its place and its rule."""
-        files = {path: plain_getattr(data) for path, data in self.files.items()}
+        both = {**self.files, **self.callers}
+        files = {path: plain_getattr(data) for path, data in both.items()}
         folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
         said = check(folder, files, RULES, self.world.python)
         known = (one for one in said if one.rule in RULES)  # it speaks of syntax unasked
         return {one[:4]: one for one in known if RULES[one.rule].only in one.text}
+
+    @cached_property
+    def misuses(self) -> list[Problem]:
+        """What vLLM takes from the plugin in vain."""
+        said = (one for one in self.diagnostics.values() if one.path in self.callers)
+        return [*misuses(self.world, said)]
 
     def overrides(self, path: str) -> dict[tuple[str, str], Override]:
         """Return what the classes of a file override of vLLM's, by class and method."""
@@ -152,17 +165,24 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     met_at = {(one.path, one.line) for one in problems}
     by_place = target.diagnostics
     old = origin.diagnostics if origin and by_place else {}
-    new = [one for key, one in by_place.items() if key not in old and one[:2] not in met_at]
+    unmet = ((key, one) for key, one in by_place.items() if one.path in files)
+    new = [one for key, one in unmet if key not in old and one[:2] not in met_at]
     typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
     problems += (one for one in typed if one and one.level is Level.ERROR)
+    was = {one.message for one in origin.misuses} if origin and target.misuses else ()
+    for one in target.misuses:
+        text = f"{one.message}; so it is with vLLM {origin and origin.world.tree.version}, for which the plugin was made"
+        problems.append(_noted(one._replace(message=text)) if one.message in was else one)
     met_by: dict[tuple[str, ...], list[Problem]] = {}
     for one in problems if origin else map(_noted, problems):
         # all but the code that meets what one change of vLLM makes
         text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
         met_by.setdefault((one.code, text, one.level), []).append(one)
     causes = [_one_of(target.world, ones) for ones in met_by.values()]
-    causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
-    return tuple(map(finding, causes))
+    ranks = [(one, [*_ORDER, one.code].index(one.code)) for one in causes]
+    # a call that vLLM makes is met by whoever starts it, a file that it cannot load by few
+    ranks.sort(key=lambda pair: (pair[0].level, pair[1] if pair[0].path in files else -pair[1], pair[0][1:3]))
+    return tuple(finding(one) for one, _ in ranks)
 
 
 def _noted(problem: Problem) -> Problem:
@@ -284,7 +304,7 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
 
 def _one_of(world: World, problems: list[Problem]) -> Problem:
     """Return the first of the problems with one cause that is an error, the first one if none is, with how many there are."""
-    noted = (_noted(one) if _is_chosen(world, one.path) else one for one in problems)
+    noted = (_noted(one) if one.path in world.files and _is_chosen(world, one.path) else one for one in problems)
     judged = [lessen(world, soften(world, one)) for one in noted]
     worst, more = min(judged, key=lambda one: (one.level is Level.NOTE, one[1:3])), len(judged) - 1
     text = f"{worst.message}; the same in {more} other place{'s' * (more != 1)}"

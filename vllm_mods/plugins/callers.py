@@ -1,0 +1,113 @@
+"""What vLLM takes from a plugin's packages: imports of what these have not, and calls that they do not take."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.fit.arguments import argument
+from vllm_mods.fit.asked import Asked
+from vllm_mods.fit.checker import Diagnostic
+from vllm_mods.fit.gates import RULES, judge
+from vllm_mods.fit.imports import import_problems
+from vllm_mods.fit.missing import lacks, not_found
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.search import files_mentioning, is_mentioned
+from vllm_mods.fit.signatures import every, imports_of
+from vllm_mods.fit.walk import caught
+from vllm_mods.fit.world import World, absolute
+from vllm_mods.formats import syntax_tree
+
+_OF_CALLS = {name for name, rule in RULES.items() if rule.always is argument}
+_USING = _OF_CALLS | {name for name, rule in RULES.items() if rule.always in (lacks, not_found)}
+_DEFINED = re.compile(r"(\S+\.py):\d")
+ASKING = rb"(?:has|get)attr\([^()]*[\"']%b[\"']|[\"']%b[\"'] (?:not )?in\b"
+"""How code asks for a name before it uses it."""
+
+
+def callers(world: World) -> Mapping[str, bytes]:
+    """Return the files of vLLM that import a plugin's packages, each as it runs where these imports succeed."""
+    packages = _packages(world)
+    named = b"|".join(map(str.encode, packages))
+    takes = re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t]+(?:%b)\b" % named)
+    files = files_mentioning(world, packages)
+    found = ((path, data) for path, data in files if path[:5] == "vllm/" and takes.search(data))
+    return {path: _without_fallbacks(data, takes) for path, data in found}
+
+
+def _packages(world: World) -> set[str]:
+    """Return the plugin's packages; to one without ``__init__.py`` others may add."""
+    starts = {path.removesuffix("/__init__.py").removesuffix(".py") for path in world.files}
+    return starts & world.roots - {"vllm"}
+
+
+def _without_fallbacks(data: bytes, takes: re.Pattern[bytes]) -> bytes:
+    """Return a file that does nothing where an import fails, everything in its place."""
+    rows = data.splitlines(keepends=True)
+    nodes = every(syntax_tree.module(data) or ast.Module([], []))
+    tries = [one for one in nodes if isinstance(one, ast.Try)]
+    for node in sorted(tries, key=lambda one: -one.lineno):  # the inner ones first
+        is_taking = takes.search(b"".join(rows[node.lineno : node.body[-1].end_lineno]))
+        for body in (one.body for one in node.handlers if is_taking):
+            first, last = body[0].lineno - 1, body[-1].end_lineno or 0
+            rows[first] = rows[first][: body[0].col_offset] + b"pass\n"
+            rows[first + 1 : last] = [b"\n"] * (last - first - 1)
+    return b"".join(rows)
+
+
+def misuses(world: World, diagnostics: Iterable[Diagnostic]) -> Iterator[Problem]:
+    """Yield what the type checker says of vLLM's use of a plugin: one thing for a call, and nothing behind an import that fails."""
+    told: set[tuple[str, int]] = set()
+    for one in diagnostics:
+        asked = Asked(world, one)
+        call, whole = asked.call(), (one.path, 0)
+        place = one.path, call.lineno if call else one.line
+        problem = _problem(asked) if one.rule in _USING and told.isdisjoint((place, whole)) else None
+        if problem:
+            ends = problem.code is FindingCode.FIT_IMPORT and not problem.scope
+            told.add(whole if ends else place)
+            yield problem
+
+
+def _problem(asked: Asked) -> Problem | None:
+    """Return what vLLM misuses in a place of the plugin, unless the code there, or the plugin's, may know better."""
+    world, one, member = asked.world, asked.diagnostic, asked.member
+    for problem in import_problems(world, one.path, asked.sites, frozenset((one.line,))):
+        if isinstance(problem, Problem) and problem.key[0].partition(".")[0] in _packages(world):
+            return None if _may_be_there(world, problem) else problem
+    meant = asked.called() if one.rule in _OF_CALLS else ()
+    if member:
+        meant = *asked.classes(member[1]), *world.locate(member[1]).symbols
+    places = {symbol.module or symbol.path for symbol in meant} | {*_DEFINED.findall(one.more)}
+    problem = None if places.isdisjoint(world.files) else judge(world, one, gated=True)
+    is_sure = problem and problem.level is Level.ERROR and not any(map(_goes_on, asked.around))
+    return problem if problem and is_sure and not _is_asked_for(world, problem.token) else None
+
+
+def _may_be_there(world: World, problem: Problem) -> bool:
+    """Tell whether what is not found may be made: vLLM asks for it first, or the plugin itself imports the module, which is compiled."""
+    module, name = problem.key
+    asked = re.compile(rb"[\"']%b[\"']" % module.encode())
+    if _is_asked_for(world, name) or (problem.scope and is_mentioned(world, module, asked)):
+        return True
+    is_there = world.locate(module).exists is not False
+    texts = () if is_there else files_mentioning(world, (module.rpartition(".")[2],))
+    trees = ((path, syntax_tree.module(data)) for path, data in texts if path in world.files)
+    nodes = ((path, node) for path, tree in trees if tree for node in every(tree))
+    taken = ((p, n) for p, n in nodes if isinstance(n, ast.Import | ast.ImportFrom))
+    named = ((absolute(p, one.level, one.module), one.name) for p, n in taken for _, one in imports_of(n))
+    return any(module in {of, f"{of}.{name}"} for of, name in named)
+
+
+def _is_asked_for(world: World, name: str) -> bool:
+    """Tell whether a name stands where code asks for it, or in a table of modules and names."""
+    asks = re.compile((ASKING + rb"|[\"'], [\"']%b[\"']") % ((name.encode(),) * 3))
+    return name != "" and is_mentioned(world, name, asks)
+
+
+def _goes_on(node: ast.AST) -> bool:
+    """Tell whether code goes on where something fails in it."""
+    if not isinstance(node, ast.Try) or caught(node).isdisjoint(("", "Exception", "BaseException")):
+        return False
+    return not any(isinstance(one, ast.Raise) for part in node.handlers for one in every(part))
