@@ -72,9 +72,15 @@ class Write(NamedTuple):
 
 def soften(world: World, problem: Problem) -> Problem:
     """Return a problem as a note, if what is written may be the reason for it."""
-    may_rest = problem.level is Level.ERROR and problem.code in RESTING
-    for write in all_writes(world) if may_rest else ():
-        what = _resting(world, problem, write)
+    if problem.level is Level.NOTE or problem.code not in RESTING:
+        return problem
+    # without the code that the type checker's words are about
+    text = problem.message.partition("`: ")[2] or problem.message
+    about = {problem.token, *_QUOTED.findall(text), *_PLACED.findall(text)}
+    about -= {*_KEYWORD.findall(text)}  # of a call: no attribute
+    for write in all_writes(world):
+        is_about = write.name is None or write.name in _MAKERS or write.name in about
+        what = _resting(world, problem, write, text) if is_about else ""
         if what and (write.name in _MAKERS or _may_run_first(world, problem, write)):
             message = f"{problem.message} ({what} changed at run time)"
             return problem._replace(level=Level.NOTE, message=message)
@@ -207,20 +213,15 @@ def _family(world: World, write: Write) -> frozenset[str] | None:
     return frozenset(names) or None
 
 
-def _resting(world: World, problem: Problem, write: Write) -> str:
-    """Say what of a problem a write may be the reason for, ``""`` if nothing."""
-    # without the code that the type checker's words are about
-    text = problem.message.partition("`: ")[2] or problem.message
-    about = {problem.token, *_QUOTED.findall(text), *_PLACED.findall(text)}
-    about -= {*_KEYWORD.findall(text)}  # of a call: no attribute
+def _resting(world: World, problem: Problem, write: Write, text: str) -> str:
+    """Say what of a problem, by its text, a write may be the reason for, ``""`` if nothing."""
     is_maker = write.name is None or write.name in _MAKERS
-    if not is_maker and write.name not in about:
-        return ""
     family = _family(world, write)
     if family is None:
         # what is written on one of a class does not stand in for what vLLM set on all
         was = files_mentioning(world.origin, (write.name or "",)) if world.origin else ()
-        gone = problem.code is FindingCode.FIT_ATTRIBUTE and dict(was).keys() - world.files.keys()
+        is_attribute = problem.code is FindingCode.FIT_ATTRIBUTE
+        gone = is_attribute and any(path not in world.files for path, _ in was)
         return "" if is_maker or gone else f"{write.name} is"
     if owner := next(iter(sorted(family.intersection(re.findall(r"\w+", text)))), ""):
         return f"attributes of {owner} are" if is_maker else f"{write.name} is"
