@@ -14,7 +14,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.missing import lacks, not_found
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import files_mentioning, is_mentioned
-from vllm_mods.fit.signatures import every, imports_of
+from vllm_mods.fit.signatures import DefNode, every, imports_of
 from vllm_mods.fit.walk import caught
 from vllm_mods.fit.world import World, absolute
 from vllm_mods.formats import syntax_tree
@@ -22,8 +22,10 @@ from vllm_mods.formats import syntax_tree
 _OF_CALLS = {name for name, rule in RULES.items() if rule.always is argument}
 _USING = _OF_CALLS | {name for name, rule in RULES.items() if rule.always in (lacks, not_found)}
 _DEFINED = re.compile(r"(\S+\.py):\d")
+_ANYTHING = ("", "Exception", "BaseException")
 ASKING = rb"(?:has|get)attr\([^()]*[\"']%b[\"']|[\"']%b[\"'] (?:not )?in\b"
 """How code asks for a name before it uses it."""
+_LISTING = rb"|[\"'], [\"']%b[\"']"
 
 
 def callers(world: World) -> Mapping[str, bytes]:
@@ -51,63 +53,63 @@ def _without_fallbacks(data: bytes, takes: re.Pattern[bytes]) -> bytes:
         is_taking = takes.search(b"".join(rows[node.lineno : node.body[-1].end_lineno]))
         for body in (one.body for one in node.handlers if is_taking):
             first, last = body[0].lineno - 1, body[-1].end_lineno or 0
-            rows[first] = rows[first][: body[0].col_offset] + b"pass\n"
-            rows[first + 1 : last] = [b"\n"] * (last - first - 1)
+            nothing = rows[first][: body[0].col_offset] + b"pass\n"
+            rows[first:last] = [nothing, *[b"\n"] * (last - first - 1)]
     return b"".join(rows)
 
 
 def misuses(world: World, diagnostics: Iterable[Diagnostic]) -> Iterator[Problem]:
     """Yield what the type checker says of vLLM's use of a plugin: one thing for a call, and nothing behind an import that fails."""
     told: set[tuple[str, int]] = set()
-    for one in diagnostics:
+    for one in (said for said in diagnostics if said.path not in world.files):
         asked = Asked(world, one)
         call, whole = asked.call(), (one.path, 0)
         place = one.path, call.lineno if call else one.line
-        problem = _problem(asked) if one.rule in _USING and told.isdisjoint((place, whole)) else None
-        if problem:
+        is_new = one.rule in _USING and told.isdisjoint((place, whole))
+        if is_new and (problem := _problem(asked)):
             ends = problem.code is FindingCode.FIT_IMPORT and not problem.scope
             told.add(whole if ends else place)
             yield problem
 
 
 def _problem(asked: Asked) -> Problem | None:
-    """Return what vLLM misuses in a place of the plugin, unless the code there, or the plugin's, may know better."""
-    world, one, member = asked.world, asked.diagnostic, asked.member
+    """Return what of the plugin vLLM misuses in a place, unless the code around it, or the plugin's, may know better."""
+    world, one = asked.world, asked.diagnostic
+    tries = (node for node in asked.around if isinstance(node, ast.Try))
+    functions = [node for node in asked.around if isinstance(node, DefNode)]
+    # whoever is handed a function may catch what it raises
+    if len(functions) > 1 or any(not caught(node).isdisjoint(_ANYTHING) for node in tries):
+        return None
     for problem in import_problems(world, one.path, asked.sites, frozenset((one.line,))):
         if isinstance(problem, Problem) and problem.key[0].partition(".")[0] in _packages(world):
-            return None if _may_be_there(world, problem) else problem
-    meant = asked.called() if one.rule in _OF_CALLS else ()
-    if member:
-        meant = *asked.classes(member[1]), *world.locate(member[1]).symbols
+            return None if _may_be_made(world, problem) else problem
+    kind = asked.member[1] if asked.member else ""
+    members = (*asked.classes(kind), *world.locate(kind).symbols)
+    meant = asked.called() if one.rule in _OF_CALLS else members
     places = {symbol.module or symbol.path for symbol in meant} | {*_DEFINED.findall(one.more)}
-    problem = None if places.isdisjoint(world.files) else judge(world, one, gated=True)
-    is_sure = problem and problem.level is Level.ERROR and not any(map(_goes_on, asked.around))
-    return problem if problem and is_sure and not _is_asked_for(world, problem.token) else None
+    judged = None if places.isdisjoint(world.files) else judge(world, one, gated=True)
+    is_sure = judged and judged.level is Level.ERROR and not _is_asked_for(world, judged.token)
+    return judged if is_sure else None
 
 
-def _may_be_there(world: World, problem: Problem) -> bool:
-    """Tell whether what is not found may be made: vLLM asks for it first, or the plugin itself imports the module, which is compiled."""
+def _may_be_made(world: World, problem: Problem) -> bool:
+    """Tell whether vLLM asks for what it imports first, or the plugin imports that module itself, which is compiled."""
     module, name = problem.key
-    asked = re.compile(rb"[\"']%b[\"']" % module.encode())
-    if _is_asked_for(world, name) or (problem.scope and is_mentioned(world, module, asked)):
+    quoted = re.compile(rb"[\"']%b[\"']" % module.encode())
+    if _is_asked_for(world, name) or (problem.scope and is_mentioned(world, module, quoted)):
         return True
     is_there = world.locate(module).exists is not False
     texts = () if is_there else files_mentioning(world, (module.rpartition(".")[2],))
-    trees = ((path, syntax_tree.module(data)) for path, data in texts if path in world.files)
-    nodes = ((path, node) for path, tree in trees if tree for node in every(tree))
+    own = ((path, syntax_tree.module(data)) for path, data in texts if path in world.files)
+    nodes = ((path, node) for path, tree in own if tree for node in every(tree))
     taken = ((p, n) for p, n in nodes if isinstance(n, ast.Import | ast.ImportFrom))
-    named = ((absolute(p, one.level, one.module), one.name) for p, n in taken for _, one in imports_of(n))
+    named = (
+        (absolute(p, one.level, one.module), one.name) for p, n in taken for _, one in imports_of(n)
+    )
     return any(module in {of, f"{of}.{name}"} for of, name in named)
 
 
 def _is_asked_for(world: World, name: str) -> bool:
-    """Tell whether a name stands where code asks for it, or in a table of modules and names."""
-    asks = re.compile((ASKING + rb"|[\"'], [\"']%b[\"']") % ((name.encode(),) * 3))
+    """Tell whether code asks for a name, or lists it in a table of modules and names."""
+    asks = re.compile((ASKING + _LISTING) % ((name.encode(),) * 3))
     return name != "" and is_mentioned(world, name, asks)
-
-
-def _goes_on(node: ast.AST) -> bool:
-    """Tell whether code goes on where something fails in it."""
-    if not isinstance(node, ast.Try) or caught(node).isdisjoint(("", "Exception", "BaseException")):
-        return False
-    return not any(isinstance(one, ast.Raise) for part in node.handlers for one in every(part))

@@ -32,7 +32,7 @@ from vllm_mods.fit.types import invalid, plain_getattr
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
-from vllm_mods.plugins.callers import callers, misuses
+from vllm_mods.plugins.callers import ASKING, callers, misuses
 from vllm_mods.plugins.copies import Replaced, missed
 
 _C = FindingCode
@@ -50,11 +50,6 @@ class View:
         # where the plugin is installed, the tree has it too
         self.bare = World(tree, dict.fromkeys(files), cache, self.world.texts)
 
-    @cached_property
-    def callers(self) -> Mapping[str, bytes]:
-        """The files of vLLM that take something from the plugin."""
-        return callers(self.world)
-
     def imports(self, path: str) -> dict[tuple[str, ...], Problem]:
         """Return what cannot be imported of vLLM, by what is the same beside another one."""
         data = self.files[path]
@@ -65,7 +60,7 @@ class View:
     @cached_property
     def diagnostics(self) -> dict[tuple[object, ...], Diagnostic]:
         """What the type checker says, by what is the same beside another vLLM: its place and its rule."""
-        both = {**self.files, **self.callers}
+        both = {**self.files, **callers(self.world)}
         files = {path: plain_getattr(data) for path, data in both.items()}
         folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
         said = check(folder, files, RULES, self.world.python)
@@ -75,8 +70,7 @@ class View:
     @cached_property
     def misuses(self) -> list[Problem]:
         """What vLLM takes from the plugin in vain."""
-        said = (one for one in self.diagnostics.values() if one.path in self.callers)
-        return [*misuses(self.world, said)]
+        return [*misuses(self.world, self.diagnostics.values())]
 
     def overrides(self, path: str) -> dict[tuple[str, str], Override]:
         """Return what the classes of a file override of vLLM's, by class and method."""
@@ -165,8 +159,8 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     met_at = {(one.path, one.line) for one in problems}
     by_place = target.diagnostics
     old = origin.diagnostics if origin and by_place else {}
-    unmet = ((key, one) for key, one in by_place.items() if one.path in files)
-    new = [one for key, one in unmet if key not in old and one[:2] not in met_at]
+    unmet = ((key, one) for key, one in by_place.items() if one[:2] not in met_at)
+    new = [one for key, one in unmet if one.path in files and key not in old]
     typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
     problems += (one for one in typed if one and one.level is Level.ERROR)
     was = {one.message for one in origin.misuses} if origin and target.misuses else ()
@@ -179,10 +173,14 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
         text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
         met_by.setdefault((one.code, text, one.level), []).append(one)
     causes = [_one_of(target.world, ones) for ones in met_by.values()]
-    ranks = [(one, [*_ORDER, one.code].index(one.code)) for one in causes]
-    # a call that vLLM makes is met by whoever starts it, a file that it cannot load by few
-    ranks.sort(key=lambda pair: (pair[0].level, pair[1] if pair[0].path in files else -pair[1], pair[0][1:3]))
-    return tuple(finding(one) for one, _ in ranks)
+    causes.sort(key=lambda one: (one.level, _rank(one, files), one[1:3]))
+    return tuple(map(finding, causes))
+
+
+def _rank(one: Problem, files: Mapping[str, bytes]) -> int:
+    """Say where a problem comes: first what vLLM itself calls, which nobody can leave out, last what it cannot import."""
+    rank = [*_ORDER, one.code].index(one.code)
+    return rank if one.path in files else -rank
 
 
 def _noted(problem: Problem) -> Problem:
@@ -276,8 +274,7 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
         if before is None or not origin.has(before, name):
             continue
         if not target.has(owner, name):
-            asks = rb"\.%b\b(?!\s*=[^=])|(?:has|get)attr\([^()]*[\"']%b[\"']|[\"']%b[\"'] (?:not )?in\b"
-            read = re.compile(asks % ((name.encode(),) * 3))
+            read = re.compile((rb"\.%b\b(?!\s*=[^=])|" + ASKING) % ((name.encode(),) * 3))
             level = Level.NOTE if any(map(read.search, target.files.values())) else Level.ERROR
             text = f"{what} is replaced, but only vLLM {origin.world.tree.version} has it, not this vLLM"
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
@@ -304,7 +301,7 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
 
 def _one_of(world: World, problems: list[Problem]) -> Problem:
     """Return the first of the problems with one cause that is an error, the first one if none is, with how many there are."""
-    noted = (_noted(one) if one.path in world.files and _is_chosen(world, one.path) else one for one in problems)
+    noted = (_noted(one) if _is_chosen(world, one.path) else one for one in problems)
     judged = [lessen(world, soften(world, one)) for one in noted]
     worst, more = min(judged, key=lambda one: (one.level is Level.NOTE, one[1:3])), len(judged) - 1
     text = f"{worst.message}; the same in {more} other place{'s' * (more != 1)}"
@@ -313,11 +310,11 @@ def _one_of(world: World, problems: list[Problem]) -> Problem:
 
 @remembered
 def _is_chosen(world: World, path: str) -> bool:
-    """Tell whether all imports of a file stand where the plugin asks for a version."""
+    """Tell whether all imports of a plugin's file stand where it asks for a version."""
     stem = re.escape(module_stem(path).encode())
     # in a list of several lines, it stands after names alone
     line = rb"^(?:(?=.*\b(?:from|import)\b).*|[\s\w,]*)\b%b\b" % stem
     others = (data or b"" for other, data in world.files.items() if other != path)
     sites = (site for data in others if stem in data for site in _sites(data, line))
     imports = (site for site in sites if isinstance(site.node, ast.Import | ast.ImportFrom))
-    return {site.scope.tolerant for site in imports} == {True}
+    return path in world.files and {site.scope.tolerant for site in imports} == {True}
