@@ -407,7 +407,8 @@ NEEDED = "def start():\n    from p.{} import scale\n    return scale(1)\n"
             [],
         ),
         ("HAS = False\nif HAS:\n    from p import gone\n", "", []),
-        (NEEDED.format("gone") + "\n\nNAMES = [('p.gone', 'other')]\n", "", []),
+        (NEEDED.format("gone") + "\n\nHAS = find_spec('p')\n", "", []),
+        ("from p import gone\n\nNAMES = [('p', 'gone')]\n", "", []),
         ("def f(g):\n    def made():\n        from p import gone\n    return g(made)\n", "", []),
         # what is compiled, made while it runs, or another distribution's
         (NEEDED.format("ops"), "", []),

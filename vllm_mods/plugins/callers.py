@@ -75,10 +75,7 @@ def misuses(world: World, diagnostics: Iterable[Diagnostic]) -> Iterator[Problem
 def _problem(asked: Asked) -> Problem | None:
     """Return what of the plugin vLLM misuses in a place, unless the code around it, or the plugin's, may know better."""
     world, one = asked.world, asked.diagnostic
-    tries = (node for node in asked.around if isinstance(node, ast.Try))
-    functions = [node for node in asked.around if isinstance(node, DefNode)]
-    # whoever is handed a function may catch what it raises
-    if len(functions) > 1 or any(not caught(node).isdisjoint(_ANYTHING) for node in tries):
+    if _expects_it(asked):
         return None
     for problem in import_problems(world, one.path, asked.sites, frozenset((one.line,))):
         if isinstance(problem, Problem) and problem.key[0].partition(".")[0] in _packages(world):
@@ -92,12 +89,22 @@ def _problem(asked: Asked) -> Problem | None:
     return judged if is_sure else None
 
 
+def _expects_it(asked: Asked) -> bool:
+    """Tell whether code is ready for an error, or only who asked for the package may come there."""
+    tries = (node for node in asked.around if isinstance(node, ast.Try))
+    functions = [node for node in asked.around if isinstance(node, DefNode)]
+    # whoever is handed a function may catch what it raises
+    if len(functions) > 1 or any(not caught(node).isdisjoint(_ANYTHING) for node in tries):
+        return True
+    world, data = asked.world, asked.world.glance(asked.diagnostic.path) or b""
+    near = [name for name in _packages(world) if functions and name.encode() in data]
+    asks = ((name, rb"(?:find_spec|has_module)\([\"']%b\b" % name.encode()) for name in near)
+    return any(is_mentioned(world, name, re.compile(pattern)) for name, pattern in asks)
+
+
 def _may_be_made(world: World, problem: Problem) -> bool:
     """Tell whether vLLM asks for what it imports first, or the plugin imports that module itself, which is compiled."""
     module, name = problem.key
-    quoted = re.compile(rb"[\"']%b[\"']" % module.encode())
-    if _is_asked_for(world, name) or (problem.scope and is_mentioned(world, module, quoted)):
-        return True
     is_there = world.locate(module).exists is not False
     texts = () if is_there else files_mentioning(world, (module.rpartition(".")[2],))
     own = ((path, syntax_tree.module(data)) for path, data in texts if path in world.files)
@@ -106,7 +113,7 @@ def _may_be_made(world: World, problem: Problem) -> bool:
     named = (
         (absolute(p, one.level, one.module), one.name) for p, n in taken for _, one in imports_of(n)
     )
-    return any(module in {of, f"{of}.{name}"} for of, name in named)
+    return _is_asked_for(world, name) or any(module in {of, f"{of}.{one}"} for of, one in named)
 
 
 def _is_asked_for(world: World, name: str) -> bool:
