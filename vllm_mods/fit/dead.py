@@ -13,7 +13,6 @@ from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, Problems, nearest
 from vllm_mods.fit.search import classes_in, files_mentioning, is_composed, python_files, subclasses
 from vllm_mods.fit.shapes import Class, Function, Symbol
-from vllm_mods.fit.signatures import unbound
 from vllm_mods.fit.users import without_texts
 from vllm_mods.fit.world import World, module_stem
 
@@ -85,7 +84,7 @@ def _is_misspelt_hook(world: World, new: _Added) -> bool:
     owner = line.owner(hook)
     if owner is None or hook in new.symbol.cls.attributes:
         return False
-    takes, *theirs = ([one.name for one in unbound(f)] for f in (new.function, *owner[1]))
+    takes, *theirs = ([one.name for one in f.unbound] for f in (new.function, *owner[1]))
     others = *line.classes, *subclasses(world, owner[0])
     times = sum(hook in one.cls.methods for one in others)
     return takes in theirs and times > 1 and not is_composed(world, new.function.name)

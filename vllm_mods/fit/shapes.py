@@ -20,6 +20,17 @@ def words(text: str) -> frozenset[str]:
 
 # How much of a signature a message shows: a finding has at most three lines.
 _LONG = 72
+# Decorators that leave the parameters as they are.
+TRANSPARENT = words(
+    "staticmethod classmethod abstractmethod overload override final no_type_check inference_mode "
+    "no_grad enable_grad lru_cache cache contextmanager asynccontextmanager deprecated "
+    "torch_compile_guard assume_constant_result disable "
+    "model_validator eager_break_during_capture maybe_transfer_kv_layer"
+)
+PROPERTIES = words(
+    "property cached_property abstractproperty setter getter deleter computed_field "
+    "classproperty field_validator validator"
+)
 
 
 class Function(NamedTuple):
@@ -39,6 +50,24 @@ class Function(NamedTuple):
     def marks(self) -> frozenset[str]:
         """The last words of the decorators."""
         return frozenset(decorator.rpartition(".")[2] for decorator in self.decorators)
+
+    @property
+    def is_property(self) -> bool:
+        """Whether it is read, not called."""
+        return not self.marks.isdisjoint(PROPERTIES)
+
+    @property
+    def opaque_decorator(self) -> str | None:
+        """The first decorator that may change the signature, ``None`` if none may."""
+        names = self.decorators
+        return next((name for name in names if name.rpartition(".")[2] not in TRANSPARENT), None)
+
+    @property
+    def unbound(self) -> tuple[Parameter, ...]:
+        """A method's parameters without the receiver."""
+        first = self.parameters[:1]
+        taken = first and first[0].kind <= Parameter.POSITIONAL_OR_KEYWORD
+        return self.parameters[1 if taken and "staticmethod" not in self.marks else 0 :]
 
     def text(self) -> str:
         """Return the parameters as a person writes them, without annotations; many are cut short."""

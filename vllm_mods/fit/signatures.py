@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
-from vllm_mods.fit.shapes import Function, Import, words
+from vllm_mods.fit.shapes import PROPERTIES, TRANSPARENT, Function, Import, words
 from vllm_mods.formats import syntax_tree
 
 DefNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -19,18 +19,6 @@ _BELOW = {
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-
-# Decorators that leave the parameters as they are.
-TRANSPARENT = words(
-    "staticmethod classmethod abstractmethod overload override final no_type_check inference_mode "
-    "no_grad enable_grad lru_cache cache contextmanager asynccontextmanager deprecated "
-    "torch_compile_guard assume_constant_result disable "
-    "model_validator eager_break_during_capture maybe_transfer_kv_layer"
-)
-PROPERTIES = words(
-    "property cached_property abstractproperty setter getter deleter computed_field "
-    "classproperty field_validator validator"
-)
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -227,11 +215,6 @@ def refusal(parameters: Sequence[Parameter], call: ast.Call) -> str | None:
     return None
 
 
-def is_property(function: Function) -> bool:
-    """Tell whether the function is read, not called."""
-    return not function.marks.isdisjoint(PROPERTIES)
-
-
 def receiver_of(node: DefNode) -> str | None:
     """Return the first parameter of a function in a class, ``None`` where it is no method.
 
@@ -243,22 +226,3 @@ def receiver_of(node: DefNode) -> str | None:
         return None
     name = positional[0].arg
     return name if name in {"self", "cls"} or names <= TRANSPARENT | PROPERTIES else None
-
-
-def opaque_decorator(function: Function) -> str | None:
-    """Return the first decorator that may change the signature, ``None`` if none may."""
-    names = function.decorators
-    return next((name for name in names if name.rpartition(".")[2] not in TRANSPARENT), None)
-
-
-def implementations(functions: Sequence[Function]) -> tuple[Function, ...]:
-    """Leave out ``@overload`` declarations where the implementation is there too."""
-    real = tuple(function for function in functions if "overload" not in function.marks)
-    return real or tuple(functions)
-
-
-def unbound(function: Function) -> tuple[Parameter, ...]:
-    """Return a method's parameters without the receiver."""
-    first = function.parameters[:1]
-    taken = first and first[0].kind <= Parameter.POSITIONAL_OR_KEYWORD
-    return function.parameters[1 if taken and "staticmethod" not in function.marks else 0 :]

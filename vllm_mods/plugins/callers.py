@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
@@ -14,9 +14,9 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.missing import lacks, not_found
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import files_mentioning, is_mentioned
-from vllm_mods.fit.signatures import DefNode, every, imports_of
+from vllm_mods.fit.signatures import DefNode, every
 from vllm_mods.fit.walk import caught
-from vllm_mods.fit.world import World, absolute
+from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
 _OF_CALLS = {name for name, rule in RULES.items() if rule.always is argument}
@@ -58,15 +58,20 @@ def _without_fallbacks(data: bytes, takes: re.Pattern[bytes]) -> bytes:
     return b"".join(rows)
 
 
-def misuses(world: World, diagnostics: Iterable[Diagnostic]) -> Iterator[Problem]:
-    """Yield what the type checker says of vLLM's use of a plugin: one thing for a call, and nothing behind an import that fails."""
+def misuses(world: World, diagnostics: Collection[Diagnostic]) -> Iterator[Problem]:
+    """Yield what the type checker says of vLLM's use of a plugin: one thing for a call, and nothing behind an import that fails.
+
+    What the plugin does, too, is right, as an import of what is compiled.
+    """
+    right = {one.text for one in diagnostics if one.path in world.files}
     told: set[tuple[str, int]] = set()
-    for one in (said for said in diagnostics if said.path not in world.files):
+    for one in diagnostics:
+        if one.rule not in _USING or one.text in right:
+            continue
         asked = Asked(world, one)
         call, whole = asked.call(), (one.path, 0)
         place = one.path, call.lineno if call else one.line
-        is_new = one.rule in _USING and told.isdisjoint((place, whole))
-        if is_new and (problem := _problem(asked)):
+        if told.isdisjoint((place, whole)) and (problem := _problem(asked)):
             ends = problem.code is FindingCode.FIT_IMPORT and not problem.scope
             told.add(whole if ends else place)
             yield problem
@@ -79,7 +84,7 @@ def _problem(asked: Asked) -> Problem | None:
         return None
     for problem in import_problems(world, one.path, asked.sites, frozenset((one.line,))):
         if isinstance(problem, Problem) and problem.key[0].partition(".")[0] in _packages(world):
-            return None if _may_be_made(world, problem) else problem
+            return None if _is_asked_for(world, problem.key[1]) else problem
     kind = asked.member[1] if asked.member else ""
     members = (*asked.classes(kind), *world.locate(kind).symbols)
     meant = asked.called() if one.rule in _OF_CALLS else members
@@ -100,20 +105,6 @@ def _expects_it(asked: Asked) -> bool:
     near = [name for name in _packages(world) if functions and name.encode() in data]
     asks = ((name, rb"(?:find_spec|has_module)\([\"']%b\b" % name.encode()) for name in near)
     return any(is_mentioned(world, name, re.compile(pattern)) for name, pattern in asks)
-
-
-def _may_be_made(world: World, problem: Problem) -> bool:
-    """Tell whether vLLM asks for what it imports first, or the plugin imports that module itself, which is compiled."""
-    module, name = problem.key
-    is_there = world.locate(module).exists is not False
-    texts = () if is_there else files_mentioning(world, (module.rpartition(".")[2],))
-    own = ((path, syntax_tree.module(data)) for path, data in texts if path in world.files)
-    nodes = ((path, node) for path, tree in own if tree for node in every(tree))
-    taken = ((p, n) for p, n in nodes if isinstance(n, ast.Import | ast.ImportFrom))
-    named = (
-        (absolute(p, one.level, one.module), one.name) for p, n in taken for _, one in imports_of(n)
-    )
-    return _is_asked_for(world, name) or any(module in {of, f"{of}.{one}"} for of, one in named)
 
 
 def _is_asked_for(world: World, name: str) -> bool:
