@@ -62,10 +62,7 @@ def calls_of(
 
 
 def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[MethodCall, str]:
-    """Return the types of the receivers of some calls, as the type checker writes them; raises as ``checker.check``.
-
-    It is asked on copies of the files in which they stand in ``reveal_type``.
-    """
+    """Return the types of the receivers of some calls, by ``reveal_type`` on copies of their files; raises as ``checker.check``."""
     known: Mapping[MethodCall, str] = world.answers.get(receiver_types, {})
     if known.keys() >= {*calls}:
         return known

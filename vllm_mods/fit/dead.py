@@ -21,10 +21,7 @@ _CALLED = re.compile(r"__\w+__|(?:visit|test|do|on|handle|validate|serialize|che
 
 
 def dead_problems(before: World, after: World, path: str, origin: World | None) -> Problems:
-    """Judge what is new in a file: notes, and errors for what was a hook where it was written.
-
-    ``origin`` is the release that the patch was written for, where it can be had.
-    """
+    """Judge what is new in a file: notes, and errors for what was a hook at the ``origin``, where the patch was written."""
     gone: list[Problem] = []
     # An origin of which only a part can be had decides nothing.
     with suppress(TreeError):

@@ -98,10 +98,7 @@ def learn_receivers(world: World, overrides: Iterable[Override]) -> None:
 
 
 def override_problems(world: World, override: Override, path: str, line: int) -> Answers:
-    """Judge one override by the calls that the tree makes.
-
-    ``path`` and ``line`` are the place in a changed file that the answer is about.
-    """
+    """Judge an override by the calls that the tree makes; the answer is about a ``path`` and ``line`` of a changed file."""
     mine, theirs = override.method, override.overridden
     if mine.name == "__init__":  # each class has its own, but for a plugin's that stands for vLLM's
         yield from _constructor_problems(world, override, (path, line)) if world.origin else ()
@@ -303,11 +300,7 @@ def _only_family(world: World, override: Override) -> bool:
 def changed_methods(
     before: World, after: World, path: str
 ) -> Iterator[tuple[Symbol, frozenset[str], frozenset[str]]]:
-    """Yield each class of a file with the methods to judge as overrides, and as overridden.
-
-    The first are new or changed, or all of them where the bases changed; the second were
-    there and take fewer or other calls now.
-    """
+    """Yield each class of a file with its methods to judge as overrides (changed, or all of changed bases), and as overridden (of other calls)."""
     old = dict(classes_in(before, path))
     for name, symbol in classes_in(after, path):
         binding = symbol.cls

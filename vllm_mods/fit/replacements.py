@@ -24,10 +24,7 @@ _OF_CLASS = re.compile(r"<class '|type\[")
 def replacement_problems(
     world: World, write: Write, replaced: Collection[tuple[str, str]]
 ) -> Problems:
-    """Judge what one write puts in the place of a function, method or class.
-
-    Functions that are ``replaced`` themselves, by owner and name, call nothing any more.
-    """
+    """Judge what a write puts in the place of a function, method or class; functions that are ``replaced`` themselves call nothing any more."""
     if write.name is None or write.value is None or write.scope.tolerant:
         return
     owners = write.owners(world)

@@ -144,11 +144,7 @@ def _is_abstract(symbol: Symbol, name: str) -> bool:
 
 
 def abstract_misuses(world: World, path: str, site: CodeSite, at_origin: World | None) -> Misuses:
-    """Say that a class at the end of its line leaves some of its base's abstract methods open.
-
-    A class may only hold static methods: where nobody calls it by its name, and it was not as open where the patch was
-    written (``at_origin`` has the patch in that tree), that is a note.
-    """
+    """Say that a class at the end of its line leaves abstract methods open: a note where nobody calls it and it was no other ``at_origin``."""
     node = site.node
     if not isinstance(node, ast.ClassDef):
         return

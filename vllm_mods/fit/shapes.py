@@ -34,10 +34,7 @@ PROPERTIES = words(
 
 
 class Function(NamedTuple):
-    """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none.
-
-    Every default of a parameter is ``...``. ``returns`` is what is stated, where that is a name or a tuple.
-    """
+    """A function or method. Every default is ``...``, ``"?"`` a decorator without a dotted name, ``returns`` a stated name or tuple."""
 
     name: str
     line: int
@@ -79,11 +76,7 @@ class Function(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Class:
-    """A class. ``attributes`` is every name that an instance may have from this class's code.
-
-    ``dynamic`` says that there may be more. ``fields`` are the annotated names, as a
-    dataclass reads them, each with whether it is required.
-    """
+    """A class. ``attributes`` are all names that its code gives an instance, unless ``dynamic``; ``fields`` say of annotated ones whether they are required."""
 
     name: str
     line: int
@@ -99,10 +92,7 @@ class Class:
 
 
 class Import(NamedTuple):
-    """A name bound by an import. ``name`` is ``None`` for ``import module [as …]``.
-
-    ``whole`` is true where the bound name is the module's first component.
-    """
+    """A name bound by an import: its ``name`` is ``None`` for ``import module``, ``whole`` is true where the first component is bound."""
 
     level: int
     module: str
@@ -146,10 +136,7 @@ def is_standard(dotted: str) -> bool:
 
 
 class Symbol(NamedTuple):
-    """What a name means: something defined at ``path``, a module, or something ``external``.
-
-    With none of these it is a value of which no more is known.
-    """
+    """What a name means: something defined at ``path``, a module, something ``external``, or a value of which no more is known."""
 
     path: str = ""
     binding: Function | Class | Value | None = None

@@ -43,10 +43,7 @@ def every(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def dotted(node: ast.AST | None) -> str | None:
-    """Return ``a.b.c`` for such an expression, ``None`` for any other.
-
-    A call of a plain name keeps its parentheses: ``globals().update``.
-    """
+    """Return ``a.b.c`` for such an expression, also ``globals().update`` with its parentheses, ``None`` for any other."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -97,10 +94,7 @@ def imports_of(
 
 
 def bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST | Import]]:
-    """Yield each name that some code binds, or takes away, in its own scope, with the node that does, or the import.
-
-    The node of a name that is another scope's is its ``global`` or ``nonlocal``.
-    """
+    """Yield each name that code binds, or takes away, in its own scope, with the node or import that does; another scope's with its ``global``."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             yield node.name, node
@@ -216,10 +210,7 @@ def refusal(parameters: Sequence[Parameter], call: ast.Call) -> str | None:
 
 
 def receiver_of(node: DefNode) -> str | None:
-    """Return the first parameter of a function in a class, ``None`` where it is no method.
-
-    What a decorator makes of a function may be no method: then the parameter counts by its usual name only.
-    """
+    """Return the first parameter of a method, ``None`` for no method; where a decorator may make none of it, only by its usual name."""
     positional = [*node.args.posonlyargs, *node.args.args]
     names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
     if not positional or "staticmethod" in names:

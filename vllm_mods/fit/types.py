@@ -44,10 +44,7 @@ class Question(NamedTuple):
 
 
 def type_problems(question: Question, at_origin: Question | None) -> Answers:
-    """Yield what is new and counts, what is new and may, as notes, and what the checker could not read.
-
-    ``at_origin`` is the same of the tree that the patch was written for. Raises as ``checker.check``.
-    """
+    """Yield what is new and counts, or may, and what the checker could not read; ``at_origin`` is where it was written. Raises as ``check``."""
     new = _news(question)
     added = {c.path: added_lines(c.before, c.after) for c in question.changes if c.after}
     inside = {one for one in new if one.line in added.get(one.path, ())}
