@@ -13,6 +13,7 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.lines import rows
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import files_mentioning, meant_in, subclasses
 from vllm_mods.fit.shapes import Class, Symbol, words
@@ -239,7 +240,7 @@ def _may_run_first(world: World, problem: Problem, write: Write) -> bool:
     tree = syntax_tree.module(world.glance(write.path) or b"") or ast.Module([], [])
     line = _read_at(tree, problem, write)
     functions = (node for node in every(tree) if isinstance(node, DefNode | ast.Lambda))
-    around = [node for node in functions if _spans(node, line)]
+    around = [node for node in functions if line in rows(node)]
     scopes = [one.node for one in write.scope.around()]
     body = next(node for node in scopes if isinstance(node, DefNode | ast.Lambda | ast.Module))
     here = max(around, key=lambda node: node.lineno, default=tree)
@@ -249,7 +250,7 @@ def _may_run_first(world: World, problem: Problem, write: Write) -> bool:
     if around or outer is None:
         return True  # whoever calls the functions knows
     named = (one for one in every(tree) if isinstance(one, ast.Name) and one.id == outer.name)
-    return any(one.lineno <= line and not _spans(outer, one.lineno) for one in named)
+    return any(one.lineno <= line and one.lineno not in rows(outer) for one in named)
 
 
 def _read_at(tree: ast.Module, problem: Problem, write: Write) -> int:
@@ -269,14 +270,10 @@ def _read_at(tree: ast.Module, problem: Problem, write: Write) -> int:
 def _comes_before(body: ast.AST, write: ast.stmt | ast.expr, line: int) -> bool:
     """Tell whether a write comes before a line of the same body: in a round of a loop it always may."""
     blocks = [node for node in every(body) if isinstance(node, (ast.If, *_LOOPS))]
-    both = [node for node in blocks if _spans(node, line) and _spans(node, write.lineno)]
+    both = [node for node in blocks if line in rows(node) and write.lineno in rows(node)]
     if any(isinstance(node, _LOOPS) for node in both):
         return True
-    ifs = (one for one in both if isinstance(one, ast.If) and not _spans(one.test, line))
+    ifs = (one for one in both if isinstance(one, ast.If) and line not in rows(one.test))
     lines = (line, write.lineno)
-    sides = ({any(_spans(one, n) for one in node.body) for n in lines} for node in ifs)
+    sides = ({any(n in rows(one) for one in node.body) for n in lines} for node in ifs)
     return (write.end_lineno or write.lineno) < line and all(len(side) == 1 for side in sides)
-
-
-def _spans(node: ast.stmt | ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)

@@ -93,9 +93,7 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
                 yield from _lonely(world, node.args[:1], "environment variable")
             backends = [k.value for k in node.keywords if "attention_backend" in (k.arg or "")]
             yield from _lonely(world, backends, "attention backend")
-        case ast.BinOp(
-            op=ast.Mod(), left=ast.Constant(value=str(text)), right=ast.Tuple(elts=given)
-        ):
+        case ast.BinOp(op=ast.Mod(), left=ast.Constant(str(text)), right=ast.Tuple(given)):
             yield from _count(text, given, site.node)
         case ast.Compare(left=ast.Attribute(attr="quantization"), comparators=others):
             yield from _quantization(world, others)
@@ -306,9 +304,8 @@ def _registration(world: World, path: str, node: ast.Call) -> Misuses:
             changed = every(given.get("mutates_args") or node.func)
             names = {str(one.value) for one in changed if isinstance(one, ast.Constant)}
             for name in sorted(names - known):
-                yield Misuse(
-                    f"{real.where} has no parameter {name}, but mutates_args names it", name
-                )
+                text = f"{real.where} has no parameter {name}, but mutates_args names it"
+                yield Misuse(text, name)
             many = len([one for one in takes if one.default is one.empty]), len(takes)
             calls = [ast.Call(node.func, [node.func] * number, []) for number in many]
             for fake in fakes:

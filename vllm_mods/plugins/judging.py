@@ -11,7 +11,7 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.bodies import only_raises
 from vllm_mods.fit.calls import calls_of
-from vllm_mods.fit.checker import Diagnostic, check, replaced
+from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.dead import gone_hooks
 from vllm_mods.fit.gates import RULES, judge as judge_diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
@@ -28,10 +28,9 @@ from vllm_mods.fit.run_time import Write, all_writes, soften
 from vllm_mods.fit.search import classes_in, classes_named
 from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.fit.types import invalid, plain_getattr
-from vllm_mods.fit.walk import CodeSite, walk
+from vllm_mods.fit.types import invalid, said_of
+from vllm_mods.fit.walk import sites_with
 from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
-from vllm_mods.formats import syntax_tree
 from vllm_mods.plugins.callers import ASKING, callers, misuses
 from vllm_mods.plugins.copies import Replaced, missed
 
@@ -54,18 +53,17 @@ class View:
         """Return what cannot be imported of vLLM, by what is the same beside another one."""
         data = self.files[path]
         every_line = frozenset(range(1, data.count(b"\n") + 2))
-        answers = import_problems(self.world, path, _sites(data, rb"\bvllm\b|\benvs\."), every_line)
+        answers = import_problems(
+            self.world, path, sites_with(data, rb"\bvllm\b|\benvs\."), every_line
+        )
         return {(*one.key, str(one.line)): one for one in answers if isinstance(one, Problem)}
 
     @cached_property
     def diagnostics(self) -> dict[tuple[object, ...], Diagnostic]:
         """What the type checker says, by what is the same beside another vLLM: its place and its rule."""
-        both = {**self.files, **callers(self.world)}
-        files = {path: plain_getattr(data) for path, data in both.items()}
-        folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
-        said = check(folder, files, RULES, self.world.python)
-        known = (one for one in said if one.rule in RULES)  # it speaks of syntax unasked
-        return {one[:4]: one for one in known if RULES[one.rule].only in one.text}
+        files = {**self.files, **callers(self.world)}
+        said = said_of(self.world, files, files)
+        return {one[:4]: one for one in said if one.rule in RULES}  # it speaks of syntax unasked
 
     @cached_property
     def misuses(self) -> list[Problem]:
@@ -88,7 +86,7 @@ class View:
 
     def lets_be(self, problem: Problem) -> bool:
         """Tell whether a problem is of a class or method that is for other versions."""
-        sites = _sites(self.files[problem.path], rb"\b(?:class|def)\b")
+        sites = sites_with(self.files[problem.path], rb"\b(?:class|def)\b")
         return any(one.scope.tolerant and one.node.lineno == problem.line for one in sites)
 
     def owner(self, write: Write) -> Symbol | None:
@@ -187,17 +185,9 @@ def _noted(problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE)
 
 
-def _sites(data: bytes, word: bytes) -> Iterator[CodeSite]:
-    """Yield what stands on the lines that have what a pattern takes."""
-    find = re.compile(word).search
-    lines = frozenset(number for number, row in enumerate(data.splitlines(), 1) if find(row))
-    parsed = syntax_tree.module(data) if lines else None
-    return walk(parsed, lines) if parsed else iter(())
-
-
 def _standing_in(target: View, origin: View, path: str) -> Iterator[Problem]:
     """Judge the classes of a file by vLLM's above them."""
-    for site in _sites(target.files[path], rb"\bclass\b"):
+    for site in sites_with(target.files[path], rb"\bclass\b"):
         new = [*abstract_misuses(target.world, path, site, origin.world)]
         if new and not any(abstract_misuses(origin.world, path, site, None)):
             yield from (at_site(path, site, _C.FIT_KIND, one, one.text) for one in new)
@@ -207,14 +197,12 @@ def _standing_in(target: View, origin: View, path: str) -> Iterator[Problem]:
 
 def _overriding(target: View, origin: View) -> Iterator[Problem]:
     """Judge the methods that override what takes other parameters now."""
-    pairs: list[tuple[Override, Override | None]] = []
+    both: list[tuple[Override, Override | None]] = []
     for path in target.files:
         was = origin.overrides(path)
-        pairs += ((one, was.get(key)) for key, one in target.overrides(path).items())
+        both += ((one, was.get(key)) for key, one in target.overrides(path).items())
     # what makes one of a class may begin to give what the class never took
-    new = [
-        (n, o) for n, o in pairs if not o or n.overridden[2:] != o.overridden[2:] or _is_maker(n)
-    ]
+    new = [(n, o) for n, o in both if not o or n.overridden[2:] != o.overridden[2:] or _is_maker(n)]
     learn_receivers(target.world, (one for one, _ in new if not _is_maker(one)))
     for override, before in new:
         mine, now = override.method, override.overridden
@@ -315,6 +303,6 @@ def _is_chosen(world: World, path: str) -> bool:
     # in a list of several lines, it stands after names alone
     line = rb"^(?:(?=.*\b(?:from|import)\b).*|[\s\w,]*)\b%b\b" % stem
     others = (data or b"" for other, data in world.files.items() if other != path)
-    sites = (site for data in others if stem in data for site in _sites(data, line))
+    sites = (site for data in others if stem in data for site in sites_with(data, line))
     imports = (site for site in sites if isinstance(site.node, ast.Import | ast.ImportFrom))
     return path in world.files and {site.scope.tolerant for site in imports} == {True}
