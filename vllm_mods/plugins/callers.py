@@ -25,7 +25,6 @@ _DEFINED = re.compile(r"(\S+\.py):\d")
 _ANYTHING = ("", "Exception", "BaseException")
 ASKING = rb"(?:has|get)attr\([^()]*[\"']%b[\"']|[\"']%b[\"'] (?:not )?in\b"
 """How code asks for a name before it uses it."""
-_LISTING = rb"|[\"'], [\"']%b[\"']"
 
 
 def callers(world: World) -> Mapping[str, bytes]:
@@ -109,5 +108,5 @@ def _expects_it(asked: Asked) -> bool:
 
 def _is_asked_for(world: World, name: str) -> bool:
     """Tell whether code asks for a name, or lists it in a table of modules and names."""
-    asks = re.compile((ASKING + _LISTING) % ((name.encode(),) * 3))
+    asks = re.compile((ASKING + rb"|[\"'], [\"']%b[\"']") % ((name.encode(),) * 3))
     return name != "" and is_mentioned(world, name, asks)

@@ -222,13 +222,11 @@ def _is_maker(override: Override) -> bool:
     return override.method.name == "__init__"  # each class has its own
 
 
-def _moved(target: View, mine: Function, now: Function, before: Function) -> str:
+def _moved(target: View, mine: Function, now: Function, was: Function) -> str:
     """Say which parameter has the place in which vLLM no longer gives it; ``""`` for none."""
-    own, new, old = (
-        [p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, before)
-    )
-    for place, (name, was) in enumerate(zip(own, old, strict=False)):
-        if name != was or name not in new or new.index(name) == place:
+    own, new, old = ([p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, was))
+    for place, (name, once) in enumerate(zip(own, old, strict=False)):
+        if name != once or name not in new or new.index(name) == place:
             continue
         calls = (call for call in calls_of(target.world, now.name) if call.path not in target.files)
         if any(len(call.node.args) >= min(place, new.index(name)) for call in calls):
