@@ -91,9 +91,8 @@ def _plugin(spec: str, archive: Archive) -> tuple[Plugin, Mapping[str, bytes]]:
     if not paths or any(to.startswith("vllm/") for to in paths.values()):
         why = "has its own vllm/" if paths else "has no Python package"
         raise UsageError(f"{spec} {why}", hint=_FORMS)
-    names = sorted(
-        n for n in archive.names if paths.get(n, "")[-3:] == ".py" or _SAYING.fullmatch(n)
-    )
+    python = {name for name in paths if name.endswith(".py")}
+    names = sorted(name for name in archive.names if name in python or _SAYING.fullmatch(name))
     archive.load(names)
     read: dict[str, bytes] = {}
     size = 0
