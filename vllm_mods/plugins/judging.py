@@ -162,8 +162,9 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
     problems += (one for one in typed if one and one.level is Level.ERROR)
     was = {one.message for one in origin.misuses} if origin and target.misuses else ()
+    made_for = f"vLLM {origin.world.tree.version}" if origin else ""
     for one in target.misuses:
-        text = f"{one.message}; so it is with vLLM {origin and origin.world.tree.version}, for which the plugin was made"
+        text = f"{one.message}; so it is with {made_for}, for which the plugin was made"
         problems.append(_noted(one._replace(message=text)) if one.message in was else one)
     met_by: dict[tuple[str, ...], list[Problem]] = {}
     for one in problems if origin else map(_noted, problems):
