@@ -423,6 +423,7 @@ def test_what_vllm_takes_of_a_plugin_has_to_be_there(
     held = {
         "p/__init__.py": "from p.built import scale\n",
         "p/adapter.py": ADAPTER,
+        "p/old.py": "from p.adapter import Adapter\n\nAdapter(server_url=1)\n",
         "p/ops.abi3.so": "",
         "p/made.py": "import sys\nfor one in NAMES:\n    setattr(sys.modules[__name__], one, sum)\n",
         "space/one.py": "",

@@ -60,12 +60,13 @@ def _without_fallbacks(data: bytes, takes: re.Pattern[bytes]) -> bytes:
 def misuses(world: World, diagnostics: Collection[Diagnostic]) -> Iterator[Problem]:
     """Yield what the type checker says of vLLM's use of a plugin: one thing for a call, and nothing behind an import that fails.
 
-    What the plugin does, too, is right, as an import of what is compiled.
+    A module that the plugin itself imports is made somewhere, as a compiled one is.
     """
-    right = {one.text for one in diagnostics if one.path in world.files}
+    own = (one for one in diagnostics if one.path in world.files)
+    made = {one.text for one in own if one.rule == "import-not-found"}
     told: set[tuple[str, int]] = set()
     for one in diagnostics:
-        if one.rule not in _USING or one.text in right:
+        if one.rule not in _USING or one.text in made or one.path in world.files:
             continue
         asked = Asked(world, one)
         call, whole = asked.call(), (one.path, 0)
