@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import (
     call_text,
@@ -13,13 +14,9 @@ from vllm_mods.fit.signatures import (
     dotted,
     every,
     function_of,
-    implementations,
-    is_property,
-    opaque_decorator,
     receiver_of,
     refusal,
     statements,
-    unbound,
 )
 
 
@@ -127,7 +124,7 @@ def test_a_method_without_its_receiver(
     parameters: str, decorators: tuple[str, ...], text: str
 ) -> None:
     function = _function(parameters, *decorators)
-    assert function._replace(parameters=unbound(function)).text() == text
+    assert function._replace(parameters=function.unbound).text() == text
 
 
 @pytest.mark.parametrize(
@@ -153,15 +150,17 @@ def test_what_decorators_say() -> None:
     assert _function("a", "x.y", "z(1)", "(1)", "a().b").decorators == ("x.y", "z", "?", "a().b")
     assert _function("a", "x.y", "z(1)").marks == {"y", "z"}
     for name in ("property", "functools.cached_property", "f.setter", "computed_field(1)"):
-        assert is_property(_function("self", name))
-    assert not is_property(_function("self", "staticmethod"))
-    assert opaque_decorator(_function("a", "torch.no_grad()", "x.made", "other")) == "x.made"
-    assert opaque_decorator(_function("a", "lru_cache(1)", "staticmethod")) is None
-    plain, stated = _function("a"), _function("a", "typing.overload")
-    assert implementations((stated, plain, stated)) == (plain,)
-    assert implementations((stated, stated)) == (stated, stated)
+        assert _function("self", name).is_property
+    assert not _function("self", "staticmethod").is_property
+    assert _function("a", "torch.no_grad()", "x.made", "other").opaque_decorator == "x.made"
+    assert _function("a", "lru_cache(1)", "staticmethod").opaque_decorator is None
+    plain, stated = "    def f(a): ...\n", "    @typing.overload\n    def f(a): ...\n"
+    for text, lines in ((stated + plain + stated, [4]), (stated + stated, [3, 5])):
+        (node,) = ast.parse(f"class A:\n{text}").body
+        assert isinstance(node, ast.ClassDef)
+        assert [one.line for one in class_of(node).methods["f"]] == lines
     assert function_of(_node("async def f(): ...")).asynchronous
-    assert not plain.asynchronous
+    assert not _function("a").asynchronous
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,11 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.plugins.judging import View, judge
+from vllm_mods.trees.folder import FolderTree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from vllm_mods.base.model import Finding
 
@@ -369,3 +371,93 @@ def test_what_vllm_had_and_gave_is_missed(
     found = errors(judge(held, new, View(old, held, SummaryCache())))
     assert len(found) == bool(told), found
     assert all(told in one.message for one in found if told)
+
+
+ADAPTER = "class Adapter:\n    def __init__(self, server_urls): ...\n    def end(self): ...\n"
+TAKING = "try:\n    from p.adapter import Adapter\nexcept ImportError:\n    from vllm.own import Adapter\n\n\ndef start(url):\n    return Adapter({})\n"
+NEEDED = "def start():\n    from p.{} import scale\n    return scale(1)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("now", "before", "told"),
+    [
+        # one thing for a call, and none for the class that stands in where the plugin is missing
+        (TAKING.format("server_url=url"), TAKING.format("[url]"), ["parameter `server_urls`"]),
+        (TAKING.format("[url]"), TAKING.format("server_url=url"), []),
+        (
+            "from p.adapter import Adapter\n\n\ndef stop(one: Adapter):\n    one.halt()\n",
+            "",
+            ["has no attribute `halt`"],
+        ),
+        # what stands below an import that fails does not run
+        (f"from p.adapter import Gone, Lost\n{TAKING.format('1, 2')}", "", ["cannot import Gone"]),
+        (NEEDED.format("gone"), "", ["cannot import scale from p.gone"]),
+        # what vLLM expects to fail, or asks for
+        ("try:\n    import p.gone\nexcept ImportError:\n    pass\n", "", []),
+        (
+            f"import p\n{TAKING.format('1, 2')}".replace("return", "try:\n        return")
+            + "    except Exception:\n        return None\n",
+            "",
+            [],
+        ),
+        (
+            "import p\n\n\ndef f():\n    return hasattr(p, 'x') and g()\n\n\ndef g():\n    p.x()\n",
+            "",
+            [],
+        ),
+        ("HAS = False\nif HAS:\n    from p import gone\n", "", []),
+        (NEEDED.format("gone") + "\n\nHAS = find_spec('p')\n", "", []),
+        ("from p import gone\n\nNAMES = [('p', 'gone')]\n", "", []),
+        ("def f(g):\n    def made():\n        from p import gone\n    return g(made)\n", "", []),
+        # what is compiled, made while it runs, or another distribution's
+        (NEEDED.format("ops"), "", []),
+        (NEEDED.format("built"), "", []),
+        (NEEDED.format("made"), "", []),
+        ("from space.other import scale\n", "", []),
+    ],
+)
+def test_what_vllm_takes_of_a_plugin_has_to_be_there(
+    now: str, before: str, told: list[str]
+) -> None:
+    held = {
+        "p/__init__.py": "from p.built import scale\n",
+        "p/adapter.py": ADAPTER,
+        "p/old.py": "from p.adapter import Adapter\n\nAdapter(server_url=1)\n",
+        "p/ops.abi3.so": "",
+        "p/made.py": "import sys\nfor one in NAMES:\n    setattr(sys.modules[__name__], one, sum)\n",
+        "space/one.py": "",
+    }
+    files = tree_of(held, "").files
+    own = {"vllm/__init__.py": "", "vllm/own.py": ADAPTER.replace("server_urls", "server_url")}
+    old, new = (
+        tree_of({**own, "vllm/connector.py": text}, version)
+        for text, version in ((before, "0.18.0"), (now, "0.19.0"))
+    )
+    found = judge(files, new, View(old, files, SummaryCache()))
+    assert [one.level for one in found] == [Level.ERROR] * len(told), found
+    assert all(text in one.message for text, one in zip(told, found, strict=True))
+    again = judge(files, new, View(new, files, SummaryCache()))
+    assert [one.level for one in again] == [Level.NOTE] * len(told)
+    assert all("; so it is with vLLM 0.19.0, for which" in one.message for one in again)
+
+
+@pytest.mark.slow
+def test_what_vllm_calls_comes_first_and_what_it_cannot_load_last() -> None:
+    held = tree_of({"p/__init__.py": "from vllm.own import gone\n", "p/adapter.py": ADAPTER}, "")
+    texts = {"vllm/__init__.py": "", "vllm/own.py": "gone = 1\n"}
+    old = tree_of(texts, "")
+    calls = {"vllm/z.py": TAKING.format("1, 2"), "vllm/a.py": "import p.lost\n", "vllm/own.py": ""}
+    found = judge(
+        held.files, tree_of({**texts, **calls}, ""), View(old, held.files, SummaryCache())
+    )
+    assert [one.path for one in found] == ["vllm/z.py", "p/__init__.py", "vllm/a.py"]
+
+
+def test_what_is_no_module_of_a_folder_cannot_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "vllm/space").mkdir(parents=True)
+    (tmp_path / "vllm/space/kept.py").write_text("")
+    held = tree_of({"p/__init__.py": "from vllm.space import gone, kept\n"}, "").files
+    origin = View(tree_of({"vllm/space/gone.py": ""}, ""), held, SummaryCache())
+    (found,) = judge(held, FolderTree(str(tmp_path)), origin)
+    assert "cannot import gone from vllm.space" in found.message

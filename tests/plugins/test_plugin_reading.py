@@ -88,6 +88,15 @@ def test_a_wheel_and_an_installed_package_name_what_starts_them(tmp_path: Path) 
         assert files == ["fast_plugin/__init__.py"]
 
 
+def test_a_compiled_module_is_known_by_its_name_alone(tmp_path: Path) -> None:
+    compiled = dict.fromkeys(
+        ("fast_plugin/ops.cpython-312-x86_64-linux-gnu.so", "x.libs/y.so"), "z"
+    )
+    spec = packed(tmp_path, wheel_of({**WHEEL, **compiled}), "f.whl")
+    files = read_plugin(spec, no_index)[1]
+    assert [path for path, data in files.items() if not data] == [*compiled][:1]
+
+
 @pytest.mark.parametrize("as_sdist", [True, False])
 def test_sources_are_read_as_they_are_installed(tmp_path: Path, *, as_sdist: bool) -> None:
     spec = packed(tmp_path, sdist_of(SOURCES), "f.tar.gz") if as_sdist else laid(tmp_path, SOURCES)

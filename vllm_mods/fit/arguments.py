@@ -78,10 +78,7 @@ def bound(asked: Asked) -> bool:
 
 
 def overload(asked: Asked) -> bool:
-    """Be sure where no overload has a parameter of a name that is given; which types were meant is not told.
-
-    What implements the overloads of the tree may take more than they say.
-    """
+    """Be sure where no overload has a parameter of a given name: types that were meant are not told, and the tree's own may take more."""
     call, more = asked.call(), asked.diagnostic.more
     taken = set(_PARAMETER.findall(_POSITIONAL.sub("(", more)))
     given = {word.arg for word in call.keywords} - {None} if call else set()

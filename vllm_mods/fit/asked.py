@@ -93,9 +93,8 @@ class Asked:
         if of_call:
             return self.call()
         all_ = [node for node in self.around if isinstance(node, ast.expr)]
-        starts = [
-            n for n in all_ if (n.lineno, n.col_offset) == (all_[0].lineno, all_[0].col_offset)
-        ]
+        places = [(node.lineno, node.col_offset) for node in all_]
+        starts = [node for node, at in zip(all_, places, strict=True) if at == places[0]]
         return starts[-1] if starts else None
 
     def call(self) -> ast.Call | None:

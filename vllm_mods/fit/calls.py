@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from vllm_mods.fit.checker import check, replaced
 from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.signatures import children
-from vllm_mods.fit.walk import CodeScope, walk
+from vllm_mods.fit.walk import CodeScope, sites_with
 from vllm_mods.fit.world import World, remembered
-from vllm_mods.formats import syntax_tree
 
 # More calls of methods of one name are of a name that is everybody's.
 _MOST = 300
@@ -41,13 +40,9 @@ def calls_of(
     calls: list[MethodCall] = []
     called = re.compile(start + rb"%b\s*\(" % re.escape(method.encode()))
     for path, data in files_mentioning(world, (method,)):
-        is_in = path in (files or (path,)) and called.search(data)
-        tree = syntax_tree.module(data) if is_in else None
-        if tree is None:
-            continue
-        lines = frozenset(n for n, row in enumerate(data.splitlines(), 1) if called.search(row))
         uses: dict[ast.AST, ast.AST] = {}
-        for site in walk(tree, lines):
+        is_in = path in (files or (path,)) and called.search(data)
+        for site in sites_with(data, called) if is_in else ():
             match site.node:
                 case ast.Assign(targets=[ast.Tuple() as into], value=value):
                     uses[value.value if isinstance(value, ast.Await) else value] = into
@@ -62,10 +57,7 @@ def calls_of(
 
 
 def receiver_types(world: World, calls: tuple[MethodCall, ...]) -> Mapping[MethodCall, str]:
-    """Return the types of the receivers of some calls, as the type checker writes them; raises as ``checker.check``.
-
-    It is asked on copies of the files in which they stand in ``reveal_type``.
-    """
+    """Return the types of the receivers of some calls, by ``reveal_type`` on copies of their files; raises as ``checker.check``."""
     known: Mapping[MethodCall, str] = world.answers.get(receiver_types, {})
     if known.keys() >= {*calls}:
         return known

@@ -35,7 +35,7 @@ def class_of(node: ast.ClassDef) -> Class:
         bases=tuple(_head(base) for base in node.bases),
         decorators=tuple(map(decorator_name, node.decorator_list)),
         metaclass=next((dotted(k.value) for k in node.keywords if k.arg == "metaclass"), None),
-        methods={name: tuple(found) for name, found in reader.methods.items()},
+        methods={name: _implementations(found) for name, found in reader.methods.items()},
         attributes=frozenset(reader.attributes),
         fields=reader.fields,
         nested=reader.nested,
@@ -45,6 +45,12 @@ def class_of(node: ast.ClassDef) -> Class:
 
 def _head(node: ast.expr) -> str:
     return dotted(node.value if isinstance(node, ast.Subscript) else node) or "?"
+
+
+def _implementations(functions: list[Function]) -> tuple[Function, ...]:
+    """Leave out ``@overload`` declarations where the implementation is there too."""
+    real = tuple(function for function in functions if "overload" not in function.marks)
+    return real or tuple(functions)
 
 
 class _ClassReader:

@@ -13,7 +13,6 @@ from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, Problems, nearest
 from vllm_mods.fit.search import classes_in, files_mentioning, is_composed, python_files, subclasses
 from vllm_mods.fit.shapes import Class, Function, Symbol
-from vllm_mods.fit.signatures import unbound
 from vllm_mods.fit.users import without_texts
 from vllm_mods.fit.world import World, module_stem
 
@@ -22,10 +21,7 @@ _CALLED = re.compile(r"__\w+__|(?:visit|test|do|on|handle|validate|serialize|che
 
 
 def dead_problems(before: World, after: World, path: str, origin: World | None) -> Problems:
-    """Judge what is new in a file: notes, and errors for what was a hook where it was written.
-
-    ``origin`` is the release that the patch was written for, where it can be had.
-    """
+    """Judge what is new in a file: notes, and errors for what was a hook at the ``origin``, where the patch was written."""
     gone: list[Problem] = []
     # An origin of which only a part can be had decides nothing.
     with suppress(TreeError):
@@ -85,7 +81,7 @@ def _is_misspelt_hook(world: World, new: _Added) -> bool:
     owner = line.owner(hook)
     if owner is None or hook in new.symbol.cls.attributes:
         return False
-    takes, *theirs = ([one.name for one in unbound(f)] for f in (new.function, *owner[1]))
+    takes, *theirs = ([one.name for one in f.unbound] for f in (new.function, *owner[1]))
     others = *line.classes, *subclasses(world, owner[0])
     times = sum(hook in one.cls.methods for one in others)
     return takes in theirs and times > 1 and not is_composed(world, new.function.name)

@@ -75,10 +75,7 @@ def _entries(path: str, scope: str, table: ast.Dict, lines: frozenset[int]) -> P
 
 
 def _keys(node: ast.stmt) -> Iterator[str]:
-    """Yield what a statement shares with one that may be the same, and what it takes that only one can have.
-
-    The first is the name of a definition, else all of the text; then the route or the name that it registers, with what in.
-    """
+    """Yield what a statement shares with its like (a definition's name, else all text), and what only one can have: a route, or a name with its registry."""
     yield node.name if isinstance(node, ScopeNode) else ast.dump(node)
     calls = [node.value] if isinstance(node, ast.Expr) else getattr(node, "decorator_list", [])
     for call in calls:

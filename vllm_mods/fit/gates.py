@@ -135,10 +135,7 @@ def _kinds(text: str) -> list[str]:
 
 
 def _operands(asked: Asked) -> bool:
-    """Be sure of operands that are builtin, functions or coroutines, or of classes that have no such operator.
-
-    What is stated to be a number may be a tensor, with which a text does not go either.
-    """
+    """Be sure of operands that are builtin, functions, coroutines, or of classes without the operator; a stated number may be a tensor."""
     kinds = _kinds(asked.diagnostic.text)
     # what a field or a container is stated to hold, the code that fills it decides
     place = next((n for n in asked.around if isinstance(n, ast.BinOp | ast.AugAssign)), None)
@@ -198,10 +195,7 @@ def _await(asked: Asked) -> bool | None:
 
 
 class Rule(NamedTuple):
-    """``always`` is asked wherever it stands, ``inside`` where the patch adds the line.
-
-    Of a rule that says much that is let be, what does not have ``only`` in its text is not looked at.
-    """
+    """``always`` is asked wherever it stands, ``inside`` where the patch adds the line, and neither of a text without ``only``."""
 
     code: FindingCode
     always: Gate

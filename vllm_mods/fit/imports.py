@@ -74,7 +74,7 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     path = where.module
     if name is None or name == "*" or path is None or defines_plainly(world, path, name):
         return True, ""
-    answer, found = world.lookup(path, name), world.module(path)
+    answer, found = world.lookup(path, name), None if path[-1] == "/" else world.module(path)
     bound = found.names.get(name) if found and not (found.lazy or found.dynamic) else None
     only_stated = bound and all(getattr(binding, "typing_only", False) for binding in bound)
     if only_stated and world.locate(f"{module}.{name}").exists is False:

@@ -55,7 +55,7 @@ def judge(
     Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
     """
     load_python(tree)
-    before, after = _states(tree, changes, cache)
+    before, after = _both(tree, changes, cache)
     answers: list[Problem | Doubt] = []
     judged: list[FileChange] = []
     sought: list[Sought] = []
@@ -63,7 +63,7 @@ def judge(
     at_origin = None  # what the type checker can be asked about the patch where it was written
     if origin is not None:
         there = tuple(change for change in origin.changes if change.path.endswith(".py"))
-        at_origin = Question(*_states(origin.tree, there, cache), there, (), frozenset())
+        at_origin = Question(*_both(origin.tree, there, cache), there, (), frozenset())
     origin_with = at_origin and at_origin.after
     # All of one file, then the next: its syntax trees are at hand.
     for change in changes:
@@ -103,9 +103,7 @@ def judge(
     return findings, before.consulted | after.consulted
 
 
-def _states(
-    tree: Tree, changes: tuple[FileChange, ...], cache: SummaryCache
-) -> tuple[World, World]:
+def _both(tree: Tree, changes: tuple[FileChange, ...], cache: SummaryCache) -> tuple[World, World]:
     """Return a tree before and after some changes: what was read of one is not read again for the other."""
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)

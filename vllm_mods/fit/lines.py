@@ -29,8 +29,8 @@ def lines_with(data: bytes, names: Iterable[str], before: bytes = rb"\b") -> fro
     return frozenset(data.count(b"\n", 0, match.start()) + 1 for match in found)
 
 
-def rows(node: ast.stmt) -> range:
-    """Return the lines of a statement."""
+def rows(node: ast.stmt | ast.expr) -> range:
+    """Return the lines of a node."""
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 

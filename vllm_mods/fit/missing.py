@@ -29,10 +29,7 @@ _INTERFACES = words(
 
 
 def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
-    """Tell whether a type is one that nothing else can stand for: a scalar, a function, a class of the tree.
-
-    ``special`` is the method that is missing of a class: one below may have it.
-    """
+    """Tell whether nothing else can stand for a type: a scalar, a function, a class of the tree with none below that has the ``special`` method."""
     if kind in NUMBERS:
         return special in _NOT_OF_TENSORS
     if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(MADE):
@@ -55,10 +52,7 @@ def _is_known(asked: Asked, symbol: Symbol, special: str) -> bool:
 
 
 def _is_called_in_vain(asked: Asked, dynamic: list[Class], name: str) -> bool:
-    """Tell whether a method is called that the tree has in no other way: names that are computed are those of fields.
-
-    What a platform lacks, and torch too, is ``None``.
-    """
+    """Tell whether a method is called that stands nowhere else: computed names are those of fields, and what a platform lacks is ``None``."""
     any_name = words("__getattr__ __getattribute__")
     return (
         any(getattr(getattr(node, "func", None), "attr", "") == name for node in asked.around)

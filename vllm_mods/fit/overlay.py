@@ -1,7 +1,4 @@
-"""A tree with some of its files replaced as a folder, for a program that reads files.
-
-Real folders stand only on the way to replaced files; everything else is a symbolic link.
-"""
+"""A tree with some files replaced, as a folder of links for programs that read files; real folders stand on the way to what is replaced."""
 
 import os
 import shutil
@@ -81,10 +78,7 @@ class LaidOut:
         self._overlays: list[tuple[Tree, Overlay]] = []
 
     def show(self, tree: Tree, *layers: Mapping[str, bytes | None]) -> str:
-        """Return a folder with the Python of a tree below these layers of files, until this is asked again.
-
-        Each layer lies over those before it; ``None`` takes a file away. Raises ``TreeError``.
-        """
+        """Return a folder with the Python of a tree below layers of files, of which ``None`` takes one away, until this is asked again. Raises ``TreeError``."""
         lowest, below = tree.layers()
         shown = python_of(below, *layers)
         for path, heads in _LOOKED_UP.items():

@@ -14,17 +14,7 @@ from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Answers, Doubt, Problem, Problems
 from vllm_mods.fit.search import class_at, classes_in, definers, is_mentioned, meant_in, subclasses
 from vllm_mods.fit.shapes import Function, Symbol, words
-from vllm_mods.fit.signatures import (
-    DefNode,
-    dotted,
-    every,
-    implementations,
-    is_name,
-    is_property,
-    opaque_decorator,
-    refusal,
-    unbound,
-)
+from vllm_mods.fit.signatures import DefNode, dotted, every, is_name, refusal
 from vllm_mods.fit.walk import receiver
 from vllm_mods.fit.world import World
 
@@ -67,7 +57,7 @@ class Taker(NamedTuple):
     @property
     def form(self) -> tuple[object, ...]:
         """What of it a call of a method may meet."""
-        return unbound(self.function), self.function.asynchronous, self.lengths
+        return self.function.unbound, self.function.asynchronous, self.lengths
 
     @property
     def gives_no_coroutine(self) -> bool:
@@ -86,10 +76,10 @@ def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator
         mangled = name.startswith("__") and not name.endswith("__")
         if name in _OWN or mangled or name not in binding.methods:
             continue
-        mine = implementations(binding.methods[name])
+        mine = binding.methods[name]
         for base in line.classes[1:]:
             if name in base.cls.methods:
-                theirs = implementations(base.cls.methods[name])
+                theirs = base.cls.methods[name]
                 if len(mine) == 1 and len(theirs) == 1:
                     yield Override(owner=owner, method=mine[0], base=base, overridden=theirs[0])
                 break
@@ -108,15 +98,12 @@ def learn_receivers(world: World, overrides: Iterable[Override]) -> None:
 
 
 def override_problems(world: World, override: Override, path: str, line: int) -> Answers:
-    """Judge one override by the calls that the tree makes.
-
-    ``path`` and ``line`` are the place in a changed file that the answer is about.
-    """
+    """Judge an override by the calls that the tree makes; the answer is about a ``path`` and ``line`` of a changed file."""
     mine, theirs = override.method, override.overridden
     if mine.name == "__init__":  # each class has its own, but for a plugin's that stands for vLLM's
         yield from _constructor_problems(world, override, (path, line)) if world.origin else ()
         return
-    if is_property(mine) or is_property(theirs):
+    if mine.is_property or theirs.is_property:
         yield from _other_kind(world, override, (path, line))
         return
     if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
@@ -126,7 +113,7 @@ def override_problems(world: World, override: Override, path: str, line: int) ->
     if new.form == old.form or only_raises(world, override.owner.path, mine):
         return
     refused = {c: why for c in calls_of(world, mine.name) if (why := broken(c, old, new))}
-    opaque = opaque_decorator(mine) or opaque_decorator(theirs)
+    opaque = mine.opaque_decorator or theirs.opaque_decorator
     if refused and opaque is not None:
         yield Doubt(path, "override", f"the method is decorated with {opaque}")
         return
@@ -174,9 +161,7 @@ def _constructor_problems(world: World, override: Override, place: tuple[str, in
 def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> str:
     """Say what of a call that suited what was there does not suit what is put in, ``""`` if it does."""
     pair = old.function, new.function
-    before, after = (
-        unbound(f) if bound or "classmethod" in f.marks else f.parameters for f in pair
-    )
+    before, after = (f.unbound if bound or "classmethod" in f.marks else f.parameters for f in pair)
     where = f"the call in {call.path}:{call.node.lineno}"
     if (why := refusal(after, call.node)) and refusal(before, call.node) is None:
         return f"{where} {why}"
@@ -198,8 +183,8 @@ def broken(call: MethodCall, old: Taker, new: Taker, *, bound: bool = True) -> s
 def _other_kind(world: World, override: Override, place: tuple[str, int]) -> Problems:
     """Say that a property overrides a method, or a method a property, which somebody uses as what it was."""
     mine, theirs = override.method, override.overridden
-    was = is_property(theirs)
-    if was is is_property(mine) or opaque_decorator(mine if was else theirs):
+    was = theirs.is_property
+    if was is mine.is_property or (mine if was else theirs).opaque_decorator:
         return
     used = rb"\.%b\b(?!\s*[(=])" if was else rb"\.%b\("
     if is_mentioned(world, mine.name, re.compile(used % mine.name.encode())):
@@ -213,7 +198,7 @@ def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -
     root = override.owner.path.partition("/")[0] + "/"
     if call.path.startswith(root):
         return False
-    mine, theirs = unbound(override.method), unbound(override.overridden)
+    mine, theirs = override.method.unbound, override.overridden.unbound
     around = next((one for one in call.scope.around() if receiver(one)), None)
     caller = class_at(world, call.path, around.parent) if around else None
     below = subclasses(world, caller) if caller else ()
@@ -315,11 +300,7 @@ def _only_family(world: World, override: Override) -> bool:
 def changed_methods(
     before: World, after: World, path: str
 ) -> Iterator[tuple[Symbol, frozenset[str], frozenset[str]]]:
-    """Yield each class of a file with the methods to judge as overrides, and as overridden.
-
-    The first are new or changed, or all of them where the bases changed; the second were
-    there and take fewer or other calls now.
-    """
+    """Yield each class of a file with its methods to judge as overrides (changed, or all of changed bases), and as overridden (of other calls)."""
     old = dict(classes_in(before, path))
     for name, symbol in classes_in(after, path):
         binding = symbol.cls

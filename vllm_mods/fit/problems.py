@@ -16,10 +16,7 @@ _LINES = re.compile(r":\d+")
 
 
 class Problem(NamedTuple):
-    """One "no". ``code`` and ``key`` are the same before and after the patch if the problem is no news.
-
-    ``token`` is a word on the line of the problem, by which the old file is searched for it.
-    """
+    """One "no". ``code`` and ``key`` are the same before the patch if it is no news; ``token`` is a word on its line, to search the old file for."""
 
     code: FindingCode
     path: str

@@ -14,17 +14,7 @@ from vllm_mods.fit.problems import Problem, Problems
 from vllm_mods.fit.run_time import Write
 from vllm_mods.fit.search import is_mentioned, meant_in, times_mentioned
 from vllm_mods.fit.shapes import Class, Function, Symbol
-from vllm_mods.fit.signatures import (
-    DefNode,
-    dotted,
-    function_of,
-    implementations,
-    is_property,
-    opaque_decorator,
-    parameters_of,
-    statements,
-    unbound,
-)
+from vllm_mods.fit.signatures import DefNode, dotted, function_of, parameters_of, statements
 from vllm_mods.fit.walk import CodeScope, local_names
 from vllm_mods.fit.world import World, module_stem
 
@@ -34,10 +24,7 @@ _OF_CLASS = re.compile(r"<class '|type\[")
 def replacement_problems(
     world: World, write: Write, replaced: Collection[tuple[str, str]]
 ) -> Problems:
-    """Judge what one write puts in the place of a function, method or class.
-
-    Functions that are ``replaced`` themselves, by owner and name, call nothing any more.
-    """
+    """Judge what a write puts in the place of a function, method or class; functions that are ``replaced`` themselves call nothing any more."""
     if write.name is None or write.value is None or write.scope.tolerant:
         return
     owners = write.owners(world)
@@ -81,7 +68,7 @@ def taker_of(  # noqa: PLR0911 - an answer per kind of value
             function = function_of(node)
             kept = tuple(one for one in function.decorators if not one.endswith("wraps"))
             function = function._replace(decorators=kept)
-            known = is_property(function) or opaque_decorator(function) is None
+            known = function.is_property or function.opaque_decorator is None
             return Taker(function, node) if known else None
         case ast.Name(id=name):
             return _plain(world, meant_in(world, path, scope, name))
@@ -112,19 +99,19 @@ def plain_function(world: World, owner: Symbol, name: str) -> Taker | None:
     """Return what a class or module has under a name, where it is one plain function."""
     if isinstance(owner.binding, Class):
         above, functions = lineage(world, owner).owner(name) or (owner, ())
-        return _plain(world, [Symbol(above.path, one) for one in implementations(functions)])
+        return _plain(world, [Symbol(above.path, one) for one in functions])
     return _plain(world, world.lookup(owner.module, name).symbols) if owner.module else None
 
 
 def _plain(world: World, symbols: Sequence[Symbol]) -> Taker | None:
     match symbols:
         case [Symbol(path=path, binding=Function() as function)]:
-            if is_property(function) or opaque_decorator(function) is None:
+            if function.is_property or function.opaque_decorator is None:
                 return Taker(function, definition(world, path, function))
         case [Symbol(binding=Class()) as cls] if maker := plain_function(world, cls, "__init__"):
             # called as a function without ``self``
             function = maker.function._replace(
-                name=cls.cls.name, parameters=unbound(maker.function), decorators=("staticmethod",)
+                name=cls.cls.name, parameters=maker.function.unbound, decorators=("staticmethod",)
             )
             return Taker(function, None)
     return None
@@ -140,11 +127,11 @@ def _why(  # noqa: PLR0911 - an answer per kind of what was there
     old, cls = plain_function(world, owner, name), isinstance(owner.binding, Class)
     if old is None:
         return _misspelt(world, name, owner) if cls else ""
-    if is_property(old.function):
+    if old.function.is_property:
         read = re.compile(rb"\.%b\b(?!\s*[(=])" % name.encode())
-        no_property = not is_property(new.function) and is_mentioned(world, name, read)
+        no_property = not new.function.is_property and is_mentioned(world, name, read)
         return "but callers read it as a property" if no_property else ""
-    if is_property(new.function):
+    if new.function.is_property:
         return ""
     if owner.module:
         meant = world.lookup(owner.module, name).symbols[0]

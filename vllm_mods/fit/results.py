@@ -10,7 +10,7 @@ from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Misuse, Misuses
 from vllm_mods.fit.shapes import Function, Symbol
-from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator, refusal, unbound
+from vllm_mods.fit.signatures import call_text, dotted, refusal
 from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
 from vllm_mods.fit.world import World, remembered
 
@@ -58,8 +58,8 @@ def call_misuses(world: World, path: str, site: CodeSite) -> Misuses:
         for symbol, function in _function(world, path, call, site.scope):
             name = call_text(call)
             bound = name.startswith("self.") or "classmethod" in function.marks
-            why = refusal(unbound(function) if bound else function.parameters, call)
-            sure = not opaque_decorator(function) and not _is_overridden(world, symbol, function)
+            why = refusal(function.unbound if bound else function.parameters, call)
+            sure = not function.opaque_decorator and not _is_overridden(world, symbol, function)
             if why and sure:
                 yield Misuse(f"{name} is {symbol.where}, but the call {why}", function.name)
 
@@ -95,7 +95,7 @@ def _unpacked(
     world: World, path: str, call: ast.Call, scope: CodeScope, many: int, *, awaited: bool
 ) -> Misuses:
     for symbol, function in _function(world, path, call, scope):
-        opaque = opaque_decorator(function) or "contextmanager" in function.marks
+        opaque = function.opaque_decorator or "contextmanager" in function.marks
         lengths = arities(definition(world, symbol.path, function)) or {None}
         if opaque or function.asynchronous is not awaited or {None, many} & lengths:
             continue
@@ -144,11 +144,7 @@ def _is_abstract(symbol: Symbol, name: str) -> bool:
 
 
 def abstract_misuses(world: World, path: str, site: CodeSite, at_origin: World | None) -> Misuses:
-    """Say that a class at the end of its line leaves some of its base's abstract methods open.
-
-    A class may only hold static methods: where nobody calls it by its name, and it was not as open where the patch was
-    written (``at_origin`` has the patch in that tree), that is a note.
-    """
+    """Say that a class at the end of its line leaves abstract methods open: a note where nobody calls it and it was no other ``at_origin``."""
     node = site.node
     if not isinstance(node, ast.ClassDef):
         return

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.lines import rows
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import files_mentioning, meant_in, subclasses
 from vllm_mods.fit.shapes import Class, Symbol, words
@@ -72,9 +73,15 @@ class Write(NamedTuple):
 
 def soften(world: World, problem: Problem) -> Problem:
     """Return a problem as a note, if what is written may be the reason for it."""
-    may_rest = problem.level is Level.ERROR and problem.code in RESTING
-    for write in all_writes(world) if may_rest else ():
-        what = _resting(world, problem, write)
+    if problem.level is Level.NOTE or problem.code not in RESTING:
+        return problem
+    # without the code that the type checker's words are about
+    text = problem.message.partition("`: ")[2] or problem.message
+    about = {problem.token, *_QUOTED.findall(text), *_PLACED.findall(text)}
+    about -= {*_KEYWORD.findall(text)}  # of a call: no attribute
+    for write in all_writes(world):
+        is_about = write.name is None or write.name in _MAKERS or write.name in about
+        what = _resting(world, problem, write, text) if is_about else ""
         if what and (write.name in _MAKERS or _may_run_first(world, problem, write)):
             message = f"{problem.message} ({what} changed at run time)"
             return problem._replace(level=Level.NOTE, message=message)
@@ -207,20 +214,15 @@ def _family(world: World, write: Write) -> frozenset[str] | None:
     return frozenset(names) or None
 
 
-def _resting(world: World, problem: Problem, write: Write) -> str:
-    """Say what of a problem a write may be the reason for, ``""`` if nothing."""
-    # without the code that the type checker's words are about
-    text = problem.message.partition("`: ")[2] or problem.message
-    about = {problem.token, *_QUOTED.findall(text), *_PLACED.findall(text)}
-    about -= {*_KEYWORD.findall(text)}  # of a call: no attribute
+def _resting(world: World, problem: Problem, write: Write, text: str) -> str:
+    """Say what of a problem, by its text, a write may be the reason for, ``""`` if nothing."""
     is_maker = write.name is None or write.name in _MAKERS
-    if not is_maker and write.name not in about:
-        return ""
     family = _family(world, write)
     if family is None:
         # what is written on one of a class does not stand in for what vLLM set on all
         was = files_mentioning(world.origin, (write.name or "",)) if world.origin else ()
-        gone = problem.code is FindingCode.FIT_ATTRIBUTE and dict(was).keys() - world.files.keys()
+        is_attribute = problem.code is FindingCode.FIT_ATTRIBUTE
+        gone = is_attribute and any(path not in world.files for path, _ in was)
         return "" if is_maker or gone else f"{write.name} is"
     if owner := next(iter(sorted(family.intersection(re.findall(r"\w+", text)))), ""):
         return f"attributes of {owner} are" if is_maker else f"{write.name} is"
@@ -238,7 +240,7 @@ def _may_run_first(world: World, problem: Problem, write: Write) -> bool:
     tree = syntax_tree.module(world.glance(write.path) or b"") or ast.Module([], [])
     line = _read_at(tree, problem, write)
     functions = (node for node in every(tree) if isinstance(node, DefNode | ast.Lambda))
-    around = [node for node in functions if _spans(node, line)]
+    around = [node for node in functions if line in rows(node)]
     scopes = [one.node for one in write.scope.around()]
     body = next(node for node in scopes if isinstance(node, DefNode | ast.Lambda | ast.Module))
     here = max(around, key=lambda node: node.lineno, default=tree)
@@ -248,7 +250,7 @@ def _may_run_first(world: World, problem: Problem, write: Write) -> bool:
     if around or outer is None:
         return True  # whoever calls the functions knows
     named = (one for one in every(tree) if isinstance(one, ast.Name) and one.id == outer.name)
-    return any(one.lineno <= line and not _spans(outer, one.lineno) for one in named)
+    return any(one.lineno <= line and one.lineno not in rows(outer) for one in named)
 
 
 def _read_at(tree: ast.Module, problem: Problem, write: Write) -> int:
@@ -268,14 +270,10 @@ def _read_at(tree: ast.Module, problem: Problem, write: Write) -> int:
 def _comes_before(body: ast.AST, write: ast.stmt | ast.expr, line: int) -> bool:
     """Tell whether a write comes before a line of the same body: in a round of a loop it always may."""
     blocks = [node for node in every(body) if isinstance(node, (ast.If, *_LOOPS))]
-    both = [node for node in blocks if _spans(node, line) and _spans(node, write.lineno)]
+    both = [node for node in blocks if line in rows(node) and write.lineno in rows(node)]
     if any(isinstance(node, _LOOPS) for node in both):
         return True
-    ifs = (one for one in both if isinstance(one, ast.If) and not _spans(one.test, line))
+    ifs = (one for one in both if isinstance(one, ast.If) and line not in rows(one.test))
     lines = (line, write.lineno)
-    sides = ({any(_spans(one, n) for one in node.body) for n in lines} for node in ifs)
+    sides = ({any(n in rows(one) for one in node.body) for n in lines} for node in ifs)
     return (write.end_lineno or write.lineno) < line and all(len(side) == 1 for side in sides)
-
-
-def _spans(node: ast.stmt | ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)

@@ -23,14 +23,18 @@ def python_files(world: World) -> tuple[str, ...]:
     return tuple(sorted(paths))
 
 
+@remembered
+def _mentioning(world: World, names: tuple[str, ...]) -> list[str]:
+    words = [name.encode() for name in names]
+    texts = ((path, world.glance(path) or b"") for path in python_files(world))
+    return [path for path, data in texts if any(map(data.__contains__, words))]
+
+
 def files_mentioning(world: World, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Yield each file (and its bytes) that mentions one of some identifiers."""
-    words = [name.encode() for name in names]
-    for path in python_files(world):
-        data = world.glance(path)
-        if data is not None and any(map(data.__contains__, words)):
-            world.consulted.add(path)
-            yield path, data
+    for path in _mentioning(world, tuple(names)):
+        world.consulted.add(path)
+        yield path, world.glance(path) or b""
 
 
 def words_mentioned(world: World, words: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:

@@ -20,13 +20,21 @@ def words(text: str) -> frozenset[str]:
 
 # How much of a signature a message shows: a finding has at most three lines.
 _LONG = 72
+# Decorators that leave the parameters as they are.
+TRANSPARENT = words(
+    "staticmethod classmethod abstractmethod overload override final no_type_check inference_mode "
+    "no_grad enable_grad lru_cache cache contextmanager asynccontextmanager deprecated "
+    "torch_compile_guard assume_constant_result disable "
+    "model_validator eager_break_during_capture maybe_transfer_kv_layer"
+)
+PROPERTIES = words(
+    "property cached_property abstractproperty setter getter deleter computed_field "
+    "classproperty field_validator validator"
+)
 
 
 class Function(NamedTuple):
-    """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none.
-
-    Every default of a parameter is ``...``. ``returns`` is what is stated, where that is a name or a tuple.
-    """
+    """A function or method. Every default is ``...``, ``"?"`` a decorator without a dotted name, ``returns`` a stated name or tuple."""
 
     name: str
     line: int
@@ -40,6 +48,24 @@ class Function(NamedTuple):
         """The last words of the decorators."""
         return frozenset(decorator.rpartition(".")[2] for decorator in self.decorators)
 
+    @property
+    def is_property(self) -> bool:
+        """Whether it is read, not called."""
+        return not self.marks.isdisjoint(PROPERTIES)
+
+    @property
+    def opaque_decorator(self) -> str | None:
+        """The first decorator that may change the signature, ``None`` if none may."""
+        names = self.decorators
+        return next((name for name in names if name.rpartition(".")[2] not in TRANSPARENT), None)
+
+    @property
+    def unbound(self) -> tuple[Parameter, ...]:
+        """A method's parameters without the receiver."""
+        first = self.parameters[:1]
+        taken = first and first[0].kind <= Parameter.POSITIONAL_OR_KEYWORD
+        return self.parameters[1 if taken and "staticmethod" not in self.marks else 0 :]
+
     def text(self) -> str:
         """Return the parameters as a person writes them, without annotations; many are cut short."""
         # unchecked: a file that Python refuses may have two of one name
@@ -50,11 +76,7 @@ class Function(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Class:
-    """A class. ``attributes`` is every name that an instance may have from this class's code.
-
-    ``dynamic`` says that there may be more. ``fields`` are the annotated names, as a
-    dataclass reads them, each with whether it is required.
-    """
+    """A class. ``attributes`` are all names that its code gives an instance, unless ``dynamic``; ``fields`` say of annotated ones whether they are required."""
 
     name: str
     line: int
@@ -70,10 +92,7 @@ class Class:
 
 
 class Import(NamedTuple):
-    """A name bound by an import. ``name`` is ``None`` for ``import module [as …]``.
-
-    ``whole`` is true where the bound name is the module's first component.
-    """
+    """A name bound by an import: its ``name`` is ``None`` for ``import module``, ``whole`` is true where the first component is bound."""
 
     level: int
     module: str
@@ -117,10 +136,7 @@ def is_standard(dotted: str) -> bool:
 
 
 class Symbol(NamedTuple):
-    """What a name means: something defined at ``path``, a module, or something ``external``.
-
-    With none of these it is a value of which no more is known.
-    """
+    """What a name means: something defined at ``path``, a module, something ``external``, or a value of which no more is known."""
 
     path: str = ""
     binding: Function | Class | Value | None = None

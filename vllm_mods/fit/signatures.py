@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
-from vllm_mods.fit.shapes import Function, Import, words
+from vllm_mods.fit.shapes import PROPERTIES, TRANSPARENT, Function, Import, words
 from vllm_mods.formats import syntax_tree
 
 DefNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -19,18 +19,6 @@ _BELOW = {
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-
-# Decorators that leave the parameters as they are.
-TRANSPARENT = words(
-    "staticmethod classmethod abstractmethod overload override final no_type_check inference_mode "
-    "no_grad enable_grad lru_cache cache contextmanager asynccontextmanager deprecated "
-    "torch_compile_guard assume_constant_result disable "
-    "model_validator eager_break_during_capture maybe_transfer_kv_layer"
-)
-PROPERTIES = words(
-    "property cached_property abstractproperty setter getter deleter computed_field "
-    "classproperty field_validator validator"
-)
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -55,10 +43,7 @@ def every(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def dotted(node: ast.AST | None) -> str | None:
-    """Return ``a.b.c`` for such an expression, ``None`` for any other.
-
-    A call of a plain name keeps its parentheses: ``globals().update``.
-    """
+    """Return ``a.b.c`` for such an expression, also ``globals().update`` with its parentheses, ``None`` for any other."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -109,10 +94,7 @@ def imports_of(
 
 
 def bindings(node: ast.AST) -> Iterator[tuple[str, ast.AST | Import]]:
-    """Yield each name that some code binds, or takes away, in its own scope, with the node that does, or the import.
-
-    The node of a name that is another scope's is its ``global`` or ``nonlocal``.
-    """
+    """Yield each name that code binds, or takes away, in its own scope, with the node or import that does; another scope's with its ``global``."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             yield node.name, node
@@ -227,38 +209,11 @@ def refusal(parameters: Sequence[Parameter], call: ast.Call) -> str | None:
     return None
 
 
-def is_property(function: Function) -> bool:
-    """Tell whether the function is read, not called."""
-    return not function.marks.isdisjoint(PROPERTIES)
-
-
 def receiver_of(node: DefNode) -> str | None:
-    """Return the first parameter of a function in a class, ``None`` where it is no method.
-
-    What a decorator makes of a function may be no method: then the parameter counts by its usual name only.
-    """
+    """Return the first parameter of a method, ``None`` for no method; where a decorator may make none of it, only by its usual name."""
     positional = [*node.args.posonlyargs, *node.args.args]
     names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
     if not positional or "staticmethod" in names:
         return None
     name = positional[0].arg
     return name if name in {"self", "cls"} or names <= TRANSPARENT | PROPERTIES else None
-
-
-def opaque_decorator(function: Function) -> str | None:
-    """Return the first decorator that may change the signature, ``None`` if none may."""
-    names = function.decorators
-    return next((name for name in names if name.rpartition(".")[2] not in TRANSPARENT), None)
-
-
-def implementations(functions: Sequence[Function]) -> tuple[Function, ...]:
-    """Leave out ``@overload`` declarations where the implementation is there too."""
-    real = tuple(function for function in functions if "overload" not in function.marks)
-    return real or tuple(functions)
-
-
-def unbound(function: Function) -> tuple[Parameter, ...]:
-    """Return a method's parameters without the receiver."""
-    first = function.parameters[:1]
-    taken = first and first[0].kind <= Parameter.POSITIONAL_OR_KEYWORD
-    return function.parameters[1 if taken and "staticmethod" not in function.marks else 0 :]

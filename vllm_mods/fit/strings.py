@@ -18,15 +18,7 @@ from vllm_mods.fit.search import (
     times_mentioned,
 )
 from vllm_mods.fit.shapes import Class, Function, Symbol, Value, words
-from vllm_mods.fit.signatures import (
-    DefNode,
-    dotted,
-    every,
-    opaque_decorator,
-    refusal,
-    table_of,
-    unbound,
-)
+from vllm_mods.fit.signatures import DefNode, dotted, every, refusal, table_of
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, remembered
 from vllm_mods.formats import syntax_tree
@@ -101,9 +93,7 @@ def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
                 yield from _lonely(world, node.args[:1], "environment variable")
             backends = [k.value for k in node.keywords if "attention_backend" in (k.arg or "")]
             yield from _lonely(world, backends, "attention backend")
-        case ast.BinOp(
-            op=ast.Mod(), left=ast.Constant(value=str(text)), right=ast.Tuple(elts=given)
-        ):
+        case ast.BinOp(op=ast.Mod(), left=ast.Constant(str(text)), right=ast.Tuple(given)):
             yield from _count(text, given, site.node)
         case ast.Compare(left=ast.Attribute(attr="quantization"), comparators=others):
             yield from _quantization(world, others)
@@ -176,7 +166,7 @@ def _of_worker(world: World, node: ast.Call) -> Misuses:
                 call = ast.Call(node, plain, options)
                 owners = definers(world, name)
                 methods = [(owner.path, m) for owner in owners for m in owner.cls.methods[name]]
-                why = [not opaque_decorator(m) and refusal(unbound(m), call) for _, m in methods]
+                why = [not m.opaque_decorator and refusal(m.unbound, call) for _, m in methods]
                 if why and all(why):
                     path, method = methods[-1]
                     text = f"{name} of workers is {path}:{method.line}, but the call {why[-1]}"
@@ -314,13 +304,12 @@ def _registration(world: World, path: str, node: ast.Call) -> Misuses:
             changed = every(given.get("mutates_args") or node.func)
             names = {str(one.value) for one in changed if isinstance(one, ast.Constant)}
             for name in sorted(names - known):
-                yield Misuse(
-                    f"{real.where} has no parameter {name}, but mutates_args names it", name
-                )
+                text = f"{real.where} has no parameter {name}, but mutates_args names it"
+                yield Misuse(text, name)
             many = len([one for one in takes if one.default is one.empty]), len(takes)
             calls = [ast.Call(node.func, [node.func] * number, []) for number in many]
             for fake in fakes:
-                if isinstance(fake.binding, Function) and not opaque_decorator(fake.binding):
+                if isinstance(fake.binding, Function) and not fake.binding.opaque_decorator:
                     whys = [refusal(fake.binding.parameters, call) for call in calls]
                     if None not in whys:
                         text = f"{fake.where} is the fake of {real.where}, but a call like the operator's {whys[-1]}"

@@ -21,7 +21,7 @@ _GLOBAL = re.compile(rb"^[ \t]+global (\w+(?:, \w+)*)[ \t]*(?:#.*)?$", re.MULTIL
 # Generated modules hand ``globals()`` to who fills it: protobuf's ``_pb2``. Who returns something,
 # ``LazyLoader("torch", globals(), "torch")``, makes that one name.
 _MAKES_NAMES = re.compile(
-    rb"^[ \t]*(?:\w+ = globals\(\)$|globals\(\)(?:\.update|\[[^]\n]*\] =)|exec\(|sys\.modules\[__name__\] =|[\w.]+\([^\n]*globals\(\))",
+    rb"^[ \t]*(?:\w+ = globals\(\)$|globals\(\)(?:\.update|\[[^]\n]*\] =)|exec\(|(?:\w+ = |setattr\()?sys\.modules\[__name__\]|[\w.]+\([^\n]*globals\(\))",
     re.MULTILINE,
 )
 # That of a module only replaces what is there.

@@ -44,10 +44,7 @@ class Question(NamedTuple):
 
 
 def type_problems(question: Question, at_origin: Question | None) -> Answers:
-    """Yield what is new and counts, what is new and may, as notes, and what the checker could not read.
-
-    ``at_origin`` is the same of the tree that the patch was written for. Raises as ``checker.check``.
-    """
+    """Yield what is new and counts, or may, and what the checker could not read; ``at_origin`` is where it was written. Raises as ``check``."""
     new = _news(question)
     added = {c.path: added_lines(c.before, c.after) for c in question.changes if c.after}
     inside = {one for one in new if one.line in added.get(one.path, ())}
@@ -80,19 +77,23 @@ def _news(question: Question) -> list[Diagnostic]:
     changes = question.changes
     asked = {*(c.path for c in changes if c.after), *question.users[:MOST_USERS]}
 
-    def answers(files: Mapping[str, bytes | None], asked: set[str]) -> tuple[Diagnostic, ...]:
-        after = question.after
-        plain = {path: data and plain_getattr(data) for path, data in files.items()}
-        folder = after.cache.laid_out.show(after.tree, replaced(), plain)
-        said = check(folder, asked, RULES, after.python)
-        return tuple(d for d in said if d.rule not in RULES or RULES[d.rule].only in d.text)
-
-    now = tuple(_about(answers({c.path: c.after for c in changes}, asked), question))
+    new, old = {c.path: c.after for c in changes}, {c.path: c.before for c in changes}
+    now = tuple(_about(said_of(question.after, new, asked), question))
     # Of what nothing is said now, nothing that was said before is asked.
-    was = answers({c.path: c.before for c in changes}, {one.path for one in now})
+    was = said_of(question.after, old, {one.path for one in now})
     # What it cannot read now it could not read before: that is said all the same.
     unread = [one for one in now if one.rule not in RULES]
     return [*unread, *_without((one for one in now if one.rule in RULES), was, question)]
+
+
+def said_of(
+    world: World, files: Mapping[str, bytes | None], asked: Iterable[str]
+) -> list[Diagnostic]:
+    """Return what the type checker says of some files of a tree with these in it. Raises as ``check``."""
+    plain = {path: data and plain_getattr(data) for path, data in files.items()}
+    folder = world.cache.laid_out.show(world.tree, replaced(), plain)
+    said = check(folder, asked, RULES, world.python)
+    return [one for one in said if one.rule not in RULES or RULES[one.rule].only in one.text]
 
 
 def _about(diagnostics: Iterable[Diagnostic], question: Question) -> Iterator[Diagnostic]:

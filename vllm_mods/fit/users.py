@@ -41,10 +41,7 @@ class _Form(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """A name to look for, and what else a file has to say to mean this one: a word, and that in a certain way.
-
-    ``alone`` is a name that says enough where it is rare.
-    """
+    """A name to look for, and the ``word``, maybe ``taken`` from, by which a file means this one; one ``alone`` says enough where it is rare."""
 
     name: str
     word: str
@@ -68,10 +65,7 @@ _Part = tuple[str, bytes, ast.AST]
 def users(
     after: World, sought: Iterable[Sought]
 ) -> tuple[dict[str, frozenset[int]], frozenset[str]]:
-    """Return who mentions what a patch takes away or defines in another way.
-
-    That is files beside the changed ones, with the lines that mention such, and the words that were looked for.
-    """
+    """Return who mentions what a patch takes away or redefines: files beside the changed ones, with the lines, and the words that were looked for."""
     uses: dict[str, set[Sought]] = defaultdict(set)
     for use in sought:
         uses[use.name].add(use)

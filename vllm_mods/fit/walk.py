@@ -91,6 +91,14 @@ def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
                 stack.append((child, inner))
 
 
+def sites_with(data: bytes, pattern: bytes | re.Pattern[bytes]) -> Iterator[CodeSite]:
+    """Yield what stands on the lines of a file that have what a pattern takes."""
+    find = re.compile(pattern).search
+    lines = frozenset(number for number, row in enumerate(data.splitlines(), 1) if find(row))
+    parsed = syntax_tree.module(data) if lines else None
+    return walk(parsed, lines) if parsed else iter(())
+
+
 def _postpones(tree: ast.Module) -> bool:
     """Tell whether a module asks that its annotations are not evaluated."""
     futures = (n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__")

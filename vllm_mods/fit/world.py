@@ -30,10 +30,7 @@ _DEPTH = 12
 
 @dataclass(slots=True)
 class SummaryCache:
-    """What was derived from files, by the sha256 of their bytes. Share one among many trees.
-
-    ``laid_out`` are the last trees as folders, ``said`` is what the type checker said of patches where they were written.
-    """
+    """What was derived from files, by their sha256, for many trees: summaries, trees as folders, and the type checker's words at an origin."""
 
     modules: dict[bytes, Module | None] = field(default_factory=dict)
     laid_out: LaidOut = field(default_factory=LaidOut, compare=False)
@@ -146,10 +143,7 @@ class World:
 
     @remembered
     def locate(self, dotted: str) -> Lookup:
-        """Find a module by its dotted name: ``found[0].module`` is its path.
-
-        The path of a folder without ``__init__.py`` ends in ``/``.
-        """
+        """Find a module by its dotted name; the path of a folder without ``__init__.py`` ends in ``/``."""
         root = dotted.partition(".")[0]
         if root not in self.roots:
             outside = (Symbol(external=dotted),)

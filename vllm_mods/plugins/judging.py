@@ -11,7 +11,7 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.bodies import only_raises
 from vllm_mods.fit.calls import calls_of
-from vllm_mods.fit.checker import Diagnostic, check, replaced
+from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.dead import gone_hooks
 from vllm_mods.fit.gates import RULES, judge as judge_diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
@@ -28,10 +28,10 @@ from vllm_mods.fit.run_time import Write, all_writes, soften
 from vllm_mods.fit.search import classes_in, classes_named
 from vllm_mods.fit.shapes import Class, Function, Symbol
 from vllm_mods.fit.signatures import dotted
-from vllm_mods.fit.types import invalid, plain_getattr
-from vllm_mods.fit.walk import CodeSite, walk
+from vllm_mods.fit.types import invalid, said_of
+from vllm_mods.fit.walk import sites_with
 from vllm_mods.fit.world import SummaryCache, World, module_stem, remembered
-from vllm_mods.formats import syntax_tree
+from vllm_mods.plugins.callers import ASKING, callers, misuses
 from vllm_mods.plugins.copies import Replaced, missed
 
 _C = FindingCode
@@ -53,17 +53,22 @@ class View:
         """Return what cannot be imported of vLLM, by what is the same beside another one."""
         data = self.files[path]
         every_line = frozenset(range(1, data.count(b"\n") + 2))
-        answers = import_problems(self.world, path, _sites(data, rb"\bvllm\b|\benvs\."), every_line)
+        answers = import_problems(
+            self.world, path, sites_with(data, rb"\bvllm\b|\benvs\."), every_line
+        )
         return {(*one.key, str(one.line)): one for one in answers if isinstance(one, Problem)}
 
     @cached_property
     def diagnostics(self) -> dict[tuple[object, ...], Diagnostic]:
         """What the type checker says, by what is the same beside another vLLM: its place and its rule."""
-        files = {path: plain_getattr(data) for path, data in self.files.items()}
-        folder = self.world.cache.laid_out.show(self.world.tree, replaced(), files)
-        said = check(folder, files, RULES, self.world.python)
-        known = (one for one in said if one.rule in RULES)  # it speaks of syntax unasked
-        return {one[:4]: one for one in known if RULES[one.rule].only in one.text}
+        files = {**self.files, **callers(self.world)}
+        said = said_of(self.world, files, files)
+        return {one[:4]: one for one in said if one.rule in RULES}  # it speaks of syntax unasked
+
+    @cached_property
+    def misuses(self) -> list[Problem]:
+        """What vLLM takes from the plugin in vain."""
+        return [*misuses(self.world, self.diagnostics.values())]
 
     def overrides(self, path: str) -> dict[tuple[str, str], Override]:
         """Return what the classes of a file override of vLLM's, by class and method."""
@@ -81,7 +86,7 @@ class View:
 
     def lets_be(self, problem: Problem) -> bool:
         """Tell whether a problem is of a class or method that is for other versions."""
-        sites = _sites(self.files[problem.path], rb"\b(?:class|def)\b")
+        sites = sites_with(self.files[problem.path], rb"\b(?:class|def)\b")
         return any(one.scope.tolerant and one.node.lineno == problem.line for one in sites)
 
     def owner(self, write: Write) -> Symbol | None:
@@ -152,34 +157,38 @@ def judge(files: Mapping[str, bytes], tree: Tree, origin: View | None) -> tuple[
     met_at = {(one.path, one.line) for one in problems}
     by_place = target.diagnostics
     old = origin.diagnostics if origin and by_place else {}
-    new = [one for key, one in by_place.items() if key not in old and one[:2] not in met_at]
+    unmet = ((key, one) for key, one in by_place.items() if one[:2] not in met_at)
+    new = [one for key, one in unmet if one.path in files and key not in old]
     typed = (judge_diagnostic(target.world, one, gated=origin is None) for one in new)
     problems += (one for one in typed if one and one.level is Level.ERROR)
+    was = {one.message for one in origin.misuses} if origin and target.misuses else ()
+    made_for = f"vLLM {origin.world.tree.version}" if origin else ""
+    for one in target.misuses:
+        text = f"{one.message}; so it is with {made_for}, for which the plugin was made"
+        problems.append(_noted(one._replace(message=text)) if one.message in was else one)
     met_by: dict[tuple[str, ...], list[Problem]] = {}
     for one in problems if origin else map(_noted, problems):
         # all but the code that meets what one change of vLLM makes
         text = lasting(re.sub(r"Self@\w+", "Self", one.message.partition("`: ")[2] or one.message))
         met_by.setdefault((one.code, text, one.level), []).append(one)
     causes = [_one_of(target.world, ones) for ones in met_by.values()]
-    causes.sort(key=lambda one: (one.level, [*_ORDER, one.code].index(one.code), one[1:3]))
+    causes.sort(key=lambda one: (one.level, _rank(one, files), one[1:3]))
     return tuple(map(finding, causes))
+
+
+def _rank(one: Problem, files: Mapping[str, bytes]) -> int:
+    """Say where a problem comes: first what vLLM itself calls, which nobody can leave out, last what it cannot import."""
+    rank = [*_ORDER, one.code].index(one.code)
+    return rank if one.path in files else -rank
 
 
 def _noted(problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE)
 
 
-def _sites(data: bytes, word: bytes) -> Iterator[CodeSite]:
-    """Yield what stands on the lines that have what a pattern takes."""
-    find = re.compile(word).search
-    lines = frozenset(number for number, row in enumerate(data.splitlines(), 1) if find(row))
-    parsed = syntax_tree.module(data) if lines else None
-    return walk(parsed, lines) if parsed else iter(())
-
-
 def _standing_in(target: View, origin: View, path: str) -> Iterator[Problem]:
     """Judge the classes of a file by vLLM's above them."""
-    for site in _sites(target.files[path], rb"\bclass\b"):
+    for site in sites_with(target.files[path], rb"\bclass\b"):
         new = [*abstract_misuses(target.world, path, site, origin.world)]
         if new and not any(abstract_misuses(origin.world, path, site, None)):
             yield from (at_site(path, site, _C.FIT_KIND, one, one.text) for one in new)
@@ -189,14 +198,12 @@ def _standing_in(target: View, origin: View, path: str) -> Iterator[Problem]:
 
 def _overriding(target: View, origin: View) -> Iterator[Problem]:
     """Judge the methods that override what takes other parameters now."""
-    pairs: list[tuple[Override, Override | None]] = []
+    both: list[tuple[Override, Override | None]] = []
     for path in target.files:
         was = origin.overrides(path)
-        pairs += ((one, was.get(key)) for key, one in target.overrides(path).items())
+        both += ((one, was.get(key)) for key, one in target.overrides(path).items())
     # what makes one of a class may begin to give what the class never took
-    new = [
-        (n, o) for n, o in pairs if not o or n.overridden[2:] != o.overridden[2:] or _is_maker(n)
-    ]
+    new = [(n, o) for n, o in both if not o or n.overridden[2:] != o.overridden[2:] or _is_maker(n)]
     learn_receivers(target.world, (one for one, _ in new if not _is_maker(one)))
     for override, before in new:
         mine, now = override.method, override.overridden
@@ -216,13 +223,11 @@ def _is_maker(override: Override) -> bool:
     return override.method.name == "__init__"  # each class has its own
 
 
-def _moved(target: View, mine: Function, now: Function, before: Function) -> str:
+def _moved(target: View, mine: Function, now: Function, was: Function) -> str:
     """Say which parameter has the place in which vLLM no longer gives it; ``""`` for none."""
-    own, new, old = (
-        [p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, before)
-    )
-    for place, (name, was) in enumerate(zip(own, old, strict=False)):
-        if name != was or name not in new or new.index(name) == place:
+    own, new, old = ([p.name for p in f.parameters if p.kind in _PLACED] for f in (mine, now, was))
+    for place, (name, once) in enumerate(zip(own, old, strict=False)):
+        if name != once or name not in new or new.index(name) == place:
             continue
         calls = (call for call in calls_of(target.world, now.name) if call.path not in target.files)
         if any(len(call.node.args) >= min(place, new.index(name)) for call in calls):
@@ -256,8 +261,7 @@ def _replaced(target: View, origin: View) -> Iterator[Problem]:
         if before is None or not origin.has(before, name):
             continue
         if not target.has(owner, name):
-            asks = rb"\.%b\b(?!\s*=[^=])|(?:has|get)attr\([^()]*[\"']%b[\"']|[\"']%b[\"'] (?:not )?in\b"
-            read = re.compile(asks % ((name.encode(),) * 3))
+            read = re.compile((rb"\.%b\b(?!\s*=[^=])|" + ASKING) % ((name.encode(),) * 3))
             level = Level.NOTE if any(map(read.search, target.files.values())) else Level.ERROR
             text = f"{what} is replaced, but only vLLM {origin.world.tree.version} has it, not this vLLM"
             yield Problem(_C.FIT_DEAD, *place, text, (what,), name, level)
@@ -293,11 +297,11 @@ def _one_of(world: World, problems: list[Problem]) -> Problem:
 
 @remembered
 def _is_chosen(world: World, path: str) -> bool:
-    """Tell whether all imports of a file stand where the plugin asks for a version."""
+    """Tell whether all imports of a plugin's file stand where it asks for a version."""
     stem = re.escape(module_stem(path).encode())
     # in a list of several lines, it stands after names alone
     line = rb"^(?:(?=.*\b(?:from|import)\b).*|[\s\w,]*)\b%b\b" % stem
     others = (data or b"" for other, data in world.files.items() if other != path)
-    sites = (site for data in others if stem in data for site in _sites(data, line))
+    sites = (site for data in others if stem in data for site in sites_with(data, line))
     imports = (site for site in sites if isinstance(site.node, ast.Import | ast.ImportFrom))
-    return {site.scope.tolerant for site in imports} == {True}
+    return path in world.files and {site.scope.tolerant for site in imports} == {True}

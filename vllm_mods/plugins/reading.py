@@ -29,7 +29,9 @@ _STARTS = re.compile(r"[^/]+\.pth|(?:site|user)customize\.py")
 _NAME = re.compile(r"(?m)^Name:[ \t]*(\S+)")
 _ASKED = re.compile(rb"\bvllm_version_is\(\s*[\"']v?(\d+(?:\.\d+)+)[\"']")
 _TESTED = re.compile(rb"vLLM\b[^\n]{0,40}?\btested (?:up to|with) v?(\d+(?:\.\d+)+)")
-_ASIDE = r"(?:src/)?(?:benchmarks|docs|examples|scripts|tests?|tools)/"
+_MODULE = re.compile(
+    r"(?!(?:src/)?(?:benchmarks|docs|examples|scripts|tests?|tools)/)(?:[\w./-]+\.py|[\w/-]+\.(?:[\w-]+\.)?(?:so|pyd))"
+)
 
 
 class Plugin(NamedTuple):
@@ -89,7 +91,8 @@ def _plugin(spec: str, archive: Archive) -> tuple[Plugin, Mapping[str, bytes]]:
     if not paths or any(to.startswith("vllm/") for to in paths.values()):
         why = "has its own vllm/" if paths else "has no Python package"
         raise UsageError(f"{spec} {why}", hint=_FORMS)
-    names = sorted(name for name in archive.names if name in paths or _SAYING.fullmatch(name))
+    python = {name for name in paths if name.endswith(".py")}
+    names = sorted(name for name in archive.names if name in python or _SAYING.fullmatch(name))
     archive.load(names)
     read: dict[str, bytes] = {}
     size = 0
@@ -106,7 +109,7 @@ def _plugin(spec: str, archive: Archive) -> tuple[Plugin, Mapping[str, bytes]]:
     built = (read[one] for one in names if one.endswith(("METADATA", "PKG-INFO")))
     metadata = next(built, "\n".join(stated).encode())
     named = _NAME.search(metadata.decode("utf-8", "replace"))
-    files = {to: read[name] for name, to in sorted(paths.items())}
+    files = {to: read.get(name, b"") for name, to in sorted(paths.items())}
     about = metadata + read.get("README.md", b"")
     return Plugin(
         named[1] if named else os.path.basename(spec.rstrip("/")),
@@ -118,9 +121,8 @@ def _plugin(spec: str, archive: Archive) -> tuple[Plugin, Mapping[str, bytes]]:
 
 
 def _installed(names: Iterable[str]) -> dict[str, str]:
-    """Return where the Python of a distribution lies once it is installed, by where it lies here."""
-    python = (name for name in names if re.fullmatch(rf"(?!{_ASIDE})[\w./-]+\.py", name))
-    placed = {name: _LAID.sub("", name) for name in python}
+    """Return where the modules of a distribution lie once it is installed, by where they lie here."""
+    placed = {name: _LAID.sub("", name) for name in names if _MODULE.fullmatch(name)}
     if any(".dist-info/" in name for name in names):
         return placed
     inits = (to.removesuffix("/__init__.py") for to in placed.values())
