@@ -60,6 +60,10 @@ class Tree(Protocol):
         """
         return None
 
+    def mode(self, path: str) -> int | None:  # noqa: ARG002
+        """Return the permission bits of a file, None where nothing says."""
+        return None
+
     def folders(self) -> Collection[str]:
         """Return the names of the folders in the site root that are known without a search."""
         return ()
@@ -140,6 +144,10 @@ class TreeView(Tree, Protocol):
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Ask the tree below."""
         return self.below.is_released(path, data)
+
+    def mode(self, path: str) -> int | None:
+        """Ask the tree below."""
+        return self.below.mode(path)
 
     def folders(self) -> Collection[str]:
         """Ask the tree below."""

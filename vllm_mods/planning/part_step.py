@@ -155,10 +155,12 @@ class PatchingStep:
         after = self.place(file, before, back=back)
         if after is None:
             return
+        mode = file.mode
         if renamed:
+            mode = self.view.mode(file.old_path) if mode is None else mode
             self.view.lay([FileChange(file.old_path, before, None)])
             before = None
-        self.view.lay([FileChange(file.new_path, before, after, file.mode)])
+        self.view.lay([FileChange(file.new_path, before, after, mode)])
 
     def create(self, file: diff.FileDiff) -> None:
         """Put a new file in."""

@@ -92,8 +92,11 @@ def revert_transition(
             is_as_left = (change.after, file.mode) == (current, look.mode(file.path))
             if is_as_left and not file.path.endswith(".py"):  # what is compiled of a source goes
                 continue
-        elif change.after == current and change.mode in {None, file.mode}:
-            continue  # it is already as it is to be
+        else:
+            if change.mode is None and file.before is not None:
+                change = change._replace(mode=look.mode(receipt.original(file.path)))
+            if change.after == current and change.mode in {None, file.mode}:
+                continue  # it is already as it is to be
         written.append(change._replace(before=current))
         if sha256(current) not in {file.before, file.after}:
             edited.append(file.path)
