@@ -4,7 +4,7 @@ import functools
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import click
@@ -230,6 +230,14 @@ def tell_left_out(planned: Plan, chosen: Chosen) -> None:
     for mod in chosen.mods:
         if mod.name not in names:
             click.echo(f"skipped: {mod.name} is unsupported on this tree", err=True)
+
+
+def refuse_beside(option: str, names: Collection[str], hint: str) -> None:
+    """Raise ``UsageError`` where one of the parameters ``names`` was given, which do not go with an option."""
+    now = click.get_current_context()
+    more = [p.opts[0] for p in now.command.params if p.name in names and now.params[p.name]]
+    if more:
+        raise UsageError(f"these cannot be used with {option}: {', '.join(more)}", hint=hint)
 
 
 def active_target() -> str:

@@ -101,11 +101,12 @@ def diff(result: CheckResult, paint: text.Paint) -> Reply:
         words = text.plan(result.plan, paint)
         return Reply({**answer, "files": []}, words, ok=False, next_step=result.hint)
     diffs = {
-        # A template may go to a folder anywhere, of any name.
+        # A template may go to a folder anywhere.
         one.path: diff_writer.file_diff(
             os.path.basename(one.path) if one.path.startswith("/") else one.path,
             one.before,
             one.after,
+            mode=one.mode,
         )
         for one in result.plan.changes
     }

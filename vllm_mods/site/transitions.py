@@ -69,7 +69,7 @@ def revert_transition(
     """
     where = site.Site(root=root, workspaces=(applied.workspace,) if applied.workspace else ())
     look = site.Look(site=where, folders={})
-    wanted = {change.path: change for change in stay.changes}
+    wanted = {change.path: _with_mode(change, look) for change in stay.changes}
     written: list[FileChange] = []
     restored: set[str] = set()
     edited: list[str] = []
@@ -92,11 +92,8 @@ def revert_transition(
             is_as_left = (change.after, file.mode) == (current, look.mode(file.path))
             if is_as_left and not file.path.endswith(".py"):  # what is compiled of a source goes
                 continue
-        else:
-            if change.mode is None and file.before is not None:
-                change = change._replace(mode=look.mode(receipt.original(file.path)))
-            if change.after == current and change.mode in {None, file.mode}:
-                continue  # it is already as it is to be
+        elif change.after == current and change.mode in {None, file.mode}:
+            continue  # it is already as it is to be
         written.append(change._replace(before=current))
         if sha256(current) not in {file.before, file.after}:
             edited.append(file.path)
@@ -113,6 +110,12 @@ def revert_transition(
         vllm=applied.vllm,
         discard_edits=discard_edits,
     )
+
+
+def _with_mode(change: FileChange, look: site.Look) -> FileChange:
+    """Give a file the mode of its original, unless a mod gives it one."""
+    mode = look.mode(receipt.original(change.path)) if change.mode is None else change.mode
+    return change._replace(mode=mode)
 
 
 def _entry(planned: ModPlan) -> receipt.ReceiptMod:
