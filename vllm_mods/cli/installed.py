@@ -75,10 +75,12 @@ def sync_command(
     If the variable SOURCE_DATE_EPOCH is set, every file that is written gets that modification time.
     """
     if only_fetch:
+        names = {"name", "target", "check", "workspace"}
+        options.refuse_beside("--fetch", names, "omit --fetch, or omit these")
         project = fetch()
-        names = ", ".join(project.libraries) or "none, as the project has no library"
+        fetched = ", ".join(project.libraries) or "none, as the project has no library"
         data = {"project": project.where, "libraries": list(project.libraries)}
-        return Reply(data, f"fetched at their locked versions: {names}")
+        return Reply(data, f"fetched at their locked versions: {fetched}")
     result = sync(
         name,
         target,

@@ -233,9 +233,10 @@ def tell_left_out(planned: Plan, chosen: Chosen) -> None:
 
 
 def refuse_beside(option: str, names: Collection[str], hint: str) -> None:
-    """Raise ``UsageError`` where one of the parameters ``names`` was given, which do not go with an option."""
-    now = click.get_current_context()
-    more = [p.opts[0] for p in now.command.params if p.name in names and now.params[p.name]]
+    """Raise ``UsageError`` where one of the parameters ``names`` was typed, which do not go with an option."""
+    now, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
+    known = ((one.opts[0], one.name or "") for one in now.command.params)
+    more = [o for o, name in known if name in names and now.get_parameter_source(name) is typed]
     if more:
         raise UsageError(f"these cannot be used with {option}: {', '.join(more)}", hint=hint)
 
