@@ -145,10 +145,6 @@ class TreeView(Tree, Protocol):
         """Ask the tree below."""
         return self.below.is_released(path, data)
 
-    def mode(self, path: str) -> int | None:
-        """Ask the tree below."""
-        return self.below.mode(path)
-
     def folders(self) -> Collection[str]:
         """Ask the tree below."""
         return self.below.folders()

@@ -38,8 +38,7 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     --json. That also has the record of what was applied, and the versions of the packages that vLLM and its mods require.
     """
     node = node_of(target) if as_json else None
-    answer = report.verify(verify(target, *mods), target, node)
-    return answers.print_reply(answer, as_json=as_json)
+    return answers.print_reply(report.verify(verify(target, *mods), target, node), as_json=as_json)
 
 
 @click.command(name="revert")

@@ -91,8 +91,7 @@ def open_libraries(folders: Iterable[str] = (), *, own: bool = False) -> Library
 
     For an author who writes to their ``own`` an interrupted write is undone first.
     """
-    named = os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep)
-    folders = (*filter(None, named), *folders)
+    folders = (*filter(None, os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep)), *folders)
     if own:
         from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
 

@@ -55,10 +55,8 @@ def port_command(
         why = "give exactly one of --to, --continue and --abort"
         raise UsageError(why, hint=f"vllm-mods port {mod} --to TREE")
     if target is None:
-        names = {"others", "no_repair", *given}
-        options.refuse_beside(
-            "--abort" if abort else "--continue", names, f"vllm-mods port {mod} --to TREE"
-        )
+        which, names = "--abort" if abort else "--continue", {"others", "no_repair", *given}
+        options.refuse_beside(which, names, f"vllm-mods port {mod} --to TREE")
     if abort:
         work = abort_port(library, mod, output=output)
         return Reply({"mod": work.mod, "aborted": work.name}, f"removed {work.folder}")

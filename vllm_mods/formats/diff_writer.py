@@ -20,17 +20,9 @@ _QUOTED = rb"[^ !#-\[\]-~]"
 
 
 def file_diff(
-    path: str,
-    before: bytes | None,
-    after: bytes | None,
-    *,
-    context: int = 3,
-    mode: int | None = None,
+    path: str, before: bytes | None, after: bytes | None, mode: int | None = None, context: int = 3
 ) -> bytes:
-    """Return the diff of one file from the site root, empty if nothing changes; ``mode`` are permission bits that it gets.
-
-    None stands for "no such file".
-    """
+    """Return the diff of one file from the site root, empty if nothing changes; None is "no such file", ``mode`` bits that it gets."""
     if before == after and (mode is None or after is None):
         return b""
     # git knows two modes: a file that gets the one had the other
@@ -53,9 +45,8 @@ def file_diff(
 
 def _quoted(name: str) -> str:
     """Return a name as git writes it: between quotes if it has more than plain letters."""
-    raw = os.fsencode(name)
-    quoted = re.sub(_QUOTED, lambda byte: b"\\%03o" % byte[0][0], raw).decode()
-    return name if raw == quoted.encode() else f'"{quoted}"'
+    quoted, count = re.subn(_QUOTED, lambda byte: b"\\%03o" % byte[0][0], os.fsencode(name))
+    return f'"{quoted.decode()}"' if count else name
 
 
 def ended(line: bytes) -> bytes:

@@ -184,8 +184,7 @@ def compose(
         on = f"vLLM {tree.version or tree.spec}"
         files[mod_folder.MANIFEST] = written(wanted, [parts], on, effect.env)
         mod = mod_folder.load_files(wanted.name, files)
-        planned = planner.plan_alone(mod, tree, cache=cache)
-        return Composed(mod, files, planned, parts)
+        return Composed(mod, files, planner.plan_alone(mod, tree, cache=cache), parts)
 
     try:
         composed = compose_with(diff_writer.CONTEXTS[0])

@@ -42,8 +42,7 @@ class Part(NamedTuple):
 
 def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) -> PlacedHunk:
     """Return a hunk of a part in its place."""
-    offset = line - hunk.stated
-    return PlacedHunk(part.source, part.path, hunk.number, line, offset, scope, proof)
+    return PlacedHunk(part.source, part.path, hunk.number, line, line - hunk.stated, scope, proof)
 
 
 def target_of(path: str, data: bytes) -> Target:
@@ -155,9 +154,8 @@ class PatchingStep:
         after = self.place(file, before, back=back)
         if after is None:
             return
-        mode = file.mode
+        mode = self.view.mode(file.old_path) if renamed and file.mode is None else file.mode
         if renamed:
-            mode = self.view.mode(file.old_path) if mode is None else mode
             self.view.lay([FileChange(file.old_path, before, None)])
             before = None
         self.view.lay([FileChange(file.new_path, before, after, mode)])

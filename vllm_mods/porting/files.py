@@ -34,8 +34,8 @@ def port(
     path, data = change.path, tree.read(change.path)
     if change.after is None and data is None:
         old = outline.read(change.before or b"")
-        names = sorted(one.name for one in old.inner) if old else []
-        home = follow.home(tree, path, change.before or b"", names, base) if names else None
+        defined = [one.name for one in old.inner] if old else []
+        home = follow.home(tree, path, change.before or b"", defined, base) if defined else None
         if home is None or home[0].new in made:
             return FilePort(path, path, None, structure.Ported(b"", [], proof="file"), gone=True)
         message = f"the mod removes {path}, which is {home[0].new} in the target"

@@ -91,8 +91,7 @@ class PortOutcome(NamedTuple):
         problems = [problem for one in self.files for problem in one.ported.problems]
         marked = sum(problem.code in structure.MARKED for problem in problems)
         findings = () if self.new is None else self.new.planned.findings
-        errors = sum(one.level is Level.ERROR for one in findings)
-        return len(problems) - marked, marked, errors
+        return len(problems) - marked, marked, sum(one.level is Level.ERROR for one in findings)
 
     @property
     def removed(self) -> tuple[str, ...]:

@@ -131,9 +131,7 @@ def patches(
     for cut in sorted(cuts, key=lambda cut: cut.path):
         home = homes.get(cut.path, cut.path)
         source = f"{name}/{owner.get(home, sources[0])}"
-        piece = diff_writer.file_diff(
-            cut.path, cut.before, cut.after, context=context, mode=modes.get(home)
-        )
+        piece = diff_writer.file_diff(*cut._replace(mode=modes.get(home)), context)
         texts[source] = texts.get(source, b"") + piece
     return {source: data for source, data in texts.items() if data}
 

@@ -69,7 +69,11 @@ def revert_transition(
     """
     where = site.Site(root=root, workspaces=(applied.workspace,) if applied.workspace else ())
     look = site.Look(site=where, folders={})
-    wanted = {change.path: _with_mode(change, look) for change in stay.changes}
+    # a file has the mode of its original, unless a mod gives it one
+    wanted = {
+        one.path: one._replace(mode=one.mode or look.mode(receipt.original(one.path)))
+        for one in stay.changes
+    }
     written: list[FileChange] = []
     restored: set[str] = set()
     edited: list[str] = []
@@ -110,12 +114,6 @@ def revert_transition(
         vllm=applied.vllm,
         discard_edits=discard_edits,
     )
-
-
-def _with_mode(change: FileChange, look: site.Look) -> FileChange:
-    """Give a file the mode of its original, unless a mod gives it one."""
-    mode = look.mode(receipt.original(change.path)) if change.mode is None else change.mode
-    return change._replace(mode=mode)
 
 
 def _entry(planned: ModPlan) -> receipt.ReceiptMod:
