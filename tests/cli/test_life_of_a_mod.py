@@ -273,3 +273,34 @@ def test_a_change_of_the_mode_alone_goes_in_and_out(call: Call, site: Path, libr
     (site / "vllm/a.py").chmod(0o755)
     assert call("revert", "--target", site).code == 0
     assert snapshot(site) == before
+
+
+def test_a_mode_goes_with_the_mod_that_set_it_and_with_the_file_that_is_renamed(
+    call: Call, site: Path, library: Path
+) -> None:
+    (site / "vllm/a.py").chmod(0o644)
+    head = b"diff --git a/vllm/a.py b/vllm/a.py\n"
+    write_mod(library, "runs", head + b"old mode 100644\nnew mode 100755\n")
+    write_mod(library, "more", diff_of("vllm/a.py", "A = 1\n", "A = 2\n"))
+    assert call("apply", "runs", "more", "--target", site).code == 0
+    assert call("revert", "runs", "--target", site).code == 0
+    assert (site / "vllm/a.py").stat().st_mode & 0o777 == 0o644
+    rename = b"diff --git a/vllm/a.py b/vllm/z.py\nrename from vllm/a.py\nrename to vllm/z.py\n"
+    write_mod(library, "renamed", rename, more='after = ["runs"]')
+    assert call("apply", "runs", "renamed", "--target", site).code == 0
+    assert (site / "vllm/z.py").stat().st_mode & 0o777 == 0o755
+    assert call("revert", "runs", "--target", site).code == 0
+    assert (site / "vllm/z.py").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_mod_whose_new_file_a_later_one_removes_is_in(
+    call: Call, site: Path, library: Path
+) -> None:
+    new = b"--- /dev/null\n+++ b/vllm/new.txt\n@@ -0,0 +1 @@\n+1\n"
+    gone = b"--- a/vllm/new.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n"
+    write_mod(library, "brings", new + diff_of("vllm/a.py", "A = 1\n", "A = 2\n"))
+    more = diff_of("vllm/b.py", "B = 1\n", "B = 2\n")
+    write_mod(library, "removes", gone + more, more='requires = ["brings"]')
+    assert call("apply", "brings", "removes", "--target", site).code == 0
+    shown = call("check", "brings", "removes", "--target", site, "--json").json["mods"]
+    assert [one["verdict"] for one in shown] == ["applied", "applied"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from command_line import LOADER, write_tree
-from mod_making import diff_of
+from mod_making import diff_of, write_mod
 
 from vllm_mods.formats import diff_writer, mod_lock
 from vllm_mods.library.mod_folder import load_mod
@@ -329,10 +329,12 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("has_it", [True, False])
 def test_a_file_that_the_mod_removes_is_removed_by_what_a_person_finished(
-    call: Call, library: Path, base: Path, tmp_path: Path
+    call: Call, library: Path, base: Path, tmp_path: Path, *, has_it: bool
 ) -> None:
-    for folder in (base, target := write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)):
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    for folder in (base, target) if has_it else (base,):
         (folder / "vllm/old.py").write_text("OLD = 1\n")
     patch = library / "patches/fast/x.patch"
     patch.write_bytes(patch.read_bytes() + diff_writer.file_diff("vllm/old.py", b"OLD = 1\n", None))
@@ -355,6 +357,46 @@ def test_what_the_target_has_already_needs_no_variant(
     assert done.code == 0
     assert "already has every change" in done.out
     assert files_of(library) == before
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_file_that_the_mod_removes_and_the_target_has_elsewhere_is_left_to_a_person(
+    call: Call, library: Path, base: Path, tmp_path: Path, *, moved: bool
+) -> None:
+    write_mod(library, "fast", diff_writer.file_diff("vllm/loader.py", LOADER.encode(), None))
+    elsewhere = {"weights": LOADER} if moved else {}
+    target = write_tree(tmp_path / "target", "0.20.0", loader=None, **elsewhere)
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == moved, done.err
+    if not moved:
+        assert "already has every change" in done.out
+        return
+    assert "the mod removes vllm/loader.py, which is vllm/weights.py in the target" in done.out
+    (library / "patches/fast/.port-0.20/loader.py.patch").unlink()
+    refused = call("port", "fast", "--continue")
+    assert (refused.code, "there is no variant to write" in refused.err) == (3, True)
+    assert "these cannot be used with --continue: --as, --no-repair" in (
+        call("port", "fast", "--continue", "--as", "x", "--no-repair").err
+    )
+    assert call("port", "fast", "--abort").code == 0
+
+
+def test_a_mode_and_a_name_with_other_letters_are_carried_over(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    target = write_tree(tmp_path / "target", "0.20.0")
+    for folder, text in ((base, b"a\nb\n"), (target, b"0\na\nb\n")):
+        (folder / "vllm/é x.txt").write_bytes(text)
+    patch = diff_writer.file_diff("vllm/é x.txt", b"a\nb\n", b"a\nc\n")
+    patch += diff_writer.file_diff("vllm/a.py", b"A = 1\n", b"A = 1\n", mode=0o755)
+    write_mod(library, "fast", patch, vllm="<0.20")
+    done = call("port", "fast", "--from", base, "--to", target, "--output", tmp_path / "out")
+    assert done.code == 0, done.err
+    shown = call("diff", "fast", "--target", target).out
+    assert "old mode 100644\nnew mode 100755\n" in shown
+    assert call("apply", "fast", "--target", target).code == 0
+    assert (target / "vllm/é x.txt").read_bytes() == b"0\na\nc\n"
+    assert (target / "vllm/a.py").stat().st_mode & 0o111
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ RECORD = (
 IMAGE_OF_NEW = ("--image replaces --tree, and needs --record", "--record --image REF")
 ONE_OF_PORT = ("give exactly one of --to, --continue and --abort", "vllm-mods port fast --to TREE")
 FOR_MODS = (
-    "--tree, --image, --with, --summary, --license and --vllm are for mods, and it.yaml is not a mod",
+    "these cannot be used with it.yaml, which is not a mod: --{}",
     "a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT",
 )
 FOR_RECIPES = (
@@ -78,8 +78,28 @@ CASES: list[tuple[str, str, str]] = [
         "omit one",
     ),
     *(
-        (f"import it.yaml --{option} x", *FOR_MODS)
-        for option in ("tree", "image", "with", "summary", "license", "vllm")
+        (f"import it.yaml --{option} 1", FOR_MODS[0].format(option), FOR_MODS[1])
+        for option in ("tree", "image", "with", "summary", "license", "vllm", "env", "timeout")
+    ),
+    (
+        "new x --from-diff it.yaml --tree auto --env A=1 --partial",
+        "these cannot be used with a diff or two trees: --env, --partial",
+        "vllm-mods new x --from-diff it.yaml --tree auto",
+    ),
+    (
+        "new x --from-trees site site --tree site",
+        "these cannot be used with --from-trees: --tree",
+        "--from-trees OLD NEW",
+    ),
+    (
+        "sync --fetch --check --target site",
+        "these cannot be used with --fetch: --target, --check",
+        "omit --fetch, or omit these",
+    ),
+    (
+        "revert --only-edits --discard-edits --target site",
+        "--only-edits keeps all mods, so it takes no names of mods and no --discard-edits",
+        "omit --only-edits to remove mods",
     ),
     ("import library/patches/fast --mod x=y", *FOR_RECIPES),
     *(

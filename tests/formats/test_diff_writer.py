@@ -86,6 +86,19 @@ def test_git_takes_it(before: bytes | None, after: bytes | None, tmp_path: Path)
     assert (result.read_bytes() if result.exists() else None) == after
 
 
-def test_a_path_that_would_be_quoted_is_refused() -> None:
-    with pytest.raises(ValueError, match="not a plain path"):
-        diff_writer.file_diff("vllm/a b.py", b"", b"x\n")
+@pytest.mark.parametrize("path", ["vllm/a b.py", "vllm/é.txt", 'vllm/"q\\.txt', "vllm/a b\u2028é"])
+@pytest.mark.parametrize("mode", [None, 0o755])
+def test_git_reads_a_name_and_a_mode_as_we_do(path: str, mode: int | None, tmp_path: Path) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / path).write_bytes(b"a\n")
+    for before, after in ((b"a\n", b"b\n"), (b"b\n", None), (None, b"c\n"), (b"c\n", b"c\n")):
+        patch = diff_writer.file_diff(path, before, after, mode=mode)
+        assert bool(patch) is (before != after or mode is not None)
+        if patch:
+            (file,) = diff.parse(patch, "patch")
+            assert (file.path, file.old_mode is None) == (
+                path,
+                bool(after) and (not before or mode is None),
+            )
+            subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, check=True)
+    assert (tmp_path / path).stat().st_mode & 0o777 == (mode or 0o644)

@@ -198,7 +198,7 @@ def test_of_two_packages_none_is_stated() -> None:
             (FileChange("vllm/a\n.py", OLD, NEW),),
             "0.19.1",
             Refused,
-            "no patch can name it",
+            "cannot be one patch: the path .* is not a plain relative path",
         ),
         (
             Wanted("mine"),

@@ -63,8 +63,7 @@ def against(
     change = Change(older, newer)
     if clone is not None:
         change = Change(older, newer, clone.renames(*commits), clone.line(*commits))
-    affected = tuple(look_closer(one, change) for one in compared.affected)
-    return compared._replace(affected=affected)
+    return compared._replace(affected=tuple(look_closer(one, change) for one in compared.affected))
 
 
 def _tree_name(side: str, folder: str) -> str:

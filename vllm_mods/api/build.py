@@ -247,8 +247,7 @@ def upgrade(
             upgrading.check_version(wanted, before.lock, to, on_platform.tree.version)
         model = _look_at_model(library, wanted, access)
         on_base.demand_serving(library, wanted, opened, access, model)
-        digest = pairings.digest(wanted)
-        lock = on_base.joined_lock(opened, model)._replace(pairing_digest=digest)
+        lock = on_base.joined_lock(opened, model)._replace(pairing_digest=pairings.digest(wanted))
         file = library.pairing_file(pairing)
         text = library.read(file) or b""
         edited = upgrading.edit_pairing(text, file, wanted)

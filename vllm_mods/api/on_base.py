@@ -144,8 +144,7 @@ def on_bases(
             named = in_image
             if locked is not None and base.entry(f"{locked.vllm.site_root}/vllm") is not None:
                 named = f"/{locked.vllm.site_root}"
-            workspace = resolving.workspace(base)
-            tree = ImageTree(base, find_site_root(base, named), workspace=workspace)
+            tree = ImageTree(base, find_site_root(base, named), workspace=resolving.workspace(base))
             if text := pairing.advice(wanted, tree.version):
                 access.note(text)
             for found, hint in packages_beside.unmet(tree):

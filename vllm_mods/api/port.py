@@ -142,6 +142,9 @@ def continue_port(
         raise UsageError(why, hint=f"vllm-mods port {copy.name} --abort  # or put the variant back")
     job = porting.Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
     cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
+    if all(cut.before == cut.after for cut in cuts) and not (variant.overlay or variant.templates):
+        why = f"the edited files of {copy.name} are those of {work.target}, so there is no variant to write"
+        raise Refused(why, hint=f"vllm-mods port {copy.name} --abort")
     new = porting.finish(job, cuts, work.homes)
     outcome = porting.PortOutcome(job, (), (), new, (), tuple(cuts))
     if not outcome.fits:

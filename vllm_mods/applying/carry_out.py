@@ -207,8 +207,9 @@ def revert(
     >>> vm.revert("site-packages").mods
     ()
     """
-    if names and only_edits:
-        raise UsageError("--only-edits takes no names of mods", hint="leave out the names")
+    if only_edits and (names or discard_edits):
+        why = "--only-edits keeps all mods, so it takes no names of mods and no --discard-edits"
+        raise UsageError(why, hint="omit --only-edits to remove mods")
     notes: list[str] = []
     with refusing():
         tree, state = open_tree(target, None, recovering=notes.append)

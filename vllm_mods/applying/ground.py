@@ -144,8 +144,7 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -
 
 def transition(ground: Ground, whole: Plan, root: str) -> transitions.Transition:
     """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
-    wanted = forward(whole, None)
-    result = transitions.revert_transition(root, ground.left, wanted)
+    result = transitions.revert_transition(root, ground.left, forward(whole, None))
     return result._replace(undone=ground.undone.paths, aside=undone.free_name(root))
 
 

@@ -60,6 +60,10 @@ class Tree(Protocol):
         """
         return None
 
+    def mode(self, path: str) -> int | None:  # noqa: ARG002
+        """Return the permission bits of a file, None where nothing says."""
+        return None
+
     def folders(self) -> Collection[str]:
         """Return the names of the folders in the site root that are known without a search."""
         return ()

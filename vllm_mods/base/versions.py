@@ -113,8 +113,7 @@ def nearest(version: str, versions: Iterable[str], count: int) -> tuple[str, ...
             sign = sign or (mine < its) - (mine > its)
         return tuple(distances)
 
-    newest_first = sorted(versions, key=sort_key, reverse=True)
-    return tuple(sorted(newest_first, key=distance)[:count])
+    return tuple(sorted(sorted(versions, key=sort_key, reverse=True), key=distance)[:count])
 
 
 def from_describe(text: str) -> str | None:

@@ -173,8 +173,7 @@ def _listed(digests: Sequence[str]) -> str:
 
 def _manifest(manifest: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Finding]:
     """Yield what a readable manifest says that follows from neither its configuration, its layers nor these labels."""
-    known = ("config", "layers", "annotations")
-    yield from _document("the manifest", manifest, known, MANIFESTS)
+    yield from _document("the manifest", manifest, ("config", "layers", "annotations"), MANIFESTS)
     yield from _descriptor("the manifest's configuration", manifest["config"], _BLOB, _CONFIGS)
     for number, layer in enumerate(manifest["layers"], 1):
         yield from _descriptor(f"the manifest's layer {number}", layer, _BLOB, _LAYERS)

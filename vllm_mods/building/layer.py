@@ -67,8 +67,7 @@ class _LayerTar:
         if below is None:
             entry = TarEntry(path, None, 0o755, self.epoch, self.owner(parent))
         elif below.kind == DIR:
-            owner = (below.uid, below.gid)
-            entry = TarEntry(path, None, below.mode, below.mtime, owner)
+            entry = TarEntry(path, None, below.mode, below.mtime, (below.uid, below.gid))
         else:
             why = f"{self.base.reference}: /{path} is a {below.kind}, but the mod needs a folder there; nothing was built"
             raise Refused(why, hint="remove the path from the mod, or build on another base")

@@ -25,7 +25,9 @@ def move_to_release(
         raise UsageError(f"--to {to}: not a version", hint="--to 0.22.0")
     vllm = wanted.vllm
     if vllm is not None and not in_range(to, specifier(vllm)):
-        vllm = to if vllm[:1].isdigit() else _range(to)
+        major, minor = (*re.findall(r"\d+", to), "0")[:2]
+        range_ = f">={to.partition('+')[0]},<{major}.{int(minor) + 1}"
+        vllm = to if vllm[:1].isdigit() else range_
     old = (lock.vllm.version or "").partition("+")[0]
     name, _, tag = wanted.base.rpartition(":")
     new, count = re.subn(rf"(?<![\d.]){re.escape(old)}(?![\d.])", to.partition("+")[0], tag)
@@ -35,11 +37,6 @@ def move_to_release(
         return wanted._replace(vllm=vllm)
     why = f"the tag of {wanted.base} does not contain its vLLM version {old or '(no version)'}, so the name of the image for {to} is unknown"
     raise UsageError(why, hint=f"vllm-mods upgrade {wanted.name} --to {to} --base REF")
-
-
-def _range(to: str) -> str:
-    major, minor = (*re.findall(r"\d+", to), "0")[:2]
-    return f">={to.partition('+')[0]},<{major}.{int(minor) + 1}"
 
 
 def check_version(wanted: Pairing, lock: PairingLock, to: str | None, version: str | None) -> None:

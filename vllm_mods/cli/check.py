@@ -74,12 +74,10 @@ def _check_plugin(
 ) -> Reply:
     """Hold a plugin against the tree; what is ``given`` of mods does not go with it."""
     opening = {name: given.pop(name) for name in ("workspace", "verify", "platform", "in_image")}
-    params = click.get_current_context().command.params
-    more = [one.opts[0] for one in params if one.name != "library" and given.get(one.name or "")]
-    if plugin is None or more:
-        what = f"these cannot be used with --plugin: {', '.join(more)}"
-        why = "--made-for needs --plugin" if plugin is None else what
-        raise UsageError(why, hint="vllm-mods check --plugin DIST [--made-for TREE] --target TREE")
+    hint = "vllm-mods check --plugin DIST [--made-for TREE] --target TREE"
+    if plugin is None:
+        raise UsageError("--made-for needs --plugin", hint=hint)
+    options.refuse_beside("--plugin", {name for name in given if given[name]}, hint)
     from vllm_mods.api.plugin_check import plugin_check  # noqa: PLC0415  (where one is named)
 
     tree, known = access.open(target, **opening), made_for and access.open(made_for)

@@ -48,8 +48,7 @@ def command(
         raise UsageError("to export a mod, name its new folder", hint=f"--output mods/{what}")
     names, remarks = export_mod(library, what, output)
     words = f"wrote {output}: {text.counted(len(names), 'file')}; name it in a recipe as {output}"
-    data = {"mod": what, "folder": output, "files": names}
-    return Reply(data, words, stderr=notes(remarks))
+    return Reply({"mod": what, "folder": output, "files": names}, words, stderr=notes(remarks))
 
 
 def _export_pairing(

@@ -11,6 +11,7 @@ from vllm_mods.base.errors import UsageError, refusing_to_write
 from vllm_mods.cli import answers, named_files, new, options
 from vllm_mods.cli.options import option
 from vllm_mods.formats import pairing as pairings
+from vllm_mods.making.recording import Limits
 from vllm_mods.report import imported as report
 from vllm_mods.report.reply import Reply
 
@@ -56,11 +57,10 @@ def command(
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, but --offline forbids that", hint="omit one")
     if not is_mod(path):
-        of_mods = terms.tree, terms.images, terms.summary, terms.license, terms.vllm, terms.others
-        if any(of_mods) and os.path.exists(path):
-            why = f"--tree, --image, --with, --summary, --license and --vllm are for mods, and {path} is not a mod"
+        if os.path.exists(path):
             hint = "a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT"
-            raise UsageError(why, hint=hint)
+            names = {*ImportTerms._fields, *Limits._fields} - {"name"}
+            options.refuse_beside(f"{path}, which is not a mod", names, hint)
         return _import_recipe(path, folder, terms.name, mods)
     if mods:
         why = f"--mod is for recipes, and {path} is a mod"

@@ -38,8 +38,7 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     --json. JSON also has the record of what was applied, and the versions of the packages that vLLM and its mods require.
     """
     node = node_of(target) if as_json else None
-    answer = report.verify(verify(target, *mods), target, node)
-    return answers.print_reply(answer, as_json=as_json)
+    return answers.print_reply(report.verify(verify(target, *mods), target, node), as_json=as_json)
 
 
 @click.command(name="revert")
@@ -75,10 +74,12 @@ def sync_command(
     If the variable SOURCE_DATE_EPOCH is set, every file that is written gets that modification time.
     """
     if only_fetch:
+        names = {"name", "target", "check", "workspace"}
+        options.refuse_beside("--fetch", names, "omit --fetch, or omit these")
         project = fetch()
-        names = ", ".join(project.libraries) or "none, as the project has no library"
+        fetched = ", ".join(project.libraries) or "none, as the project has no library"
         data = {"project": project.where, "libraries": list(project.libraries)}
-        return Reply(data, f"fetched at their locked versions: {names}")
+        return Reply(data, f"fetched at their locked versions: {fetched}")
     result = sync(
         name,
         target,

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 import time
-from collections.abc import Callable, Set as AbstractSet
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -95,7 +95,7 @@ def matrix_command(
         hint = "vllm-mods matrix --tree BASE --tree HEAD  # checks the mods on both trees"
         names = {"vllm", "pre", "strict", "trees", "relock", "since"}
         names |= set() if form in against_forms.FORMS else {"form"}
-        _refuse_beside("--against", names, hint)
+        options.refuse_beside("--against", names, hint)
     publish = _site(form, output, since) if since is not None or form == "site" else None
     library = options.open_libraries(folders, own=relock)
     chosen = choose_mods(library, mods, pairing)
@@ -167,19 +167,12 @@ def _check_plugin(plugin: str, vllm: str | None, form: str, access: Access) -> i
     """Hold a plugin against releases, and print it; options of mods do not go with it."""
     fine = {"plugin", "vllm", "as_json", "folders", *["form"] * (form in {"text", "json"})}
     names = click.get_current_context().params.keys() - fine
-    _refuse_beside("--plugin", names, "vllm-mods matrix --plugin DIST --vllm SPEC")
+    options.refuse_beside("--plugin", names, "vllm-mods matrix --plugin DIST --vllm SPEC")
     from vllm_mods.api.plugin_check import plugin_matrix  # noqa: PLC0415  (where one is named)
 
     result = plugin_matrix(plugin, vllm, access=access, progress=answers.show_line)
     answers.show_line("", last=True)
     return answers.print_reply(checked.plugin_matrix(result), as_json=form == "json")
-
-
-def _refuse_beside(option: str, names: AbstractSet[str], hint: str) -> None:
-    now = click.get_current_context()
-    more = [p.opts[0] for p in now.command.params if p.name in names and now.params[p.name]]
-    if more:
-        raise UsageError(f"these cannot be used with {option}: {', '.join(more)}", hint=hint)
 
 
 def _show_progress(done: int, total: int) -> None:

@@ -87,6 +87,10 @@ def command(
     if bool(argv) is not record:
         why = "--record needs a command to run, and a command needs --record"
         raise UsageError(why, hint=making)
+    if not record:
+        options.refuse_beside("a diff or two trees", Limits._fields, making)
+    if trees:
+        options.refuse_beside("--from-trees", {"base"}, "--from-trees OLD NEW")
     if image is not None and (base is not None or not record):
         raise UsageError("--image replaces --tree, and needs --record", hint="--record --image REF")
     spec = f"image:{image}" if image else trees[0] if trees else base

@@ -4,7 +4,7 @@ import functools
 import inspect
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import click
@@ -92,8 +92,7 @@ def open_libraries(folders: Iterable[str] = (), *, own: bool = False) -> Library
 
     For an author who writes to their ``own`` an interrupted write is undone first.
     """
-    named = os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep)
-    folders = (*filter(None, named), *folders)
+    folders = (*filter(None, os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep)), *folders)
     if own:
         from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
 
@@ -235,6 +234,15 @@ def tell_left_out(planned: Plan, chosen: Chosen) -> None:
     for mod in chosen.mods:
         if mod.name not in names:
             click.echo(f"skipped: {mod.name} is unsupported on this tree", err=True)
+
+
+def refuse_beside(option: str, names: Collection[str], hint: str) -> None:
+    """Raise ``UsageError`` where one of the parameters ``names`` was typed, which do not go with an option."""
+    now, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
+    known = ((one.opts[0], one.name or "") for one in now.command.params)
+    more = [o for o, name in known if name in names and now.get_parameter_source(name) is typed]
+    if more:
+        raise UsageError(f"these cannot be used with {option}: {', '.join(more)}", hint=hint)
 
 
 def active_target() -> str:

@@ -54,6 +54,9 @@ def port_command(
     if sum((go_on, abort, target is not None)) != 1:
         why = "give exactly one of --to, --continue and --abort"
         raise UsageError(why, hint=f"vllm-mods port {mod} --to TREE")
+    if target is None:
+        which, names = "--abort" if abort else "--continue", {"others", "no_repair", *given}
+        options.refuse_beside(which, names, f"vllm-mods port {mod} --to TREE")
     if abort:
         work = abort_port(library, mod, output=output)
         return Reply({"mod": work.mod, "aborted": work.name}, f"removed {work.folder}")

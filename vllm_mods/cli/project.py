@@ -23,8 +23,7 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
     """
     where = changing.project_path()
     library, suggested = changing.parse_source(source, where, signers)
-    done = changing.add(where, library, owner or suggested, mods)
-    return report.added(where, done)
+    return report.added(where, changing.add(where, library, owner or suggested, mods))
 
 
 @click.command(name="remove")
@@ -50,5 +49,4 @@ def update(libraries: tuple[str, ...], *, dry_run: bool) -> Reply:
     to another commit, only `update` notices. To use another tag, edit `rev` in vllm-mods.toml, then run `update`.
     """
     where = changing.read_project().where
-    updates = changing.update(where, libraries, dry=dry_run)
-    return report.updated(where, updates, dry_run=dry_run)
+    return report.updated(where, changing.update(where, libraries, dry=dry_run), dry_run=dry_run)

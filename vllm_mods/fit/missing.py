@@ -203,8 +203,7 @@ def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
 def not_found(asked: Asked) -> bool | None:
     """Believe what the standard library has not, unless the code expects that."""
     module = asked.diagnostic.text.split("`")[1]
-    guarded = any(site.scope.guarded for site in asked.sites)
-    return (is_standard(module) and not guarded) or None
+    return (is_standard(module) and not any(site.scope.guarded for site in asked.sites)) or None
 
 
 # --- names

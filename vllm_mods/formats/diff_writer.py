@@ -4,6 +4,7 @@ Format: git-diff(1), "Generating patch text with -p". Behind ``@@`` stands the n
 ``def`` above the hunk, however far in, as git's driver for Python writes it.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -15,26 +16,37 @@ CONTEXTS = (3, 5, 8, 12, 20)
 _DEFINITION = rb"[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]"
 _SECTION = 80  # bytes, as git cuts it
 _NO_LINE_END = b"\\ No newline at end of file\n"
-_PLAIN = r"(?a)[\w./+@=-]+\Z"
+_QUOTED = rb"[^ !#-\[\]-~]"
 
 
-def file_diff(path: str, before: bytes | None, after: bytes | None, *, context: int = 3) -> bytes:
-    """Return the diff of one file from the site root, empty if nothing changes.
-
-    None stands for "no such file". Raises ``ValueError`` for a path that would have to be quoted.
-    """
-    if before == after:
+def file_diff(
+    path: str, before: bytes | None, after: bytes | None, mode: int | None = None, context: int = 3
+) -> bytes:
+    """Return the diff of one file from the site root, empty if nothing changes; None is "no such file", ``mode`` bits that it gets."""
+    if before == after and (mode is None or after is None):
         return b""
-    if not re.match(_PLAIN, path):
-        raise ValueError(f"{path!r} is not a plain path")
+    # git knows two modes: a file that gets the one had the other
+    new_mode, old_mode = ("100755", "100644") if (mode or 0) & 0o100 else ("100644", "100755")
     body = b"".join(_hunks(line_diff.split(before or b""), line_diff.split(after or b""), context))
-    head = [f"diff --git a/{path} b/{path}"]
-    head += ["new file mode 100644"] if before is None else []
-    head += ["deleted file mode 100644"] if after is None else []
+    old, new = (_quoted(f"{side}/{path}") for side in "ab")
+    head = [f"diff --git {old} {new}"]
+    if before is None:
+        head.append(f"new file mode {new_mode}")
+    elif after is None:
+        head.append("deleted file mode 100644")
+    elif mode is not None:
+        head += [f"old mode {old_mode}", f"new mode {new_mode}"]
     if body:
-        head.append("--- /dev/null" if before is None else f"--- a/{path}")
-        head.append("+++ /dev/null" if after is None else f"+++ b/{path}")
+        stop = "\t" if " " in path else ""  # git's, so that a date is none of the name
+        head.append("--- /dev/null" if before is None else f"--- {old}{stop}")
+        head.append("+++ /dev/null" if after is None else f"+++ {new}{stop}")
     return "".join(f"{line}\n" for line in head).encode() + body
+
+
+def _quoted(name: str) -> str:
+    """Return a name as git writes it: between quotes if it has more than plain letters."""
+    quoted, count = re.subn(_QUOTED, lambda byte: b"\\%03o" % byte[0][0], os.fsencode(name))
+    return f'"{quoted.decode()}"' if count else name
 
 
 def ended(line: bytes) -> bytes:

@@ -61,8 +61,7 @@ def files_of_index(data: bytes, where: str) -> tuple[str, ...]:
     if not names or wrong:
         lacks = f"{where}: it has no weight_map"
         why = f"{where}: its weight_map names {wrong[0]!r}" if wrong else lacks
-        hint = "the index of a checkpoint names the safetensors files beside it"
-        raise TreeError(why, hint=hint)
+        raise TreeError(why, hint="the index of a checkpoint names the safetensors files beside it")
     if len(names) > limits.SHARDS:
         raise TreeError(f"{where} names {len(names):,} files; the limit is {limits.SHARDS}")
     return tuple(sorted(names))

@@ -313,8 +313,7 @@ class _RecordReader:
             members = {member.value: member for member in kind}
             # Nothing of another type is equal to one, and not everything can be looked up.
             known = type(raw) is str and raw in members
-            words = f"one of {', '.join(members)}"
-            return members[raw] if known else self.wrong(at, words, raw)
+            return members[raw] if known else self.wrong(at, f"one of {', '.join(members)}", raw)
         return raw if kind is Any else self.wrong(at, _WORDS[kind], raw)
 
     def checked(self, inner: tuple[Any, ...], raw: object, at: str) -> Any:  # noqa: ANN401

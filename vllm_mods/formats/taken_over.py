@@ -94,8 +94,7 @@ def _grouped(
     """Return the different values of each name; one name may be the head of another (``--a``, ``--a.b``)."""
     groups: dict[str, dict[tuple[str, ...], _Brought]] = {}
     for mod, name, words, shown in rows:
-        key = next((known for known in groups if _same(known, name)), name)
-        group = groups.setdefault(key, {})
+        group = groups.setdefault(next((known for known in groups if _same(known, name)), name), {})
         before = group.get(words, _Brought(words, shown, ()))
         group[words] = before._replace(mods=(*before.mods, mod))
     return [(name, [*group.values()]) for name, group in groups.items()]

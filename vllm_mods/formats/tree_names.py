@@ -90,8 +90,7 @@ def module_version(data: bytes | None) -> str | None:
 def pkg_info_version(data: bytes | None) -> str | None:
     """Return the ``Version`` of a ``PKG-INFO`` (core metadata, the headers end at a blank line)."""
     text = (data or b"").decode("utf-8", "replace")
-    headers = text.replace("\r\n", "\n").split("\n\n", 1)[0]
-    match = re.search(_PKG_INFO, headers)
+    match = re.search(_PKG_INFO, text.replace("\r\n", "\n").split("\n\n", 1)[0])
     return match[1] if match else None
 
 

@@ -70,8 +70,7 @@ def home(library: str, settings: Sequence[tuple[str, str]] = ()) -> LibraryHome:
         hint = f"git init {library} && git -C {library} add -A -- ':!patches/*/.port-*' && git -C {library} commit"
         raise UsageError(why, hint=hint)
     path = os.path.relpath(os.path.realpath(library), os.path.realpath(top.text))
-    repository = Repository(top.text, library, git_dir=place.text, settings=settings)
-    return LibraryHome(repository, path)
+    return LibraryHome(Repository(top.text, library, git_dir=place.text, settings=settings), path)
 
 
 def tip(home: LibraryHome, name: str) -> str | None:

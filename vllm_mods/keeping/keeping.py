@@ -63,8 +63,7 @@ def run(
         raise ManifestError(library, ("the repository has no commit yet",), hint="git commit")
     wanted = sorted(names, key=versions.sort_key)
     for n, release in enumerate(wanted, 1):
-        branch = f"{branches.PREFIX}{mod}/{release}"
-        kept = KeptRelease(mod, release, "stuck", branch=branch)
+        kept = KeptRelease(mod, release, "stuck", branch=f"{branches.PREFIX}{mod}/{release}")
         kept = _keep_on_branch(home, at, kept, releases, message)
         if kept.did in {"left", "stuck", "waits"}:
             later = [f"later releases wait: {', '.join(wanted[n:])}"] * bool(wanted[n:])
@@ -82,8 +81,7 @@ def new_to(
     known = [version for tree in (locked.trees if locked else ()) for version in tree.vllm]
     known += [one.base for one in (locked.written if locked else ()) if one.base in versions_]
     first = versions.lowest(variant.vllm for variant in mod.variants) or "0"
-    last = since or max(known, key=versions.sort_key, default=first)
-    newest = versions.sort_key(last)
+    newest = versions.sort_key(since or max(known, key=versions.sort_key, default=first))
     return tuple(one for one in versions_ if one in also or versions.sort_key(one) > newest)
 
 
@@ -97,8 +95,7 @@ def _keep_on_branch(
     """Bring a mod, as it is in the commit ``at``, up to one release, on a branch of that release's name."""
     name = kept.branch
     if not branches.is_name(home, name):
-        why = f"no branch can be named {name}: rename the mod"
-        return kept._replace(left=(why,))
+        return kept._replace(left=(f"no branch can be named {name}: rename the mod",))
     tip = branches.tip(home, f"refs/heads/{name}")
     if tip is not None and not branches.is_outdated(home, at, tip, kept.mod):
         return _leave(home, tip, kept)

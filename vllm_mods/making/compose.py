@@ -184,8 +184,7 @@ def compose(
         on = f"vLLM {tree.version or tree.spec}"
         files[mod_folder.MANIFEST] = written(wanted, [parts], on, effect.env)
         mod = mod_folder.load_files(wanted.name, files)
-        planned = planner.plan_alone(mod, tree, cache=cache)
-        return Composed(mod, files, planned, parts)
+        return Composed(mod, files, planner.plan_alone(mod, tree, cache=cache), parts)
 
     try:
         composed = compose_with(diff_writer.CONTEXTS[0])
@@ -225,7 +224,7 @@ def _parts(
             if source == needed and not _as_patch(part):
                 whole += [part] * (before != after)
             else:
-                patches[source] += _diff(part, context)
+                patches[source] += diff_writer.file_diff(part.path, before, after, context=context)
     for change in whole:
         if change.after is None:
             why = f"{change.path} is a binary file, and a mod cannot remove binary files"
@@ -263,14 +262,6 @@ def _parts(
         packages=tuple(one for one in packages if one[0] != "vllm"),
     )
     return files | patches, parts
-
-
-def _diff(change: FileChange, context: int) -> bytes:
-    try:
-        return diff_writer.file_diff(change.path, change.before, change.after, context=context)
-    except ValueError as error:
-        why = f"{error}, so no patch can name it"
-        raise Refused(why, hint="rename the file") from error
 
 
 def _check(composed: Composed, changes: Sequence[FileChange]) -> None:

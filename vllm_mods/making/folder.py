@@ -135,8 +135,7 @@ def exported_mod(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | N
 
     Raises ``UsageError`` where the mod is a bundled one.
     """
-    text = files[SCRIPT].decode("utf-8", "replace")
-    name = re.search(r"vllm-mods apply ([a-z0-9._-]+) ", text)
+    name = re.search(r"vllm-mods apply ([a-z0-9._-]+) ", files[SCRIPT].decode("utf-8", "replace"))
     scripts = (run_script(name[1], is_library=one) for one in (True, False)) if name else ()
     if name is None or files[SCRIPT] not in scripts:
         return None

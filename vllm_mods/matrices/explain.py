@@ -58,8 +58,7 @@ def explain(mod: Mod, cell: Cell, tree: Tree) -> Iterator[HunkView]:
                 target=_around(target, first, len(hunk.old)),
             )
         if len(spots) == len(file.hunks):
-            after = splice(target.lines, spots)
-            view.lay([FileChange(path=file.path, before=data, after=after)])
+            view.lay([FileChange(path=file.path, before=data, after=splice(target.lines, spots))])
 
 
 def _spots(

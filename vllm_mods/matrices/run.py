@@ -57,7 +57,8 @@ def _spread(tasks: Sequence[Task], workshop: Workshop, jobs: int) -> Iterator[tu
     Each process has a queue of its own, so that its task is known if it dies: that is tried once more, mod by mod.
     """
     multiprocessing.set_forkserver_preload([__name__])
-    queues = _share(tasks, jobs)
+    size = math.ceil(len(tasks) / jobs)  # neighbouring trees share most files, which are read once
+    queues = [deque(tasks[start : start + size]) for start in range(0, len(tasks), size)]
     processes = [_new_process(workshop) for _ in queues]
     running: dict[Future[tuple[Cell, ...]], tuple[int, Task]] = {}
 
@@ -111,12 +112,6 @@ def _new_process(workshop: Workshop) -> ProcessPoolExecutor:
         # the server that processes are made by keeps the environment of the day it was started
         initargs=(type(workshop), workshop.setting, dict(os.environ)),
     )
-
-
-def _share(tasks: Sequence[Task], jobs: int) -> list[deque[Task]]:
-    """Give each process a run of neighbouring trees: these share most files, which it reads once."""
-    size = math.ceil(len(tasks) / jobs)
-    return [deque(tasks[start : start + size]) for start in range(0, len(tasks), size)]
 
 
 def _start(make: type[Workshop], setting: Setting, environ: dict[str, str]) -> None:

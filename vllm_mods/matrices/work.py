@@ -98,8 +98,7 @@ class Workshop:
             if is_named and not isinstance(error, TreeError):
                 # not every exception survives pickling
                 raise UsageError(error.message, hint=error.hint) from error
-            computed = not isinstance(error, Unreachable)
-            return self.unread(task, _words(error), computed=computed)
+            return self.unread(task, _words(error), computed=not isinstance(error, Unreachable))
         finally:
             gc.collect()  # trees of syntax are full of cycles
 
@@ -177,8 +176,7 @@ class Workshop:
         others = self.setting.others
         asked = changed_distributions(mods) if others else ()
         key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
-        packages = {one.package for mod in mods for one in mod.variants if one.package}
-        for package in sorted(packages):
+        for package in sorted({one.package for mod in mods for one in mod.variants if one.package}):
             with suppress(TreeError):
                 files = self.releases.of(package).files()
                 # without those that were taken back a release took others

@@ -76,8 +76,10 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
         message = f"{what} ({digests}); revert the applied mod first"
         finding = Finding(FindingCode.OTHER_VERSION, message)
         return context.plan_of(mod, variant, Verdict.CONFLICT, finding)
-    final = {file.path: file.after for file in receipt.files}
-    meant = {file.path: final.get(file.path, file.after) for file in entry.files}
+    # a file that one mod brings and a later one removes has no entry of its own
+    final = {file.path: file.after for one in receipt.mods for file in one.files}
+    final |= {file.path: file.after for file in receipt.files}
+    meant = {file.path: final[file.path] for file in entry.files}
     edited = [path for path, after in meant.items() if sha256(context.tree.read(path)) != after]
     if not edited:
         return context.plan_of(mod, variant, Verdict.APPLIED)

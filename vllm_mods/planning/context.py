@@ -111,8 +111,7 @@ class PlanContext:
     def in_range(self, mod: Mod, variant: Variant) -> bool:
         """Tell whether a variant is meant for the tree: by the lock, else by the range, and for its package."""
         # asked for whatever vLLM it is: where nobody can tell, the whole plan has to say so
-        package = self._is_for_package(variant)
-        return self.is_for_vllm(mod, variant) and package is not False
+        return self.is_for_vllm(mod, variant) and self._is_for_package(variant) is not False
 
     def _is_for_package(self, variant: Variant) -> bool | None:
         if not variant.package:

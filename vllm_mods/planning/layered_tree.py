@@ -33,6 +33,10 @@ class LayeredTree(TreeView):
         """Return the file with all changes, None if there is none."""
         return self._changed[path] if path in self._changed else self.original(path)
 
+    def mode(self, path: str) -> int | None:
+        """Return the permission bits of a file with all changes, None where nothing says."""
+        return self._modes.get(path, self.below.mode(path))
+
     def paths(self, under: str = "vllm") -> Iterable[str]:
         """Return the paths of all files below a folder, changes included."""
         for path in self.below.paths(under):

@@ -67,8 +67,7 @@ def first(mod: Mod, plans: Iterable[tuple[ModPlan, Tree]]) -> dict[str, bytes]:
             states.append((known, tree.version, planned.witness))
     if not (states or places):
         return {}
-    lock = of(mod, merge_states(states), written=places.values())
-    return {mod_folder.LOCK: mod_lock.dump(lock)}
+    return {mod_folder.LOCK: mod_lock.dump(of(mod, merge_states(states), written=places.values()))}
 
 
 def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:

@@ -42,8 +42,7 @@ class Part(NamedTuple):
 
 def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) -> PlacedHunk:
     """Return a hunk of a part in its place."""
-    offset = line - hunk.stated
-    return PlacedHunk(part.source, part.path, hunk.number, line, offset, scope, proof)
+    return PlacedHunk(part.source, part.path, hunk.number, line, line - hunk.stated, scope, proof)
 
 
 def target_of(path: str, data: bytes) -> Target:
@@ -155,10 +154,11 @@ class PatchingStep:
         after = self.place(file, before, back=back)
         if after is None:
             return
+        mode = self.view.mode(file.old_path) if renamed and file.mode is None else file.mode
         if renamed:
             self.view.lay([FileChange(file.old_path, before, None)])
             before = None
-        self.view.lay([FileChange(file.new_path, before, after, file.mode)])
+        self.view.lay([FileChange(file.new_path, before, after, mode)])
 
     def create(self, file: diff.FileDiff) -> None:
         """Put a new file in."""

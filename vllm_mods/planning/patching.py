@@ -112,8 +112,7 @@ def forward(
         placed: list[PlacedHunk] = []
         for part in group:
             # for what has no place, the whole file is looked through
-            explain = len(findings) + len(wrong) < limits.EXPLAINED
-            step = PatchingStep(part, trial, explain=explain)
+            step = PatchingStep(part, trial, explain=len(findings) + len(wrong) < limits.EXPLAINED)
             try:
                 step.beneath = _beneath(part, below, trial, tree)
                 step.others = changed_by.get(part.path, ())

@@ -1,5 +1,6 @@
 """A variant's changes to files, carried over to a tree, each to the file that it is in there."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -11,23 +12,35 @@ from vllm_mods.porting import follow, outline, structure, text
 class FilePort(NamedTuple):
     """One file: ``path`` in the base, ``new_path`` and ``before`` in the target.
 
-    ``before`` is None for a file that the mod makes, or that the target has not got.
+    ``before`` is None for a file that the mod makes, or that the target has not got; ``gone`` says that it need not.
     """
 
     path: str
     new_path: str
     before: bytes | None
     ported: structure.Ported
+    gone: bool = False
 
     @property
     def carried(self) -> bool:
         """Whether the target has the change already."""
-        return self.ported.text is not None and self.ported.text == self.before
+        return self.gone or (self.ported.text is not None and self.ported.text == self.before)
 
 
-def port(change: FileChange, tree: Tree, base: Tree | None = None) -> FilePort:
-    """Carry a change of ``base`` over to a tree. Raises ``TreeError`` for a file that cannot be read."""
+def port(
+    change: FileChange, tree: Tree, base: Tree | None = None, *, made: Collection[str] = ()
+) -> FilePort:
+    """Carry a change of ``base`` over to a tree, beside the files that the mod has ``made``. Raises ``TreeError`` for a file that cannot be read."""
     path, data = change.path, tree.read(change.path)
+    if change.after is None and data is None:
+        old = outline.read(change.before or b"")
+        defined = [one.name for one in old.inner] if old else []
+        home = follow.home(tree, path, change.before or b"", defined, base) if defined else None
+        if home is None or home[0].new in made:
+            return FilePort(path, path, None, structure.Ported(b"", [], proof="file"), gone=True)
+        message = f"the mod removes {path}, which is {home[0].new} in the target"
+        problem = Finding(FindingCode.REMOVED, message, scope="")
+        return FilePort(path, path, None, structure.Ported(None, [], (problem,)))
     if change.before is None or change.after is None:
         return _whole(change, data)
     names = _tops(change.before, change.after)

@@ -71,8 +71,9 @@ class PortOutcome(NamedTuple):
 
     @property
     def carried(self) -> bool:
-        """Whether the target has everything already."""
-        return bool(self.files) and all(one.carried for one in self.files)
+        """Whether the target has everything already; nothing says which modes its files have."""
+        modes = any(one.mode is not None and one.before is not None for one in self.changes)
+        return bool(self.files) and not modes and all(one.carried for one in self.files)
 
     @property
     def fits(self) -> bool:
@@ -90,15 +91,14 @@ class PortOutcome(NamedTuple):
         problems = [problem for one in self.files for problem in one.ported.problems]
         marked = sum(problem.code in structure.MARKED for problem in problems)
         findings = () if self.new is None else self.new.planned.findings
-        errors = sum(one.level is Level.ERROR for one in findings)
-        return len(problems) - marked, marked, errors
+        return len(problems) - marked, marked, sum(one.level is Level.ERROR for one in findings)
 
     @property
     def removed(self) -> tuple[str, ...]:
         """The files of the target that the mod removes."""
         gone = {one.path for one in self.changes if one.after is None}
-        both = (one for one in self.files if one.before is not None and one.ported.text is not None)
-        return tuple(one.new_path for one in both if one.path in gone)
+        done = (one for one in self.files if one.ported.text is not None)
+        return tuple(one.new_path for one in done if one.path in gone)
 
     @property
     def homes(self) -> dict[str, str]:
@@ -123,7 +123,7 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     moved = {change.path: change.path for change in changes}
     before = job.base
     for tree in between():
-        ports = [files.port(change, tree, before) for change in changes]
+        ports = _files(changes, tree, before)
         through = [_through(change, one) for change, one in zip(changes, ports, strict=True)]
         if None in through:
             break
@@ -134,6 +134,11 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     stepped = _port(job, changes, before, moved) if steps else outcome
     worse = stepped.left and stepped.left_places >= outcome.left_places
     return (outcome if worse else stepped)._replace(steps=steps)
+
+
+def _files(changes: Sequence[FileChange], tree: Tree, base: Tree) -> tuple[FilePort, ...]:
+    made = {change.path for change in changes if change.before is None}
+    return tuple(files.port(change, tree, base, made=made) for change in changes)
 
 
 def _through(change: FileChange, port: FilePort) -> FileChange | None:
@@ -158,7 +163,7 @@ def _port(
     base: Tree,
     moved: Mapping[str, str] = MappingProxyType({}),
 ) -> PortOutcome:
-    ports = tuple(files.port(change, job.target, base) for change in changes)
+    ports = _files(changes, job.target, base)
     followed = tuple(one for port in ports for one in port.ported.followed)
     origin = job.base_version if base is job.base else base.version or base.spec
     outcome = PortOutcome(job, changes, ports, None, followed, moved=moved, origin=origin)

@@ -58,8 +58,7 @@ def read(data: bytes) -> Outline | None:
     if b"\x0c" in data or LONE_RETURN.search(data):
         return None  # ``ast`` ends a line there, and patches do not
     text = line_diff.split(data)
-    blocks = [block for block in read_blocks(data) if block.defines]
-    return _outline("", blocks, text, 1, len(text))
+    return _outline("", [block for block in read_blocks(data) if block.defines], text, 1, len(text))
 
 
 def mark(key: str) -> bytes:

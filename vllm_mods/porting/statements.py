@@ -152,8 +152,7 @@ def _places(
     groups: dict[int, list[KeyedStatement]] = {}
     for before, after, names in suites.added(base, ours):
         group = [ours[name] for name in names]
-        place = _place(base, theirs, (before, after), group, back=back)
-        groups.setdefault(place, []).extend(group)
+        groups.setdefault(_place(base, theirs, (before, after), group, back=back), []).extend(group)
     return groups
 
 

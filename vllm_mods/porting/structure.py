@@ -41,8 +41,7 @@ class Ported(NamedTuple):
 def merge(base: Outline, ours: Outline, theirs: Outline, merge_lines: Merge) -> Ported:
     """Merge what the mod does (``base`` to ``ours``) with what the target has (``theirs``)."""
     merger = _Merger(merge_lines)
-    stretches = merger.outline(base, ours, theirs, "")
-    joined = _join(stretches)
+    joined = _join(merger.outline(base, ours, theirs, ""))
     text = None if merger.problems else diff3.clean(joined)
     return Ported(text, joined, tuple(merger.problems), tuple(touched(base, ours)))
 

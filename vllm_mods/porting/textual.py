@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError
@@ -19,7 +19,9 @@ def merge(base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes])
     """Merge with ``git merge-file`` (``TreeError`` if it fails), else with our own diff3."""
     if shutil.which("git") is None:
         return diff3.merge(base, ours, theirs)
-    long = _longer_than_all(line for text in (base, ours, theirs) for line in text)
+    looks = [line for line in (*base, *ours, *theirs) if line.startswith(_MARKS)]
+    # so many letters that no line begins with a marker
+    long = max([_LONG, *(1 + len(line) - len(line.lstrip(line[:1])) for line in looks)])
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
         for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
             with open(os.path.join(folder, name), "wb") as file:
@@ -32,12 +34,6 @@ def merge(base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes])
     if not 0 <= done.code < _BROKEN or (done.why and b"<" * long not in done.out):
         raise TreeError(f"git merge-file failed: {done.why}", hint="git --version")
     return _read(done.out, long)
-
-
-def _longer_than_all(lines: Iterable[bytes]) -> int:
-    """Return how many letters a marker must have so that no line begins with one."""
-    runs = (len(line) - len(line.lstrip(line[:1])) for line in lines if line.startswith(_MARKS))
-    return max(_LONG, max(runs, default=0) + 1)
 
 
 def _read(text: bytes, long: int) -> diff3.Stretches:

@@ -122,12 +122,16 @@ def patches(
     """Cut patches, each with the name of the variant's patch that changes the same file of the base, a needed one if any."""
     sources = [os.path.basename(patch.source) for patch in variant.patches]
     owner: dict[str, str] = {}
+    modes: dict[str, int | None] = {}
     for patch in sorted(variant.patches, key=lambda one: not one.optional):
         owner |= dict.fromkeys(diff.paths_of(patch, patch.source), os.path.basename(patch.source))
+        files = diff.read(patch.data, patch.source, root=patch.root)
+        modes |= {file.new_path or file.path: file.mode for file in files if file.mode is not None}
     texts: dict[str, bytes] = {}
     for cut in sorted(cuts, key=lambda cut: cut.path):
-        source = f"{name}/{owner.get(homes.get(cut.path, cut.path), sources[0])}"
-        piece = diff_writer.file_diff(cut.path, cut.before, cut.after, context=context)
+        home = homes.get(cut.path, cut.path)
+        source = f"{name}/{owner.get(home, sources[0])}"
+        piece = diff_writer.file_diff(*cut._replace(mode=modes.get(home)), context)
         texts[source] = texts.get(source, b"") + piece
     return {source: data for source, data in texts.items() if data}
 

@@ -101,7 +101,7 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
     for port in outcome.files:
         if port.ported.text is None and not port.ported.stretches:
             change = changes[port.path]
-            patch = diff_writer.file_diff(port.path, change.before, change.after)
+            patch = diff_writer.file_diff(*change)
             files[f"{os.path.basename(port.path)}.patch"] = patch
             continue
         text = merged.get(port.new_path, port.ported.text)
@@ -148,7 +148,7 @@ def _unmarked(port: FilePort, change: FileChange, text: bytes) -> dict[str, byte
         texts = [one.text() if one else b"" for one in nodes]
         if not any(texts):
             texts = [change.before or b"", change.after or b""]
-        patch = diff_writer.file_diff(port.path, *texts)
+        patch = diff_writer.file_diff(port.path, texts[0], texts[1])
         why = f"{problem.scope or port.path}: {problem.message} [{problem.code}]\n"
         name = f"{stem}-{problem.scope}.patch" if problem.scope else f"{stem}.patch"
         patches[name] = why.encode() + patch

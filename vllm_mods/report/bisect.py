@@ -69,5 +69,4 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
 
 
 def _reasons(findings: tuple[Finding, ...], *, notes: bool = False) -> list[str]:
-    wanted = [one for one in findings if notes or one.level is Level.ERROR]
-    return text.findings(wanted, "    ")
+    return text.findings([one for one in findings if notes or one.level is Level.ERROR], "    ")

@@ -100,15 +100,10 @@ def diff(result: CheckResult, paint: text.Paint) -> Reply:
     if not result.ok:
         words = text.plan(result.plan, paint)
         return Reply({**answer, "files": []}, words, ok=False, next_step=result.hint)
-    diffs = {
-        # A template may go to a folder anywhere, of any name.
-        one.path: diff_writer.file_diff(
-            os.path.basename(one.path) if one.path.startswith("/") else one.path,
-            one.before,
-            one.after,
-        )
-        for one in result.plan.changes
-    }
+    diffs = {}
+    for one in result.plan.changes:  # a template may go to a folder anywhere
+        path = os.path.basename(one.path) if one.path.startswith("/") else one.path
+        diffs[one.path] = diff_writer.file_diff(*one._replace(path=path))
     files = [_counted(path, diff) for path, diff in diffs.items()]
     whole = b"".join(diffs.values()).decode("utf-8", "surrogateescape")
     stderr = () if whole else ("note: everything is already applied, so nothing would change",)

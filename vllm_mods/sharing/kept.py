@@ -126,5 +126,4 @@ def _place(locked: LockedLibrary) -> str:
     """Return the folder of a library, named by all that the lock says of it: under another claim, nothing is kept."""
     source = locked.source
     claims = (source.kind, source.place, source.subdirectory, locked.resolved, locked.files)
-    name = sha256("\0".join(claims).encode())
-    return os.path.join(cache_folder(os.environ), "libraries", name)
+    return os.path.join(cache_folder(os.environ), "libraries", sha256("\0".join(claims).encode()))

@@ -86,8 +86,7 @@ def _of_files(applied: Receipt, place: ReceiptPlace, gone: Collection[str]) -> I
                 yield from _bytecode(place, file.path, applied)
             yield from _leftovers(place, file.path)
         except (VllmModsError, OSError) as error:
-            message = str(error).partition("; nothing")[0]
-            yield Finding(FindingCode.UNREADABLE, message, file.path)
+            yield Finding(FindingCode.UNREADABLE, str(error).partition("; nothing")[0], file.path)
 
 
 def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:

@@ -64,8 +64,7 @@ class Folder(NamedTuple):
     @classmethod
     def of(cls, path: str, info: os.stat_result) -> Self:
         """Describe a folder."""
-        mode = stat.S_IMODE(info.st_mode)
-        return cls(path, mode, info.st_uid, info.st_gid, info.st_mtime_ns)
+        return cls(path, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid, info.st_mtime_ns)
 
 
 class Journal(NamedTuple):

@@ -98,8 +98,7 @@ def put_back(
 
 
 def _make_again(opened: OpenFolders, gone: Folder) -> None:
-    place = opened.site.absolute(gone.path)
-    opened.make_folder(place, owner=(gone.uid, gone.gid), mode=gone.mode)
+    opened.make_folder(opened.site.absolute(gone.path), owner=(gone.uid, gone.gid), mode=gone.mode)
 
 
 def _unlink(opened: OpenFolders, place: str) -> None:

@@ -147,8 +147,7 @@ class _Drafter(Steps):
         """Copy our folder, and drop originals of an installation that is gone."""
         files = list(self.below(receipt.STATE))
         for path in files:
-            copy = name + path.removeprefix(receipt.STATE)
-            step = self.step(copy, self.digest(path))
+            step = self.step(name + path.removeprefix(receipt.STATE), self.digest(path))
             self.add(Op(step, None, source=self.site.absolute(path), private=True))
         wanted = {receipt.original(path) for path, one in self.net.items() if one.before}
         for path in files:

@@ -267,8 +267,7 @@ def _stage(opened: OpenFolders, op: Op, mtime_ns: int | None) -> None:
 
 def _same_as_drafted(opened: OpenFolders, op: Op) -> None:
     """Look once more: somebody who knows no locks may have written between draft and now."""
-    info = site.status(_place(opened, op))
-    if _identity(info) != _identity(op.info):
+    if _identity(site.status(_place(opened, op))) != _identity(op.info):
         why = f"{op.step.path} was changed by another program just now; everything was put back"
         raise Refused(why, hint="wait for that program, then run the command again")
 

@@ -83,6 +83,7 @@ def revert_transition(
         if file.kind != receipt.FILE:
             continue  # these follow from the files
         current = look.read(file.path)
+        own_mode = look.mode(receipt.original(file.path))  # unless a mod that stays gives it one
         change = wanted.pop(file.path, None)
         if change is None:
             restored.add(file.path)
@@ -92,9 +93,9 @@ def revert_transition(
             is_as_left = (change.after, file.mode) == (current, look.mode(file.path))
             if is_as_left and not file.path.endswith(".py"):  # what is compiled of a source goes
                 continue
-        elif change.after == current and change.mode in {None, file.mode}:
+        elif change.after == current and (change.mode or own_mode) in {None, file.mode}:
             continue  # it is already as it is to be
-        written.append(change._replace(before=current))
+        written.append(change._replace(before=current, mode=change.mode or own_mode))
         if sha256(current) not in {file.before, file.after}:
             edited.append(file.path)
     written += wanted.values()

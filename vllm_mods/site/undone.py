@@ -40,7 +40,11 @@ def look(applied: Receipt, tree: Tree) -> Undone:
     now and does not list what the mods made: that one's originals are of an installation that is gone.
     """
     records = (one for one in applied.files if one.kind == receipt.RECORD)
-    new = {one: _list_of(tree, one) for one in records if _is_new(one, applied, tree)}
+    new = {  # each as it was before the mods, or as it is if that is lost
+        one: receipt.untouched(one, lambda path: _plain(tree, path)) or tree.read(one.path)
+        for one in records
+        if _is_new(one, applied, tree)
+    }
     paths, edited = set(), []
     for file in applied.files:
         if file.kind != receipt.FILE or file.path.startswith(f"{receipt.STATE}/"):
@@ -142,8 +146,3 @@ def _is_undone(
 def _lists_any(base: bytes | None, paths: list[str]) -> bool:
     says = (record.lists, record.takes)
     return base is not None and any(say(base, path) for path in paths for say in says)
-
-
-def _list_of(tree: Tree, file: ReceiptFile) -> bytes | None:
-    """Return a RECORD as it was before the mods, as it is if that is lost."""
-    return receipt.untouched(file, lambda path: _plain(tree, path)) or tree.read(file.path)

@@ -56,6 +56,11 @@ class FolderTree(Tree):
             return read_in_workspace(path, self.workspace, self.spec)
         return _read(self.root, tree_names.split(path, self.spec), self.spec)
 
+    def mode(self, path: str) -> int | None:
+        """Return the permission bits of a file, None if there is none."""
+        info = _lstat(self.root, tree_names.split(path, self.spec), self.spec)
+        return None if info is None else stat.S_IMODE(info.st_mode)
+
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole site root."""
         parts = tree_names.split(under, self.spec) if under else []

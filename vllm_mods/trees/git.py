@@ -218,8 +218,7 @@ class Repository:
         """Return the bytes of a blob, ``what`` it is being said where they cannot be read: ``TreeError``."""
         if blob not in self._blobs:
             try:
-                content = self.object(blob)[2]
-                self._blobs[blob] = limits.bounded(content, limits.UNPACKED_FILE, what)
+                self._blobs[blob] = limits.bounded(self.object(blob)[2], limits.UNPACKED_FILE, what)
             except (GitCommandError, LookupError, OSError) as error:
                 hint = f"git -C {self.git_dir} fsck"
                 raise TreeError(f"cannot read {what}: {error}", hint=hint) from error

@@ -57,8 +57,7 @@ class ImageTree(Tree):
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every regular file below ``under``; ``""`` is the whole site root."""
         folder = "/".join(tree_names.split(under, self.spec)) if under else ""
-        top = f"{self.site_root}/{folder}".rstrip("/")
-        for entry in self.base.paths(top):
+        for entry in self.base.paths(f"{self.site_root}/{folder}".rstrip("/")):
             path = entry.path.removeprefix(f"{self.site_root}/")
             if entry.kind == FILE and SKIPPED.isdisjoint(path.split("/")):
                 yield path
@@ -203,8 +202,7 @@ def _behind_pth(base: Base, folders: list[str]) -> Iterator[str]:
         if path.endswith(".pth"):
             for line in (base.read(path) or b"").decode("utf-8", "replace").splitlines():
                 if line.strip() and not line.startswith(("#", "import ", "import\t")):
-                    place = posixpath.join("/", posixpath.dirname(path), line.rstrip())
-                    yield resolve(base, place)
+                    yield resolve(base, posixpath.join("/", posixpath.dirname(path), line.rstrip()))
 
 
 def _nothing(base: Base, looked: list[str]) -> UsageError:

@@ -38,6 +38,10 @@ class Pristine(TreeView):
             raise TreeError(why, hint=reinstalling(self.below, self.version))
         return data
 
+    def mode(self, path: str) -> int | None:
+        """Return the permission bits of a file as they were."""
+        return self.below.mode(receipt.original(path) if path in self._files else path)
+
     def paths(self, under: str = "vllm") -> Iterable[str]:
         """Return the paths of all files below a folder, without those that mods brought."""
         for path in self.below.paths(under):

@@ -130,8 +130,7 @@ def _kept(cache: Cache, kind: str, *key: str) -> tuple[Seen, float] | None:
 
 
 def _keep(cache: Cache, seen: Seen, kind: str, *key: str) -> None:
-    data = json.dumps({**seen._asdict(), "asked": time.time()}).encode()
-    cache.record(kind, *key, data=data)
+    cache.record(kind, *key, data=json.dumps({**seen._asdict(), "asked": time.time()}).encode())
 
 
 def _pieces(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -115,8 +115,7 @@ class Pusher(Client):
         """Have a layer of the base in this repository, without sending it."""
         if self._source is not None and self._source.repository != self.name.repository:
             wanted = {"mount": layer.digest, "from": self._source.repository}
-            answers = {_CREATED, _ACCEPTED}
-            response = self._ask("POST", "blobs/uploads/", answers, params=wanted)
+            response = self._ask("POST", "blobs/uploads/", {_CREATED, _ACCEPTED}, params=wanted)
             if response.status_code == _CREATED:
                 return
             # not mounted, an upload was begun instead
