@@ -23,6 +23,7 @@ from vllm_mods.serving.check import ServeAnswer, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.serving.sizes import ModelTensors
 from vllm_mods.serving.source import ModuleSources
 from vllm_mods.serving.template import Serving
 from vllm_mods.trees.image import ImageTree
@@ -38,6 +39,8 @@ _OTHERWISE = re.compile(
     r"--(config|convert|hf[-_]|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_](class|impl)|runner|task)"
     r"|(?<![/\w])((modules|params|\w+_head_config|decision_config)\.json|consolidated|MiMoV2)"
 )
+# With these, vLLM may start without tensors.
+_INCOMPLETE = re.compile(r"quant|compress|loader|(^| )-q")
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
 
@@ -201,7 +204,16 @@ def demand(
     model = asked.model
     seen = architectures(model) if model and model.config.get("vision_config") else ()
     if model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *model.files, *seen))):
-        _demand_taken(model, LayeredTree(tree, planned.changes if planned else ()), note)
+        config = " ".join((*asked.serving.argv, *model.files, str(model.config)))
+        tensors = ModelTensors(model.config, model.tensors, not _INCOMPLETE.search(config))
+        layered = LayeredTree(tree, planned.changes if planned else ())
+        taken = weights.check(ModuleSources(layered), architectures(model), tensors)
+        if taken.stops:
+            why = f"vLLM {tree.version} would not load {model.name}: {taken.why}"
+            hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"
+            raise Refused(why, hint=hint)
+        if taken.why:
+            note(taken.why)
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:
@@ -220,17 +232,6 @@ def demand(
             of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.serving.argv)))}"
         why = f"vLLM {tree.version} would reject the command of pairing {asked.name}{lines}"
         raise Refused(why, hint=f"vllm-mods serve-check {of} --target {tree.spec}")
-
-
-def _demand_taken(model: Checkpoint, tree: Tree, note: Callable[[str], None]) -> None:
-    lacks, *names = weights.stray(ModuleSources(tree), architectures(model), model.tensors) or ("",)
-    if names:
-        where = f"first {names[0]} in {model.tensors[names[0]].file}"
-        why = f"vLLM {tree.version} would not load {model.name}: {lacks}, but the model has {len(names):,} of its tensors, {where}"
-        hint = "the model's own class in config.json, or another vLLM; --load-format auto in the command skips this check"
-        raise Refused(why, hint=hint)
-    if lacks:
-        note(lacks)
 
 
 def _with_template(asked: ServeArguments, library: Library) -> ServeArguments:

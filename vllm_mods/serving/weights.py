@@ -6,12 +6,13 @@ What stands literally in the text of a class is followed; what is computed raise
 import ast
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import registry
+from vllm_mods.serving.sizes import ModelTensors, Parts, misfit
 from vllm_mods.serving.source import ClassPlace, ModuleSources, last_name
 
 # As `ast.unparse` writes them: all that a class may do to load, a call alone, a part or another class that is computed.
@@ -30,21 +31,34 @@ _DEPTH = 32  # a class may have itself as a part
 _Names = dict[str, str]
 
 
-def stray(sources: ModuleSources, named: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
-    """Say which part a model's class has not, and behind that the tensors at which vLLM surely stops for it; else what is unknown, if anything."""
+class Taken(NamedTuple):
+    """Whether vLLM surely ``stops`` at a model's tensors, and ``why``; else why that is not known, if it is not."""
+
+    stops: bool = False
+    why: str = ""
+
+
+def check(sources: ModuleSources, named: Sequence[str], model: ModelTensors) -> Taken:
+    """Hold a checkpoint's tensors against the class that a vLLM has for its architectures."""
     module, name = registry.listed(sources).get("".join(named[:1]), ("", ""))
     cls = sources.find_class(f"vllm/model_executor/models/{module}.py", name)
     # vLLM wraps the class of what does not generate.
     if cls is None or not re.search("(ForCausalLM|ForConditionalGeneration|HeadModel)$", named[0]):
-        return (registry.lacks(sources, named) if named else "",)
-    try:  # what else a quantised layer has may be ignored
-        return _stray(sources, cls, {name: name for name in names if name.endswith(".weight")}, "")
+        return Taken(why=registry.lacks(sources, named) if named else "")
+    # what else a quantised layer has may be ignored
+    names = {name: name for name in model.tensors if name.endswith(".weight")}
+    try:
+        why = next(_stops(sources, model, cls, names, ""), "")
     except ValueError:
-        return (f"the names of the model's tensors were not checked: {name} loads them by itself",)
+        why = f"the names of the model's tensors were not checked: {name} loads them by itself"
+        return Taken(why=why)
+    return Taken(bool(why), why)
 
 
-def _stray(sources: ModuleSources, cls: ClassPlace, names: _Names, at: str) -> tuple[str, ...]:
-    """Look at a class that a model has ``at``, and those below; ``names`` has of each tensor's name what is left there."""
+def _stops(
+    sources: ModuleSources, model: ModelTensors, cls: ClassPlace, names: _Names, at: str
+) -> Iterator[str]:
+    """Yield why vLLM stops at a class that a model has ``at``, or below; ``names`` has of each tensor's name what is left there."""
     parts = _parts(sources, sources.bases(cls))
     methods = {one.node.name: one for one in reversed([*sources.methods(cls)])}
     if "load_weights" in methods:
@@ -52,37 +66,44 @@ def _stray(sources: ModuleSources, cls: ClassPlace, names: _Names, at: str) -> t
     below: dict[str, _Names] = {}
     for whole, name in names.items():
         part, _, below.setdefault(part, {})[whole] = name.partition(".")
+    where = f"{cls.node.name} ({cls.path}:{cls.node.lineno})"
     for part, inner in below.items():
         if part not in parts:
-            where = f"{cls.path}:{cls.node.lineno}"
-            return f"{cls.node.name} ({where}) has no part named {at}{part}", *inner
-        path, made = parts[part]
-        if method := methods.get(made.removeprefix("self.")):
-            text = ast.unparse(method.node)
-            call = _CALL.fullmatch(text.rpartition("\n    return ")[2])
-            path, made = method.path, call[1] if call and text.count(" return ") == 1 else ""
+            first = model.place(next(iter(inner)))
+            yield f"{where} has no part named {at}{part}, but the model has {len(inner):,} of its tensors, first {first}"
+        if len(parts[part]) != 1:
+            continue
+        [(path, text)] = parts[part]
         with contextlib.suppress(ValueError):
-            one = sources.find_class(path, made) if at.count(".") < _DEPTH else None
-            if one and (found := _stray(sources, one, inner, f"{at}{part}.")):
-                return found
-    return ()
+            if wrong := misfit(model, parts, text, f"{at}{part}", inner):
+                yield f"{where} {wrong}"
+            call = _CALL.fullmatch(text)
+            if method := methods.get(call[1].removeprefix("self.")) if call else None:
+                path, text = method.path, ast.unparse(method.node)
+                call = _CALL.fullmatch(text.rpartition("\n    return ")[2])
+                call = call if text.count(" return ") == 1 else None
+            one = sources.find_class(path, call[1]) if call and at.count(".") < _DEPTH else None
+            if one:
+                yield from _stops(sources, model, one, inner, f"{at}{part}.")
 
 
-def _parts(sources: ModuleSources, bases: Sequence[ClassPlace]) -> dict[str, tuple[str, str]]:
-    """Return what may be a part of a module, with the file and the name of what is called to make it, ``""`` if that is unknown."""
-    parts = {"weight": ("", "")}
+def _parts(sources: ModuleSources, bases: Sequence[ClassPlace]) -> Parts:
+    """Return what may be a part of a module."""
+    unknown = ("", "")
+    parts: Parts = {"weight": {unknown}}
     for path, base in bases:
         text, above = ast.unparse(base), {ast.unparse(one).partition("[")[0] for one in base.bases}
         known = {sources.find_class(path, one) for one in above - _WITHOUT_PARTS} <= {*bases}
         if not known or _COMPUTED.search(text):
             raise ValueError(base.name)
-        parts |= dict.fromkeys(re.findall(r"\.register_\w+\('(\w+)'", text), ("", ""))
+        parts |= {name: {unknown} for name in re.findall(r"\.register_\w+\('(\w+)'", text)}
         # also of `self.a, b.c = …` and `self.a.b = …`; nothing else has blanks around its `=`
         for left, right in re.findall(r"^ +(\S.*) = (.*)", text, re.MULTILINE):
-            call = _CALL.fullmatch(right)
             for name in re.findall(r"\.(\w+)", left):
-                is_all = left == f"self.{name}" and name not in parts
-                parts[name] = (path, call[1]) if call and is_all else ("", "")
+                is_whole = left == f"self.{name}" or right.startswith("make_layers(")
+                made = parts.setdefault(name, set())
+                if right != "PPMissingLayer()":  # what another rank has
+                    made.add((path, right) if is_whole else unknown)
     return parts
 
 
