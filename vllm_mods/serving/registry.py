@@ -129,6 +129,12 @@ def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
     return f"vLLM {version} has no class for {named}, the model's architecture; the model starts only if Transformers or a plugin has the class"
 
 
+def class_of(sources: ModuleSources, architecture: str) -> ClassPlace | None:
+    """Find the class that vLLM has for an architecture."""
+    module, name = listed(sources).get(architecture, ("", ""))
+    return sources.find_class(f"vllm/model_executor/models/{module}.py", name)
+
+
 def listed(sources: ModuleSources) -> dict[str, tuple[str, str]]:
     """Return the module and the class that vLLM has for each architecture."""
     tables = (node for node in sources.nodes(_MODELS) if isinstance(node, ast.Dict))

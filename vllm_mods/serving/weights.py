@@ -24,6 +24,8 @@ _CALL = re.compile(r"((?:\w+\.)*\w+)\((?!.*\)[ .(\[]).*\)")
 _COMPUTED = re.compile(
     r"(setattr|_module)\(|\.hf_to_vllm_mapper \|?= |\bload_weights = |def __new__(?!(?s:.*)super\(\)\.__new__\(cls\))"
 )
+_INNER_MODEL = re.compile(r"init_vllm_registered_model\(.*\barchitectures=\['(\w+)'\]")
+_BEHIND = re.compile(r"(?:nn\.Module|super\((\w+), self\))\.__init__\(")
 _WITHOUT_PARTS = frozenset({"nn.Module", "torch.nn.Module", "Protocol", "ABC", "Generic"})
 # In the order in which a mapper goes through them.
 _KINDS = ("orig_to_new_substr", "orig_to_new_stacked", "orig_to_new_prefix", "orig_to_new_suffix")
@@ -40,8 +42,7 @@ class Taken(NamedTuple):
 
 def check(sources: ModuleSources, named: Sequence[str], model: ModelTensors) -> Taken:
     """Hold a checkpoint's tensors against the class that a vLLM has for its architectures."""
-    module, name = registry.listed(sources).get("".join(named[:1]), ("", ""))
-    cls = sources.find_class(f"vllm/model_executor/models/{module}.py", name)
+    cls = registry.class_of(sources, "".join(named[:1]))
     # vLLM wraps the class of what does not generate.
     if cls is None or not re.search("(ForCausalLM|ForConditionalGeneration|HeadModel)$", named[0]):
         return Taken(why=registry.lacks(sources, named) if named else "")
@@ -50,7 +51,7 @@ def check(sources: ModuleSources, named: Sequence[str], model: ModelTensors) -> 
     try:
         why = next(_stops(sources, model, cls, names, ""), "")
     except ValueError:
-        why = f"the names of the model's tensors were not checked: {name} loads them by itself"
+        why = f"the names of the model's tensors were not checked: {cls.node.name} loads them by itself"
         return Taken(why=why)
     return Taken(bool(why), why)
 
@@ -82,8 +83,10 @@ def _stops(
                 path, text = method.path, ast.unparse(method.node)
                 call = _CALL.fullmatch(text.rpartition("\n    return ")[2])
                 call = call if text.count(" return ") == 1 else None
-            one = sources.find_class(path, call[1]) if call and at.count(".") < _DEPTH else None
-            if one:
+            one = sources.find_class(path, call[1]) if call else None
+            if inner_model := _INNER_MODEL.match(text):
+                one = registry.class_of(sources, inner_model[1])
+            if one and at.count(".") < _DEPTH:
                 yield from _stops(sources, model, one, inner, f"{at}{part}.")
 
 
@@ -91,8 +94,16 @@ def _parts(sources: ModuleSources, bases: Sequence[ClassPlace]) -> Parts:
     """Return what may be a part of a module."""
     unknown = ("", "")
     parts: Parts = {"weight": {unknown}}
+    last: str | None = ""  # of the bases whose `__init__` does not run, None if that are all
     for path, base in bases:
-        text, above = ast.unparse(base), {ast.unparse(one).partition("[")[0] for one in base.bases}
+        init = next((one for one in base.body if getattr(one, "name", "") == "__init__"), None)
+        body = [one for one in base.body if last == "" or one is not init]
+        text = ast.unparse(ast.Module(body, []))
+        if last == "" and init and (match := _BEHIND.search(ast.unparse(init))):
+            last = match[1]
+        elif last == base.name:
+            last = ""
+        above = {ast.unparse(one).partition("[")[0] for one in base.bases}
         known = {sources.find_class(path, one) for one in above - _WITHOUT_PARTS} <= {*bases}
         if not known or _COMPUTED.search(text):
             raise ValueError(base.name)
