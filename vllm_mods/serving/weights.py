@@ -20,6 +20,13 @@ _LOADS = re.compile(
     r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if [^[]+? else None)?)*)\)\n"
     r"    (?:return|(\w+) =) loader\.load_weights\(weights(, mapper=self\.hf_to_vllm_mapper)?\)(?:\n    return \2)?"
 )
+# Or a loop that gives each tensor to the parameter of its name, which changes no table of many rows and columns.
+_LOOP = re.compile(
+    r"(?s).*\n    for name, loaded_weight in weights:\n.* weight_loader\(param, loaded_weight\)\n.*\n    return loaded_params"
+)
+_CHANGES = re.compile(
+    r"loaded_weight [-+*/]?= (?!1\n|loaded_weight(\[0\]|\.squeeze\(\)| if .*\.dim\(\) == 0 else loaded_weight\[0\])\n)|loaded_params(\.update| \|=)"
+)
 _CALL = re.compile(r"((?:\w+\.)*\w+)\((?!.*\)[ .(\[]).*\)")
 _COMPUTED = re.compile(
     r"(setattr|_module)\(|\.hf_to_vllm_mapper \|?= |\bload_weights = |def __new__(?!(?s:.*)super\(\)\.__new__\(cls\))"
@@ -62,22 +69,26 @@ def _stops(
     """Yield why vLLM stops at a class that a model has ``at``, or below; ``names`` has of each tensor's name what is left there."""
     parts = _parts(sources, sources.bases(cls))
     methods = {one.node.name: one for one in reversed([*sources.methods(cls)])}
-    if "load_weights" in methods:
-        names = _loaded(sources, cls, ast.unparse(methods["load_weights"].node), names)
+    loads = ast.unparse(methods["load_weights"].node) if "load_weights" in methods else ""
+    loop = loads if _LOOP.fullmatch(loads) and not _CHANGES.search(loads) else ""
+    if loads and not loop:
+        names = _loaded(sources, cls, loads, names)
     below: dict[str, _Names] = {}
     for whole, name in names.items():
         part, _, below.setdefault(part, {})[whole] = name.partition(".")
     where = f"{cls.node.name} ({cls.path}:{cls.node.lineno})"
     for part, inner in below.items():
-        if part not in parts:
+        if part not in parts and not loop:
             first = model.place(next(iter(inner)))
             yield f"{where} has no part named {at}{part}, but the model has {len(inner):,} of its tensors, first {first}"
-        if len(parts[part]) != 1:
+        if len(parts.get(part, ())) != 1:
             continue
         [(path, text)] = parts[part]
         with contextlib.suppress(ValueError):
-            if wrong := misfit(model, parts, text, f"{at}{part}", inner):
+            if wrong := misfit(model, parts, text, f"{at}{part}", inner, loop):
                 yield f"{where} {wrong}"
+            if loop:
+                continue
             call = _CALL.fullmatch(text)
             if method := methods.get(call[1].removeprefix("self.")) if call else None:
                 path, text = method.path, ast.unparse(method.node)
