@@ -25,6 +25,11 @@ class ModelTensors(NamedTuple):
     tensors: Mapping[str, Tensor]
     needs_all: bool = False
 
+    @property
+    def is_untied(self) -> bool:
+        """Whether the head surely has weights of its own."""
+        return {*_held(self.config, "tie_word_embeddings")} == {False}
+
     def place(self, name: str) -> str:
         """Return a tensor's name with its file."""
         return f"{name} in {self.tensors[name].file}"
@@ -76,7 +81,7 @@ def _numbers(model: ModelTensors, parts: Parts, text: str) -> list[int]:
 
 def _held(config: Mapping[str, Any], key: str) -> Iterator[int]:
     for name, value in config.items():
-        if name == key and type(value) is int:
+        if name == key and isinstance(value, int):
             yield value
         elif isinstance(value, Mapping):
             yield from _held(value, key)

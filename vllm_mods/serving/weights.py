@@ -17,7 +17,7 @@ from vllm_mods.serving.source import ClassPlace, ModuleSources, last_name
 
 # As `ast.unparse` writes them: all that a class may do to load, a call alone, a part or another class that is computed.
 _LOADS = re.compile(
-    r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if [^[]+? else None)?)*)\)\n"
+    r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=(?:None|\[(?:'[^']*',? ?)*\](?: if [^[]+? else None)?))*)\)\n"
     r"    (?:return|(\w+) =) loader\.load_weights\(weights(, mapper=self\.hf_to_vllm_mapper)?\)(?:\n    return \2)?"
 )
 # Or a loop that gives each tensor to the parameter of its name, which changes no table of many rows and columns.
@@ -31,8 +31,12 @@ _CALL = re.compile(r"((?:\w+\.)*\w+)\((?!.*\)[ .(\[]).*\)")
 _COMPUTED = re.compile(
     r"(setattr|_module)\(|\.hf_to_vllm_mapper \|?= |\bload_weights = |def __new__(?!(?s:.*)super\(\)\.__new__\(cls\))"
 )
+_IF_TIED = re.compile(r"\['lm_head\.'\] if self\.config\.tie_word_embeddings else None")
+_TIES = re.compile(r"self\.(lm_head\.tie_weights\(self\.)?[\w.]+\.(embed\w*|word_embeddings|wte)\b")
 _INNER_MODEL = re.compile(r"init_vllm_registered_model\(.*\barchitectures=\['(\w+)'\]")
-_BEHIND = re.compile(r"(?:nn\.Module|super\((\w+), self\))\.__init__\(")
+_BEHIND = re.compile(
+    r"(?s)(?!.*\.__init__\(.*\.__init__\().*(?:nn\.Module|super\((\w+), self\))\.__init__\(.*"
+)
 _WITHOUT_PARTS = frozenset({"nn.Module", "torch.nn.Module", "Protocol", "ABC", "Generic"})
 # In the order in which a mapper goes through them.
 _KINDS = ("orig_to_new_substr", "orig_to_new_stacked", "orig_to_new_prefix", "orig_to_new_suffix")
@@ -72,6 +76,7 @@ def _stops(
     loads = ast.unparse(methods["load_weights"].node) if "load_weights" in methods else ""
     loop = loads if _LOOP.fullmatch(loads) and not _CHANGES.search(loads) else ""
     if loads and not loop:
+        loads = _IF_TIED.sub("None", loads) if model.is_untied else loads
         names = _loaded(sources, cls, loads, names)
     below: dict[str, _Names] = {}
     for whole, name in names.items():
@@ -81,9 +86,10 @@ def _stops(
         if part not in parts and not loop:
             first = model.place(next(iter(inner)))
             yield f"{where} has no part named {at}{part}, but the model has {len(inner):,} of its tensors, first {first}"
-        if len(parts.get(part, ())) != 1:
+        made = [one for one in parts.get(part, ()) if not (model.is_untied and _TIES.match(one[1]))]
+        if len(made) != 1:
             continue
-        [(path, text)] = parts[part]
+        [(path, text)] = made
         with contextlib.suppress(ValueError):
             if wrong := misfit(model, parts, text, f"{at}{part}", inner, loop):
                 yield f"{where} {wrong}"
@@ -99,6 +105,8 @@ def _stops(
                 one = registry.class_of(sources, inner_model[1])
             if one and at.count(".") < _DEPTH:
                 yield from _stops(sources, model, one, inner, f"{at}{part}.")
+    if loop:
+        raise ValueError(loop)
 
 
 def _parts(sources: ModuleSources, bases: Sequence[ClassPlace]) -> Parts:
@@ -110,7 +118,7 @@ def _parts(sources: ModuleSources, bases: Sequence[ClassPlace]) -> Parts:
         init = next((one for one in base.body if getattr(one, "name", "") == "__init__"), None)
         body = [one for one in base.body if last == "" or one is not init]
         text = ast.unparse(ast.Module(body, []))
-        if last == "" and init and (match := _BEHIND.search(ast.unparse(init))):
+        if last == "" and init and (match := _BEHIND.fullmatch(ast.unparse(init))):
             last = match[1]
         elif last == base.name:
             last = ""
