@@ -23,9 +23,9 @@ from vllm_mods.serving.check import ServeAnswer, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
-from vllm_mods.serving.sizes import ModelTensors
 from vllm_mods.serving.source import ModuleSources
 from vllm_mods.serving.template import Serving
+from vllm_mods.serving.weights import ModelTensors
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
@@ -39,7 +39,7 @@ _OTHERWISE = re.compile(
     r"--(config|convert|hf[-_]|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_](class|impl)|runner|task)"
     r"|(?<![/\w])((modules|params|\w+_head_config|decision_config)\.json|consolidated|MiMoV2)"
 )
-# With these, vLLM may start without tensors.
+# With any of these, vLLM may start without some tensors.
 _INCOMPLETE = re.compile(r"quant|compress|loader|(^| )-q")
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
@@ -204,16 +204,12 @@ def demand(
     model = asked.model
     seen = architectures(model) if model and model.config.get("vision_config") else ()
     if model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *model.files, *seen))):
-        config = " ".join((*asked.serving.argv, *model.files, str(model.config)))
-        tensors = ModelTensors(model.config, model.tensors, not _INCOMPLETE.search(config))
-        layered = LayeredTree(tree, planned.changes if planned else ())
-        taken = weights.check(ModuleSources(layered), architectures(model), tensors)
-        if taken.stops:
-            why = f"vLLM {tree.version} would not load {model.name}: {taken.why}"
+        given = " ".join((*asked.serving.argv, *model.files, str(model.config)))
+        tensors = ModelTensors(model.config, model.tensors, not _INCOMPLETE.search(given))
+        sources = ModuleSources(LayeredTree(tree, planned.changes if planned else ()))
+        if why := weights.check(sources, architectures(model), tensors, note):
             hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"
-            raise Refused(why, hint=hint)
-        if taken.why:
-            note(taken.why)
+            raise Refused(f"vLLM {tree.version} would not load {model.name}: {why}", hint=hint)
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:
