@@ -18,14 +18,13 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.scripts import command_line
-from vllm_mods.serving import weights
 from vllm_mods.serving.check import ServeAnswer, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.serving.source import ModuleSources
 from vllm_mods.serving.template import Serving
-from vllm_mods.serving.weights import ModelTensors
+from vllm_mods.serving.weights import Loading
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
@@ -205,9 +204,9 @@ def demand(
     seen = architectures(model) if model and model.config.get("vision_config") else ()
     if model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *model.files, *seen))):
         given = " ".join((*asked.serving.argv, *model.files, str(model.config)))
-        tensors = ModelTensors(model.config, model.tensors, not _INCOMPLETE.search(given))
         sources = ModuleSources(LayeredTree(tree, planned.changes if planned else ()))
-        if why := weights.check(sources, architectures(model), tensors, note):
+        loading = Loading(sources, model.config, model.tensors, not _INCOMPLETE.search(given))
+        if why := loading.fault(architectures(model), note):
             hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"
             raise Refused(f"vLLM {tree.version} would not load {model.name}: {why}", hint=hint)
     try:
