@@ -30,8 +30,8 @@ _INNER_MODEL = re.compile(r"init_vllm_registered_model\(.*\barchitectures=\['(\w
 _COMPUTED = r"(setattr|_module)\(|\.hf_to_vllm_mapper \|?= |\bload_weights = |def __new__(?!(?s:.*)super\(\)\.__new__\(cls\))"
 _BEHIND = r"(?s)(?!.*\.__init__\(.*\.__init__\().*(?:nn\.Module|super\((\w+), self\))\.__init__\(.*"
 # What vLLM loads with as many rows and columns, and layers; what another rank has, and what a tied head is.
-_TABLE = r"(?:VocabParallelEmbedding|ParallelLMHead)\((?:num_embeddings=)?([\w.]+), (?:embedding_dim=)?([\w.]+)[,)](?!.*\)[ .(\[])"
-_LAYERS = re.compile(r"make_layers\(([\w.]+), ")
+_TABLE = r"(?:VocabParallelEmbedding|ParallelLMHead)\((?:num_embeddings=)?((?:self|[\w.]*config)\.\w+), (?:embedding_dim=)?((?:self|[\w.]*config)\.\w+)[,)](?!.*\)[ .(\[])"
+_LAYERS = re.compile(r"make_layers\(((?:self|[\w.]*config)\.\w+), ")
 _ELSEWHERE = "PPMissingLayer()"
 _TIED = r"self\.(lm_head\.tie_weights\(self\.)?[\w.]+\.(embed\w*|word_embeddings|wte)\b"
 _FLOATS = frozenset({"BF16", "F16", "F32"})
@@ -41,9 +41,7 @@ _KINDS = ("orig_to_new_substr", "orig_to_new_stacked", "orig_to_new_prefix", "or
 _DEPTH = 32  # a class may have itself as a part
 _UNKNOWN = ("", "")
 _Names = dict[str, str]  # of tensors, each with what is left of it in a class
-_Parts = dict[
-    str, set[tuple[str, str]]
-]  # of a class, each with the files and texts of what makes it
+_Parts = dict[str, set[tuple[str, str]]]  # with the files and texts of what makes them
 
 
 class Loading(NamedTuple):
@@ -64,9 +62,8 @@ class Loading(NamedTuple):
             try:
                 return next(self._stops(cls, names, ""), "")
             except ValueError:
-                note(
-                    f"the names of the model's tensors were not checked: {cls.node.name} loads them by itself"
-                )
+                why = f"the names of the model's tensors were not checked: {cls.node.name} loads them by itself"
+                note(why)
         elif lacks := registry.lacks(self.sources, named) if named else "":
             note(lacks)
         return ""
@@ -115,26 +112,19 @@ class Loading(NamedTuple):
         if match := _LAYERS.match(text):
             counts = self._held(parts, match[1])
             layers = {int(left.partition(".")[0]): name for name, left in names.items() if counts}
-            lacks = min({*range(len(layers) + 1)} - {*layers})
             for beyond in (name for n, name in layers.items() if n >= counts[-1] and not loop):
                 return f"makes {counts[-1]} {part} by config.json, but the model has more, first {self._place(beyond)}"
-            # it does not miss those of linear layers
-            if (
-                self.needs_all
-                and counts
-                and lacks < counts[0]
-                and any("norm" in one for one in names)
-            ):
+            lacks = min({*range(len(layers) + 1)} - {*layers})
+            is_missed = self.needs_all and any("norm" in one for one in names)  # no linear layer is
+            if is_missed and counts and lacks < counts[0]:
                 return f"makes {counts[0]} {part} by config.json, but the model has no tensors of {part}.{lacks}"
         elif (match := re.match(_TABLE, text)) and [*names.values()] == ["weight"]:
             [name] = names
-            is_known = not any(one in name for one in re.findall("'([^']{3,})'", loop))
             rows = re.search(r" org_num_embeddings=(.*?)[,)]", text) or match
             sizes = [self._held(parts, one) for one in (rows[1], match[2])]
             edges = self.tensors[name].shape if self.tensors[name].dtype in _FLOATS else ()
-            if is_known and any(
-                one and edge not in one for one, edge in zip(sizes, edges, strict=False)
-            ):
+            fits = all(edge in one or not one for edge, one in zip(edges, sizes, strict=False))
+            if not fits and not any(one in name for one in re.findall("'([^']{3,})'", loop)):
                 made = " by ".join(" or ".join(map(str, one)) or "?" for one in sizes)
                 has = " by ".join(map(str, edges))
                 return f"makes {part} {made} as config.json says, but the model's is {has}: {self._place(name)}"
@@ -142,17 +132,16 @@ class Loading(NamedTuple):
 
     def _held(self, parts: _Parts, text: str) -> list[Any]:
         """Return what a number in a class may be: all that the config has for its key, nothing if that is not sure."""
-        for _, made in (
-            parts.get(text.removeprefix("self."), ()) if text.startswith("self.") else ()
-        ):
-            text = made
+        if len(made := parts.get(text.removeprefix("self."), set())) == 1:
+            [(_, text)] = made
         key = re.fullmatch(r"[\w.]*config\.(\w+)", text)
         main = self.config.get("text_config")
-        main = main if isinstance(main, dict) else self.config
-        if key is None or main.get(key[1]) is None:
-            return []
-        found = re.findall(rf'"{key[1]}": (\d+|true|false)(?![.\w])', json.dumps({**self.config}))
-        return sorted({json.loads(one) for one in found})
+        own = (main if isinstance(main, dict) else self.config).get(key[1]) if key else None
+        found = re.findall(
+            rf'"{key and key[1]}": (\d+|true|false)(?![.\w])', json.dumps({**self.config})
+        )
+        held = sorted({json.loads(one) for one in found})
+        return held if own in held else []
 
     def _place(self, name: str) -> str:
         return f"{name} in {self.tensors[name].file}"
