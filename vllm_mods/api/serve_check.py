@@ -38,8 +38,6 @@ _OTHERWISE = re.compile(
     r"--(config|convert|hf[-_]|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_](class|impl)|runner|task)"
     r"|(?<![/\w])((modules|params|\w+_head_config|decision_config)\.json|consolidated|MiMoV2)"
 )
-# With any of these, vLLM may start without some tensors.
-_INCOMPLETE = re.compile(r"quant|compress|loader|(^| )-q")
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
 
@@ -205,7 +203,9 @@ def demand(
     if model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *model.files, *seen))):
         given = " ".join((*asked.serving.argv, *model.files, str(model.config)))
         sources = ModuleSources(LayeredTree(tree, planned.changes if planned else ()))
-        loading = Loading(sources, model.config, model.tensors, not _INCOMPLETE.search(given))
+        # with any of these, vLLM may start without some tensors
+        needs_all = re.search(r"quant|compress|loader|(^| )-q", given) is None
+        loading = Loading(sources, model.config, model.tensors, needs_all)
         if why := loading.fault(architectures(model), note):
             hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"
             raise Refused(f"vLLM {tree.version} would not load {model.name}: {why}", hint=hint)

@@ -253,13 +253,13 @@ class _Checker:
             message = f"has no effect without {_AUTO_CHOICE}: vLLM refuses requests with tools and the default `tool_choice`, `auto`"
             yield ServeFault(FindingCode.FLAG_UNUSED, parser.typed, message, _AUTO_CHOICE)
         for node in self.sources.nodes(self.known.entry.path):
-            if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
-                continue
-            match node.test:
-                case ast.BoolOp(
-                    op=ast.And(),
-                    values=[ast.Attribute() as flag, ast.UnaryOp(op=ast.Not(), operand=other)],
-                ):
+            match node:
+                case ast.If(
+                    test=ast.BoolOp(
+                        ast.And(), [ast.Attribute() as flag, ast.UnaryOp(ast.Not(), other)]
+                    ),
+                    body=body,
+                ) if any(isinstance(one, ast.Raise) for one in body):
                     first, second = _flag_of(flag), _flag_of(other)
                     if first and second and self.given(first) and not self.given(second):
                         yield ServeFault(FindingCode.FLAG_ALONE, first, f"needs {second}, too")

@@ -55,9 +55,8 @@ def faults(sources: ModuleSources, serving: Serving) -> Iterator[ServeFault]:
 
 def renders_with_minijinja(sources: ModuleSources, env: Mapping[str, str]) -> bool:
     """Tell whether this vLLM, with this environment, has its Rust frontend render templates."""
-    if env.get(_RUST, "0").strip() in {"", "0"}:
-        return False
-    return _RUST in (variables(sources) or {})
+    is_on = env.get(_RUST, "0").strip() not in {"", "0"}
+    return is_on and _RUST in (variables(sources) or {})
 
 
 def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault]:
@@ -79,11 +78,8 @@ def variables(sources: ModuleSources) -> Mapping[str, EnvVariable] | None:
     value = sources.value(_PATH, _TABLE)
     if not isinstance(value, ast.Dict):
         return None
-    table: dict[str, EnvVariable] = {}
-    for key, reader in zip(value.keys, value.values, strict=True):
-        if (name := text_of(key)) is not None:
-            table[name] = _variable(name, reader)
-    return table
+    rows = ((text_of(key), reader) for key, reader in zip(value.keys, value.values, strict=True))
+    return {name: _variable(name, reader) for name, reader in rows if name is not None}
 
 
 def _find_mention(sources: ModuleSources, name: str, mods: Sequence[ModPlan]) -> str | None:

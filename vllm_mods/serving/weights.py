@@ -8,7 +8,6 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from vllm_mods.fit.signatures import dotted
@@ -18,12 +17,11 @@ from vllm_mods.serving.source import ClassPlace, FunctionPlace, ModuleSources, l
 
 # As `ast.unparse` writes them: all that a class may do to load, or a loop that gives parameters the tensors of their names as they are.
 _LOADS = re.compile(
-    r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=(?:None|\[(?:'[^']*',? ?)*\](?: if [^[]+? else None)?))*)\)\n"
+    r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if [^[]+? else None)?)*)\)\n"
     r"    (?:return|(\w+) =) loader\.load_weights\(weights(, mapper=self\.hf_to_vllm_mapper)?\)(?:\n    return \2)?"
 )
 _LOOP = r"(?s).*\n    for name, loaded_weight in weights:\n.* weight_loader\(param, loaded_weight\)\n.*\n    return loaded_params"
 _CHANGES = r"loaded_weight [-+*/]?= (?!1\n|loaded_weight(\[0\]|\.squeeze\(\)| if .*\.dim\(\) == 0 else loaded_weight\[0\])\n)|loaded_params(\.update| \|=)"
-_SKIPPED_IF_TIED = "['lm_head.'] if self.config.tie_word_embeddings else None"
 # A call alone, a model within a model, a class that is computed, one that runs its bases' `__init__` only behind one of them, if at all.
 _CALL = re.compile(r"((?:\w+\.)*\w+)\((?!.*\)[ .(\[]).*\)")
 _INNER_MODEL = re.compile(r"init_vllm_registered_model\(.*\barchitectures=\['(\w+)'\]")
@@ -174,33 +172,24 @@ class Loading(NamedTuple):
 
     def _loaded(self, cls: ClassPlace, text: str, names: _Names) -> _Names:
         """Return what a class renames tensors to, without those that it skips."""
-        if self._held({}, "config.tie_word_embeddings") == [False]:
-            text = text.replace(_SKIPPED_IF_TIED, "None")
         if (match := _LOADS.fullmatch(text)) is None:
             raise ValueError(text)
         mapper = _mapper(self.sources, cls.path, ast.Name(cls.node.name)) if match[3] else {}
-        rules = [(*which, mapper[which]) for which in sorted(mapper, key=itemgetter(0))]
         skipped, loaded = re.findall("'([^']+)'", match[1]), {}
         for whole, given in names.items():
             name = given
-            for rule in rules:
-                name = name and _renamed(name, *rule)
+            for (kind, old), new in sorted(mapper.items(), key=lambda rule: rule[0][0]):
+                # all but prefixes and suffixes are replaced where they are first
+                at = (name.find(old), name.find(old), 0, len(name) - len(old))[kind]
+                if at >= 0 and name.startswith(old, at):
+                    name = "" if new is None else f"{name[:at]}{new}{name[at + len(old) :]}"
             if name and not any(part in name for part in skipped):
                 loaded[whole] = name
         return loaded
 
 
-def _renamed(name: str, kind: int, old: str, new: str | None) -> str:
-    """Return a name as a rule makes it, ``""`` if it is dropped; all but prefixes and suffixes are replaced where they are first."""
-    ends = {"orig_to_new_prefix": 0, "orig_to_new_suffix": len(name) - len(old)}
-    at = ends.get(_KINDS[kind], name.find(old))
-    if at < 0 or not name.startswith(old, at):
-        return name
-    return "" if new is None else f"{name[:at]}{new}{name[at + len(old) :]}"
-
-
 def _mapper(sources: ModuleSources, path: str, node: ast.expr) -> dict[tuple[int, str], Any]:
-    """Return what a mapper replaces, by the index of its kind and by text; that of a class may be its base's."""
+    """Return what a mapper replaces, None for a name that it drops, by the index of its kind and by text; that of a class may be its base's."""
     if isinstance(node, ast.BinOp):
         return _mapper(sources, path, node.left) | _mapper(sources, path, node.right)
     if isinstance(node, ast.Call) and last_name(node) == "WeightsMapper" and not node.args:
