@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.formats.safetensors import Tensor
 from vllm_mods.serving import registry
-from vllm_mods.serving.source import ClassPlace, FunctionPlace, ModuleSources, last_name
+from vllm_mods.serving.source import ClassPlace, FunctionPlace, ModuleSources, last_name, text_of
 
 # As `ast.unparse` writes them: all that a class may do to load, or a loop that gives parameters the tensors of their names as they are.
 _LOADS = re.compile(
@@ -70,10 +70,13 @@ class Loading(NamedTuple):
         """Yield why vLLM stops at a class that a model has ``at``, or below."""
         parts = self._parts(cls)
         methods = {one.node.name: one for one in reversed([*self.sources.methods(cls)])}
-        text = ast.unparse(methods["load_weights"].node) if "load_weights" in methods else ""
-        loop = text if re.fullmatch(_LOOP, text) and not re.search(_CHANGES, text) else ""
-        if text and not loop:
-            names = self._loaded(cls, text, names)
+        loop: set[str] = set()  # the texts in one that loads the tensors
+        if loads := methods.get("load_weights"):
+            text = ast.unparse(loads.node)
+            if re.fullmatch(_LOOP, text) and not re.search(_CHANGES, text):
+                loop = {text_of(one) or "" for one in ast.walk(loads.node)}
+            else:
+                names = self._loaded(cls, text, names)
         below: dict[str, _Names] = {}
         for whole, name in names.items():
             part, _, below.setdefault(part, {})[whole] = name.partition(".")
@@ -90,7 +93,7 @@ class Loading(NamedTuple):
                     if one and not loop and at.count(".") < _DEPTH:
                         yield from self._stops(one, inner, f"{at}{part}.")
         if loop:
-            raise ValueError(loop)
+            raise ValueError(where)
 
     def _class_of(
         self, methods: Mapping[str, FunctionPlace], path: str, text: str
@@ -105,7 +108,7 @@ class Loading(NamedTuple):
             return registry.class_of(self.sources, inner[1])
         return self.sources.find_class(path, call[1]) if call else None
 
-    def _misfit(self, parts: _Parts, text: str, part: str, names: _Names, loop: str) -> str:
+    def _misfit(self, parts: _Parts, text: str, part: str, names: _Names, loop: set[str]) -> str:
         """Say where the tensors have another size than the ``part`` that ``text`` makes of the config, else ``""``."""
         if match := _LAYERS.match(text):
             counts = self._held(parts, match[1])
@@ -122,7 +125,7 @@ class Loading(NamedTuple):
             sizes = [self._held(parts, one) for one in (rows[1], match[2])]
             edges = self.tensors[name].shape if self.tensors[name].dtype in _FLOATS else ()
             fits = all(edge in one or not one for edge, one in zip(edges, sizes, strict=False))
-            if not fits and not any(one in name for one in re.findall("'([^']{3,})'", loop)):
+            if not fits and not any(len(one) > 2 and one in name for one in loop):
                 made = " by ".join(" or ".join(map(str, one)) or "?" for one in sizes)
                 has = " by ".join(map(str, edges))
                 return f"makes {part} {made} as config.json says, but the model's is {has}: {self._place(name)}"
