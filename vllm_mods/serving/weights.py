@@ -18,7 +18,7 @@ from vllm_mods.serving.source import ClassPlace, FunctionPlace, ModuleSources, l
 # As `ast.unparse` writes them: all that a class may do to load, or a loop that gives parameters the tensors of their names as they are.
 _LOADS = re.compile(
     r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if [^[]+? else None)?)*)\)\n"
-    r"    (?:return|(\w+) =) loader\.load_weights\(weights(, mapper=self\.hf_to_vllm_mapper)?\)(?:\n    return \2)?"
+    r"    (?:return|(\w+) =) loader\.load_weights\(weights(, mapper=self\.hf_to_vllm_mapper)?\)(?(2)\n    return \2)"
 )
 _LOOP = r"(?s).*\n    for name, loaded_weight in weights:\n.* weight_loader\(param, loaded_weight\)\n.*\n    return loaded_params"
 _CHANGES = r"loaded_weight [-+*/]?= (?!1\n|loaded_weight(\[0\]|\.squeeze\(\)| if .*\.dim\(\) == 0 else loaded_weight\[0\])\n)|loaded_params(\.update| \|=)"
@@ -27,10 +27,9 @@ _CALL = re.compile(r"((?:\w+\.)*\w+)\((?!.*\)[ .(\[]).*\)")
 _INNER_MODEL = re.compile(r"init_vllm_registered_model\(.*\barchitectures=\['(\w+)'\]")
 _COMPUTED = r"(setattr|_module)\(|\.hf_to_vllm_mapper \|?= |\bload_weights = |def __new__(?!(?s:.*)super\(\)\.__new__\(cls\))"
 _BEHIND = r"(?s)(?!.*\.__init__\(.*\.__init__\().*(?:nn\.Module|super\((\w+), self\))\.__init__\(.*"
-# What vLLM loads with as many rows and columns, and layers; what another rank has, and what a tied head is.
+# What vLLM loads with as many rows and columns, and layers; what a tied head is.
 _TABLE = r"(?:VocabParallelEmbedding|ParallelLMHead)\((?:num_embeddings=)?((?:self|[\w.]*config)\.\w+), (?:embedding_dim=)?((?:self|[\w.]*config)\.\w+)[,)](?!.*\)[ .(\[])"
 _LAYERS = re.compile(r"make_layers\(((?:self|[\w.]*config)\.\w+), ")
-_ELSEWHERE = "PPMissingLayer()"
 _TIED = r"self\.(lm_head\.tie_weights\(self\.)?[\w.]+\.(embed\w*|word_embeddings|wte)\b"
 _FLOATS = frozenset({"BF16", "F16", "F32"})
 _WITHOUT_PARTS = frozenset({"nn.Module", "torch.nn.Module", "Protocol", "ABC", "Generic"})
@@ -89,15 +88,13 @@ class Loading(NamedTuple):
                 with contextlib.suppress(ValueError):
                     if wrong := self._misfit(parts, made, f"{at}{part}", inner, loop):
                         yield f"{where} {wrong}"
-                    one = self._class_of(methods, path, made)
+                    one = self._made(methods, path, made)
                     if one and not loop and at.count(".") < _DEPTH:
                         yield from self._stops(one, inner, f"{at}{part}.")
         if loop:
             raise ValueError(where)
 
-    def _class_of(
-        self, methods: Mapping[str, FunctionPlace], path: str, text: str
-    ) -> ClassPlace | None:
+    def _made(self, methods: dict[str, FunctionPlace], path: str, text: str) -> ClassPlace | None:
         """Find the class of which ``text``, in a class with ``methods``, makes a part."""
         call = _CALL.fullmatch(text)
         if method := methods.get(call[1].removeprefix("self.")) if call else None:
@@ -138,11 +135,9 @@ class Loading(NamedTuple):
         key = re.fullmatch(r"[\w.]*config\.(\w+)", text)
         main = self.config.get("text_config")
         own = (main if isinstance(main, dict) else self.config).get(key[1]) if key else None
-        found = re.findall(
-            rf'"{key and key[1]}": (\d+|true|false)(?![.\w])', json.dumps({**self.config})
-        )
-        held = sorted({json.loads(one) for one in found})
-        return held if own in held else []
+        all_held = rf'"{key and key[1]}": (\d+|true|false)(?![.\w])'
+        held = {json.loads(one) for one in re.findall(all_held, json.dumps({**self.config}))}
+        return sorted(held) if own in held else []
 
     def _place(self, name: str) -> str:
         return f"{name} in {self.tensors[name].file}"
@@ -169,7 +164,8 @@ class Loading(NamedTuple):
                 for name in re.findall(r"\.(\w+)", left):
                     is_whole = left == f"self.{name}" or right.startswith("make_layers(")
                     made = parts.setdefault(name, set())
-                    if right != _ELSEWHERE and (ties or not re.match(_TIED, right)):
+                    is_other = right == "PPMissingLayer()"  # on another rank
+                    if not is_other and (ties or not re.match(_TIED, right)):
                         made.add((path, right) if is_whole else _UNKNOWN)
         return parts
 
@@ -178,13 +174,14 @@ class Loading(NamedTuple):
         if (match := _LOADS.fullmatch(text)) is None:
             raise ValueError(text)
         mapper = _mapper(self.sources, cls.path, ast.Name(cls.node.name)) if match[3] else {}
+        rules = sorted(mapper.items(), key=lambda rule: rule[0][0])
         skipped, loaded = re.findall("'([^']+)'", match[1]), {}
         for whole, given in names.items():
             name = given
-            for (kind, old), new in sorted(mapper.items(), key=lambda rule: rule[0][0]):
+            for (kind, old), new in rules:
                 # all but prefixes and suffixes are replaced where they are first
                 at = (name.find(old), name.find(old), 0, len(name) - len(old))[kind]
-                if at >= 0 and name.startswith(old, at):
+                if name and at >= 0 and name.startswith(old, at):
                     name = "" if new is None else f"{name[:at]}{new}{name[at + len(old) :]}"
             if name and not any(part in name for part in skipped):
                 loaded[whole] = name
