@@ -52,6 +52,7 @@ class Loading(NamedTuple):
     def fault(self, named: Sequence[str], note: Callable[[str], None]) -> str:
         """Return why vLLM surely stops, ``""`` if it may not; what is unknown is given to ``note``."""
         cls = registry.class_of(self.sources, "".join(named[:1]))
+        unknown = registry.lacks(self.sources, named) if named else ""
         # vLLM wraps the class of what does not generate.
         if cls and re.search("(ForCausalLM|ForConditionalGeneration|HeadModel)$", named[0]):
             # what else a quantised layer has may be ignored
@@ -59,10 +60,9 @@ class Loading(NamedTuple):
             try:
                 return next(self._stops(cls, names, ""), "")
             except ValueError:
-                why = f"the names of the model's tensors were not checked: {cls.node.name} loads them by itself"
-                note(why)
-        elif lacks := registry.lacks(self.sources, named) if named else "":
-            note(lacks)
+                unknown = f"the names of the model's tensors were not checked: {cls.node.name} loads them by itself"
+        if unknown:
+            note(unknown)
         return ""
 
     def _stops(self, cls: ClassPlace, names: _Names, at: str) -> Iterator[str]:
