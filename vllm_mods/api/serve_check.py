@@ -203,8 +203,7 @@ def demand(
     if model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *model.files, *seen))):
         given = " ".join((*asked.serving.argv, *model.files, str(model.config)))
         sources = ModuleSources(LayeredTree(tree, planned.changes if planned else ()))
-        # with any of these, vLLM may start without some tensors
-        needs_all = re.search(r"quant|compress|loader|(^| )-q", given) is None
+        needs_all = not re.search(r"quant|compress|loader|(^| )-q", given)  # else it may start
         loading = Loading(sources, model.config, model.tensors, needs_all)
         if why := loading.fault(architectures(model), note):
             hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"

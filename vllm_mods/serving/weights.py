@@ -27,7 +27,7 @@ _CALL = re.compile(r"((?:\w+\.)*\w+)\((?!.*\)[ .(\[]).*\)")
 _INNER_MODEL = re.compile(r"init_vllm_registered_model\(.*\barchitectures=\['(\w+)'\]")
 _COMPUTED = r"(setattr|_module)\(|\.hf_to_vllm_mapper \|?= |\bload_weights = |def __new__(?!(?s:.*)super\(\)\.__new__\(cls\))"
 _BEHIND = r"(?s)(?!.*\.__init__\(.*\.__init__\().*(?:nn\.Module|super\((\w+), self\))\.__init__\(.*"
-# What vLLM loads with as many rows and columns, and layers; what a tied head is.
+# What vLLM loads with as many rows and columns, and layers; what a tied head is. Another rank has `PPMissingLayer()`.
 _TABLE = r"(?:VocabParallelEmbedding|ParallelLMHead)\((?:num_embeddings=)?((?:self|[\w.]*config)\.\w+), (?:embedding_dim=)?((?:self|[\w.]*config)\.\w+)[,)](?!.*\)[ .(\[])"
 _LAYERS = re.compile(r"make_layers\(((?:self|[\w.]*config)\.\w+), ")
 _TIED = r"self\.(lm_head\.tie_weights\(self\.)?[\w.]+\.(embed\w*|word_embeddings|wte)\b"
@@ -124,8 +124,7 @@ class Loading(NamedTuple):
             fits = all(edge in one or not one for edge, one in zip(edges, sizes, strict=False))
             if not fits and not any(len(one) > 2 and one in name for one in loop):
                 made = " by ".join(" or ".join(map(str, one)) or "?" for one in sizes)
-                has = " by ".join(map(str, edges))
-                return f"makes {part} {made} as config.json says, but the model's is {has}: {self._place(name)}"
+                return f"makes {part} {made} as config.json says, but the model's is {' by '.join(map(str, edges))}: {self._place(name)}"
         return ""
 
     def _held(self, parts: _Parts, text: str) -> list[Any]:
@@ -164,8 +163,7 @@ class Loading(NamedTuple):
                 for name in re.findall(r"\.(\w+)", left):
                     is_whole = left == f"self.{name}" or right.startswith("make_layers(")
                     made = parts.setdefault(name, set())
-                    is_other = right == "PPMissingLayer()"  # on another rank
-                    if not is_other and (ties or not re.match(_TIED, right)):
+                    if right != "PPMissingLayer()" and (ties or not re.match(_TIED, right)):
                         made.add((path, right) if is_whole else _UNKNOWN)
         return parts
 
