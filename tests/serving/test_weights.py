@@ -9,7 +9,7 @@ from memory_tree import MemoryTree
 
 from vllm_mods.formats.safetensors import Tensor
 from vllm_mods.serving.source import ModuleSources
-from vllm_mods.serving.weights import Loading
+from vllm_mods.serving.weights import ModelLoading
 from vllm_mods.trees.release import Releases
 
 MODELS = "vllm/model_executor/models"
@@ -86,7 +86,9 @@ def ask(*names: str, named: str = "ToyForCausalLM", swap: tuple[str, str] = ("",
     tree = MemoryTree({f"{MODELS}/registry.py": REGISTRY.encode(), **files})
     tensors = {name: Tensor("BF16", (), 0, "f") for name in names}
     notes: list[str] = []
-    why = Loading(ModuleSources(tree), {}, tensors).fault([named] if named else [], notes.append)
+    why = ModelLoading(ModuleSources(tree), {}, tensors).fault(
+        [named] if named else [], notes.append
+    )
     return [why.replace(f"{MODELS}/", ""), *notes]
 
 
@@ -254,7 +256,7 @@ def size(
     files = {"registry": f"MODELS = {{{table}}}", "sized": SIZED.replace(*swap)}
     tree = MemoryTree({f"{MODELS}/{name}.py": text.encode() for name, text in files.items()})
     tensors = {name: Tensor(dtype, shape, 0, "f") for name, shape in shapes.items()}
-    loading = Loading(ModuleSources(tree), config, tensors, needs_all)
+    loading = ModelLoading(ModuleSources(tree), config, tensors, needs_all)
     return loading.fault([named], lambda _note: None).replace(f"{MODELS}/", "")
 
 
@@ -369,7 +371,7 @@ def test_a_model_within_a_model_is_followed_and_what_a_base_would_make_is_not_th
 def test_real_classes_take_what_they_should_and_nothing_else(version: str) -> None:
     def stops(named: str, *names: str) -> str:
         tensors = {name: Tensor("BF16", (), 0, "f") for name in names}
-        return Loading(sources, {}, tensors).fault([named], lambda _note: None)
+        return ModelLoading(sources, {}, tensors).fault([named], lambda _note: None)
 
     sources = ModuleSources(Releases().open(version))
     layer = "layers.0.self_attn.q_proj.weight"
@@ -400,6 +402,6 @@ def test_a_release_that_could_not_load_its_own_model_is_found(version: str, part
         "model.vision_tower.vit_merger.self_attn.q_proj.weight",
     )
     sources = ModuleSources(Releases().open(version))
-    loading = Loading(sources, {}, {name: Tensor("BF16", (), 0, "f")})
+    loading = ModelLoading(sources, {}, {name: Tensor("BF16", (), 0, "f")})
     said = loading.fault([named], lambda _note: None)
     assert f".{part}, but " in said if part else said == ""

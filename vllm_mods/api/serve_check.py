@@ -24,7 +24,7 @@ from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.serving.source import ModuleSources
 from vllm_mods.serving.template import Serving
-from vllm_mods.serving.weights import Loading
+from vllm_mods.serving.weights import ModelLoading
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
@@ -204,7 +204,7 @@ def demand(
         given = " ".join((*asked.serving.argv, *model.files, str(model.config)))
         sources = ModuleSources(LayeredTree(tree, planned.changes if planned else ()))
         needs_all = not re.search(r"quant|compress|loader|(^| )-q", given)  # else it may start
-        loading = Loading(sources, model.config, model.tensors, needs_all)
+        loading = ModelLoading(sources, model.config, model.tensors, needs_all)
         if why := loading.fault(architectures(model), note):
             hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"
             raise Refused(f"vLLM {tree.version} would not load {model.name}: {why}", hint=hint)

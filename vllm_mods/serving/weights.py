@@ -41,7 +41,7 @@ _Names = dict[str, str]  # of tensors, each with what is left of it in a class
 _Parts = dict[str, set[tuple[str, str]]]  # with the files and texts of what makes them
 
 
-class Loading(NamedTuple):
+class ModelLoading(NamedTuple):
     """A checkpoint that a vLLM, whose ``sources`` these are, is to load. ``needs_all``: it stops at layers without tensors, too."""
 
     sources: ModuleSources
