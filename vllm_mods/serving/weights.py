@@ -20,7 +20,7 @@ _LOADS = re.compile(
     r"def load_weights\(self, weights\b.*\n    loader = AutoWeightsLoader\(self((?:, \w+=\[(?:'[^']*',? ?)*\](?: if [^[]+? else None)?)*)\)\n"
     r"    (?:return|(\w+) =) loader\.load_weights\(weights(, mapper=self\.hf_to_vllm_mapper)?\)(?(2)\n    return \2)"
 )
-_LOOP = r"(?s).*\n    for name, loaded_weight in weights:\n.* weight_loader\(param, loaded_weight\)\n.*\n    return loaded_params"
+_LOOP = r"(?s)(?=.*\n    for name, loaded_weight in weights:\n)(?=.* weight_loader\(param, loaded_weight\)\n).*\n    return loaded_params"
 _CHANGES = r"loaded_weight [-+*/]?= (?!1\n|loaded_weight(\[0\]|\.squeeze\(\)| if .*\.dim\(\) == 0 else loaded_weight\[0\])\n)|loaded_params(\.update| \|=)"
 # A call alone, a model within a model, a class that is computed, one that runs its bases' `__init__` only behind one of them, if at all.
 _CALL = re.compile(r"((?:\w+\.)*\w+)\((?!.*\)[ .(\[]).*\)")
