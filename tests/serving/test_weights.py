@@ -360,6 +360,8 @@ def test_a_model_within_a_model_is_followed_and_what_a_base_would_make_is_not_th
     wrong = size({**inner, f"text.{EMBEDDING}": (14, 4)}, named=named)
     assert wrong.startswith("TextModel (sized.py:2) makes text.model.embed_tokens 12 by 4 ")
     assert " has no part named model, " in size(SHAPES, named=named)
+    behind = ("nn.Module.__init__(self)", "super(SizedForCausalLM, self).__init__()")
+    assert " has no part named model, " in size(SHAPES, named=named, swap=behind)
     assert (
         size(SHAPES, named=named, swap=("nn.Module.__init__(self)", "super().__init__(config)"))
         == ""
