@@ -102,6 +102,35 @@ def test_a_model_whose_tensors_vllm_would_not_take_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("argv", "file", "config", "refused"),
+    [
+        ((), "x", {}, True),
+        (("-q", "fp8"), "x", {}, False),
+        (("--model-loader-extra-config", "{}"), "x", {}, False),
+        ((), "hf_quant_config.json", {}, False),
+        ((), "x", {"quantization_config": {}}, False),
+    ],
+)
+def test_a_layer_is_missed_in_a_model_that_is_not_quantised(
+    monkeypatch: pytest.MonkeyPatch,
+    argv: tuple[str, ...],
+    file: str,
+    config: dict[str, Any],
+    *,
+    refused: bool,
+) -> None:
+    answered(monkeypatch)
+    path = "vllm/model_executor/models/toy.py"
+    layers = b"    def __init__(self): self.start, self.end, self.h = make_layers(config.layers, Layer)\n"
+    files = {**CLASSES.files, path: CLASSES.files[path].replace(b"):\n", b"):\n" + layers, 1)}
+    tensors = {"h.0.norm.weight": MODEL.tensors["visual.a.weight"]}
+    model = MODEL._replace(config={**MODEL.config, "layers": 2, **config}, tensors=tensors)
+    asked = ASKED._replace(model=model._replace(files=(file,)), serving=Serving(("m", *argv)))
+    with pytest.raises(Refused) if refused else contextlib.nullcontext():
+        demand(asked, MemoryTree(files), note=lambda _text: None)
+
+
+@pytest.mark.parametrize(
     ("config", "refused"),
     [({}, True), ({"vision_config": {}}, True), ({"vision_config": {"depth": 1}}, False)],
 )

@@ -18,13 +18,13 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.scripts import command_line
-from vllm_mods.serving import weights
 from vllm_mods.serving.check import ServeAnswer, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.serving.source import ModuleSources
 from vllm_mods.serving.template import Serving
+from vllm_mods.serving.weights import ModelLoading
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
@@ -201,7 +201,13 @@ def demand(
     model = asked.model
     seen = architectures(model) if model and model.config.get("vision_config") else ()
     if model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *model.files, *seen))):
-        _demand_taken(model, LayeredTree(tree, planned.changes if planned else ()), note)
+        given = " ".join((*asked.serving.argv, *model.files, str(model.config)))
+        sources = ModuleSources(LayeredTree(tree, planned.changes if planned else ()))
+        needs_all = not re.search(r"quant|compress|loader|(^| )-q", given)  # else it may start
+        loading = ModelLoading(sources, model.config, model.tensors, needs_all)
+        if why := loading.fault(architectures(model), note):
+            hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"
+            raise Refused(f"vLLM {tree.version} would not load {model.name}: {why}", hint=hint)
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:
@@ -220,17 +226,6 @@ def demand(
             of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.serving.argv)))}"
         why = f"vLLM {tree.version} would reject the command of pairing {asked.name}{lines}"
         raise Refused(why, hint=f"vllm-mods serve-check {of} --target {tree.spec}")
-
-
-def _demand_taken(model: Checkpoint, tree: Tree, note: Callable[[str], None]) -> None:
-    lacks, *names = weights.stray(ModuleSources(tree), architectures(model), model.tensors) or ("",)
-    if names:
-        where = f"the first is {names[0]} in {model.tensors[names[0]].file}"
-        why = f"vLLM {tree.version} would not load {model.name}: {lacks}, which would hold {len(names):,} of the model's tensors; {where}"
-        hint = "set `architectures` in config.json to the model's own class, or use another vLLM; --load-format auto in the command skips this check"
-        raise Refused(why, hint=hint)
-    if lacks:
-        note(lacks)
 
 
 def _with_template(asked: ServeArguments, library: Library) -> ServeArguments:

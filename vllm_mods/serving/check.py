@@ -12,7 +12,6 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import command, envs, flags, registry, template, values
 from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note, of
@@ -252,19 +251,13 @@ class _Checker:
         if parser and parser.values[0] not in _NEEDS_NO_CHOICE and not self.given(_AUTO_CHOICE):
             message = f"has no effect without {_AUTO_CHOICE}: vLLM refuses requests with tools whose `tool_choice` is `auto`, the default"
             yield ServeFault(FindingCode.FLAG_UNUSED, parser.typed, message, _AUTO_CHOICE)
-        for node in self.sources.nodes(self.known.entry.path):
-            if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
-                continue
-            match node.test:
-                case ast.BoolOp(
-                    op=ast.And(),
-                    values=[ast.Attribute() as flag, ast.UnaryOp(op=ast.Not(), operand=other)],
-                ):
-                    first, second = _flag_of(flag), _flag_of(other)
-                    if first and second and self.given(first) and not self.given(second):
-                        yield ServeFault(FindingCode.FLAG_ALONE, first, f"needs {second}, too")
-                case _:
-                    pass
+        ifs = (n for n in self.sources.nodes(self.known.entry.path) if isinstance(n, ast.If))
+        tests = (one.test for one in ifs if any(isinstance(n, ast.Raise) for n in one.body))
+        for test in map(ast.unparse, tests):
+            if match := re.fullmatch(r"args\.(\w+) and \(?not args\.(\w+)\)?", test):
+                first, second = (f"--{name.replace('_', '-')}" for name in match.groups())
+                if self.given(first) and not self.given(second):
+                    yield ServeFault(FindingCode.FLAG_ALONE, first, f"needs {second}, too")
 
     def mod(self, mod: ModPlan) -> Iterator[ServeFault]:
         name = mod.mod.name
@@ -289,11 +282,6 @@ class _Checker:
                 given = " ".join((same[-1].typed, *same[-1].values))
                 message = f"is meant for {shown}, but the command has {given}"
                 yield note(FindingCode.MOD_FLAG_DIFFERS, name, message)
-
-
-def _flag_of(node: ast.AST) -> str:
-    name = dotted(node) or ""
-    return f"--{name.removeprefix('args.').replace('_', '-')}" if name.startswith("args.") else ""
 
 
 def _how_many(shape: FlagShape) -> str:

@@ -188,11 +188,7 @@ class _Parser:
 
 def _with_dashes(word: str) -> str:
     """Write the name of a long flag with dashes; its keys and value stay as they are."""
-    if not word.startswith("--"):
-        return word
-    key, equals, value = word.partition("=")
-    name, dot, keys = key.partition(".")
-    return f"{name.replace('_', '-')}{dot}{keys}{equals}{value}"
+    return re.sub(r"\A--[^=.]*", lambda name: name[0].replace("_", "-"), word)
 
 
 def _expand_optimization(argv: Sequence[str]) -> Iterator[str]:

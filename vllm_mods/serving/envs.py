@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ from vllm_mods.serving.template import Serving
 _PATH = "vllm/envs.py"
 _PREFIX = "VLLM_"
 _TABLE = "environment_variables"
-_READERS = ("environ.get", "getenv", "environ")
 _RUST = "VLLM_USE_RUST_FRONTEND"
 
 
@@ -55,9 +55,8 @@ def faults(sources: ModuleSources, serving: Serving) -> Iterator[ServeFault]:
 
 def renders_with_minijinja(sources: ModuleSources, env: Mapping[str, str]) -> bool:
     """Tell whether this vLLM, with this environment, has its Rust frontend render templates."""
-    if env.get(_RUST, "0").strip() in {"", "0"}:
-        return False
-    return _RUST in (variables(sources) or {})
+    is_on = env.get(_RUST, "0").strip() not in {"", "0"}
+    return is_on and _RUST in (variables(sources) or {})
 
 
 def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault]:
@@ -79,11 +78,8 @@ def variables(sources: ModuleSources) -> Mapping[str, EnvVariable] | None:
     value = sources.value(_PATH, _TABLE)
     if not isinstance(value, ast.Dict):
         return None
-    table: dict[str, EnvVariable] = {}
-    for key, reader in zip(value.keys, value.values, strict=True):
-        if (name := text_of(key)) is not None:
-            table[name] = _variable(name, reader)
-    return table
+    rows = ((text_of(key), reader) for key, reader in zip(value.keys, value.values, strict=True))
+    return {name: _variable(name, reader) for name, reader in rows if name is not None}
 
 
 def _find_mention(sources: ModuleSources, name: str, mods: Sequence[ModPlan]) -> str | None:
@@ -101,12 +97,7 @@ def _variable(name: str, reader: ast.expr) -> EnvVariable:
         any_case = len(reader.args) > 3 or "case_sensitive" in {one.arg for one in reader.keywords}
         with contextlib.suppress(IndexError, TypeError, ValueError):  # computed ones
             return EnvVariable(tuple(map(str, ast.literal_eval(reader.args[2]))), any_case)
-    for node in ast.walk(reader):
-        # `int(os.getenv("X", "0"))` and nothing around the value itself
-        if isinstance(node, ast.Call) and dotted(node.func) in {"int", "float"} and node.args:
-            inner = node.args[0]
-            if not isinstance(inner, ast.Call) or not inner.args or text_of(inner.args[0]) != name:
-                continue
-            if (dotted(inner.func) or "").endswith(_READERS):
-                return EnvVariable(number=dotted(node.func) or "")
-    return EnvVariable()
+    # `int(os.getenv("X", "0"))` and nothing around the value itself
+    reads = rf"\b(int|float)\([\w.]*(?:getenv|environ|environ\.get)\({re.escape(repr(name))}(?:, .*?)?\)[,)]"
+    number = re.search(reads, ast.unparse(reader))
+    return EnvVariable(number=number[1] if number else "")

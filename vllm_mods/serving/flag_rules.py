@@ -49,10 +49,8 @@ def read(sources: ModuleSources) -> FlagRules:
 
 def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
     """Yield the fields, compared with ``name``, whose flag a ``human_readable_…`` function reads."""
-    sets: dict[str, ast.expr] = {}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            sets[node.targets[0].id] = node.value
+    assigned = (node for node in ast.walk(function) if isinstance(node, ast.Assign))
+    sets = {dotted(node.targets[0]): node.value for node in assigned}
     for node in ast.walk(function):
         if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
             continue
@@ -68,12 +66,9 @@ def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
 
 def _inverses(sources: ModuleSources, path: str) -> dict[str, str]:
     """Read which prefix of a switch stands for which other one, if this parser has such pairs."""
-    for node in sources.nodes(path):
-        if isinstance(node, ast.ClassDef) and any(
-            last_name(base).endswith("BooleanOptionalAction") for base in node.bases
-        ):
-            for member in node.body:
-                if isinstance(member, ast.Assign) and isinstance(member.value, ast.Dict):
-                    pairs: dict[str, str] = ast.literal_eval(member.value)
-                    return pairs
-    return {}
+    classes = (node for node in sources.nodes(path) if isinstance(node, ast.ClassDef))
+    above = ((one, "".join(map(last_name, one.bases))) for one in classes)
+    marks = (one for one, names in above if "BooleanOptionalAction" in names)
+    sets = (node.value for one in marks for node in one.body if isinstance(node, ast.Assign))
+    pairs: dict[str, str] = next((ast.literal_eval(v) for v in sets if isinstance(v, ast.Dict)), {})
+    return pairs

@@ -101,15 +101,11 @@ def keys_read(shape: FlagShape) -> tuple[str, ...]:
     """
     if shape.kind != "json" or shape.config or shape.cls is None or shape.field is None:
         return ()
-    keys: list[str] = []
-    for member in shape.cls.node.body:
-        if not isinstance(member, ast.FunctionDef):
-            continue
-        uses = any(dotted(one) == f"self.{shape.field.name}" for one in ast.walk(member))
-        for node in ast.walk(member) if uses else ():
-            if isinstance(node, ast.Assign) and isinstance(node.value, (ast.List, ast.Tuple)):
-                keys += _texts(node.value)
-    return tuple(dict.fromkeys(keys))
+    methods = (one for one in shape.cls.node.body if isinstance(one, ast.FunctionDef))
+    used = (one for one in methods if f"self.{shape.field.name}" in map(dotted, ast.walk(one)))
+    sets = (node.value for one in used for node in ast.walk(one) if isinstance(node, ast.Assign))
+    lists = (value for value in sets if isinstance(value, (ast.List, ast.Tuple)))
+    return tuple(dict.fromkeys(text for one in lists for text in _texts(one)))
 
 
 def request_keys(sources: ModuleSources) -> frozenset[str]:
@@ -129,18 +125,18 @@ def lacks(sources: ModuleSources, architectures: Sequence[str]) -> str:
     return f"vLLM {version} has no class for {named}, the model's architecture; the model starts only if Transformers or a plugin has the class"
 
 
+def class_of(sources: ModuleSources, architecture: str) -> ClassPlace | None:
+    """Find the class that vLLM has for an architecture."""
+    module, name = listed(sources).get(architecture, ("", ""))
+    return sources.find_class(f"vllm/model_executor/models/{module}.py", name)
+
+
 def listed(sources: ModuleSources) -> dict[str, tuple[str, str]]:
     """Return the module and the class that vLLM has for each architecture."""
     tables = (node for node in sources.nodes(_MODELS) if isinstance(node, ast.Dict))
     rows = [row for one in tables for row in zip(one.keys, one.values, strict=True)]
-    known = {}
-    for key, held in rows:
-        match [text_of(one) for one in (key, *getattr(held, "elts", ()))]:
-            case [str(architecture), str(module), str(name)]:
-                known[architecture] = module, name
-            case _:
-                pass
-    return known
+    texts = ([text_of(one) or "" for one in (key, *getattr(at, "elts", ()))] for key, at in rows)
+    return {one[0]: (one[1], one[2]) for one in texts if len(one) == 3 and all(one)}
 
 
 def _annotated_names(sources: ModuleSources, field: configs.ConfigField | None) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Values of flags: numbers, choices, JSON and its keys, against what the tree says of them."""
 
 import ast
+import contextlib
 import difflib
 import json
 import math
@@ -200,7 +201,9 @@ def _field_problems(
     config = hints.config_class(sources, kinds)
     is_sure = all(one.lets_none_through for one in early)
     if isinstance(value, dict) and config is not None:
-        if is_sure or any(_makes(config, one) for one in early):
+        # a validator may make it of what is given, key by key
+        makes = rf"\b{config.node.name}\(\*\*value\)"
+        if is_sure or any(re.search(makes, ast.unparse(one.at.node)) for one in early):
             yield from object_problems(sources, config, value, f"{at}.")
         return
     if early and (value is None or not is_sure):
@@ -213,12 +216,6 @@ def _field_problems(
         yield ServeFault(FindingCode.JSON_VALUE, "", message, near)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _in_bounds(sources, cls, field, value, at)
-
-
-def _makes(config: ClassPlace, validator: configs.Validator) -> bool:
-    """Tell whether a validator makes an object of a config class of what is given, key by key."""
-    calls = (node for node in ast.walk(validator.at.node) if isinstance(node, ast.Call))
-    return any(ast.unparse(one) == f"{config.node.name}(**value)" for one in calls)
 
 
 def _early_problems(
@@ -269,10 +266,10 @@ def _fits(name: str, value: object) -> bool:
     if name in _EXACTLY:
         return isinstance(value, _EXACTLY[name])
     if isinstance(value, str):
-        return _is_number(value) or (name == "bool" and value.lower() in _TRUTHS)
-    if not isinstance(value, (int, float)):
-        return False
-    if name == "bool":
+        with contextlib.suppress(ValueError):
+            return bool(str(float(value)))
+        return name == "bool" and value.lower() in _TRUTHS
+    if name == "bool" or not isinstance(value, (int, float)):
         return value in (0, 1)
     return name == "float" or isinstance(value, int) or value.is_integer()
 
@@ -284,14 +281,6 @@ def _holds(sources: ModuleSources, hint: hints.Hint, value: object) -> bool:
     inner = hints.hints(sources, hint.args[-1])
     held = value.values() if isinstance(value, dict) else value
     return all(_mismatch(sources, inner, one) is None for one in held)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def adapter_problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[ServeFault]:
