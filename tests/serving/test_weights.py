@@ -123,7 +123,7 @@ def test_names_are_mapped_before_they_are_looked_for() -> None:
     see = "SeesForConditionalGeneration"
     right = ("model.visual.a.weight", "lm_head.weight", "x.rotary.weight", "gone.weight", *RIGHT)
     assert ask(*right, named=see) == [""]
-    assert ask("visual.a.weight", *right, named=see)[0].endswith(", first visual.a.weight in f")
+    assert ask("visual.a.weight", *right, named=see)[0].endswith("; the first is visual.a.weight in f")
     (said,) = ask("model.language_model.norm.weight", named=see)
     assert " has no part named text.model.language_model, " in said
     # what a mapper makes of a name may be wrong itself: so it was in vLLM 0.25 for MiniCPM-V 4.6
@@ -267,15 +267,15 @@ def test_a_checkpoint_of_the_sizes_of_its_config_is_taken() -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({EMBEDDING: (14, 4)}, "model.embed_tokens the size 12 by 4 by config.json, but the model's is 14 by 4: model.embed_tokens.weight in f"),
-        ({EMBEDDING: (12, 8)}, "model.embed_tokens the size 12 by 4 by config.json, but the model's is 12 by 8: model.embed_tokens.weight in f"),
-        ({"model.layers.2.x.weight": (4,)}, "2 model.layers by config.json, but the model has more; the first tensor beyond is model.layers.2.x.weight in f"),
+        ({EMBEDDING: (14, 4)}, "gives model.embed_tokens the size 12 by 4 by config.json, but the model's is 14 by 4: model.embed_tokens.weight in f"),
+        ({EMBEDDING: (12, 8)}, "gives model.embed_tokens the size 12 by 4 by config.json, but the model's is 12 by 8: model.embed_tokens.weight in f"),
+        ({"model.layers.2.x.weight": (4,)}, "has 2 model.layers by config.json, but the model has more; the first tensor beyond is model.layers.2.x.weight in f"),
     ],
 )  # fmt: skip
 def test_a_checkpoint_of_another_size_than_its_config_is_found(
     changed: dict[str, tuple[int, ...]], why: str
 ) -> None:
-    assert size({**SHAPES, **changed}) == f"TextModel (sized.py:2) makes {why}"
+    assert size({**SHAPES, **changed}) == f"TextModel (sized.py:2) {why}"
 
 
 def test_a_layer_without_tensors_is_found_where_vllm_misses_it() -> None:
@@ -358,7 +358,7 @@ def test_a_model_within_a_model_is_followed_and_what_a_base_would_make_is_not_th
     inner = {f"text.{name}": shape for name, shape in SHAPES.items()}
     assert size(inner, named=named) == ""
     wrong = size({**inner, f"text.{EMBEDDING}": (14, 4)}, named=named)
-    assert wrong.startswith("TextModel (sized.py:2) makes text.model.embed_tokens 12 by 4 ")
+    assert wrong.startswith("TextModel (sized.py:2) gives text.model.embed_tokens the size 12 by 4 ")
     assert " has no part named model, " in size(SHAPES, named=named)
     behind = ("nn.Module.__init__(self)", "super(SizedForCausalLM, self).__init__()")
     assert " has no part named model, " in size(SHAPES, named=named, swap=behind)
