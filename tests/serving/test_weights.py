@@ -123,7 +123,9 @@ def test_names_are_mapped_before_they_are_looked_for() -> None:
     see = "SeesForConditionalGeneration"
     right = ("model.visual.a.weight", "lm_head.weight", "x.rotary.weight", "gone.weight", *RIGHT)
     assert ask(*right, named=see) == [""]
-    assert ask("visual.a.weight", *right, named=see)[0].endswith("; the first is visual.a.weight in f")
+    assert ask("visual.a.weight", *right, named=see)[0].endswith(
+        "; the first is visual.a.weight in f"
+    )
     (said,) = ask("model.language_model.norm.weight", named=see)
     assert " has no part named text.model.language_model, " in said
     # what a mapper makes of a name may be wrong itself: so it was in vLLM 0.25 for MiniCPM-V 4.6
@@ -358,7 +360,9 @@ def test_a_model_within_a_model_is_followed_and_what_a_base_would_make_is_not_th
     inner = {f"text.{name}": shape for name, shape in SHAPES.items()}
     assert size(inner, named=named) == ""
     wrong = size({**inner, f"text.{EMBEDDING}": (14, 4)}, named=named)
-    assert wrong.startswith("TextModel (sized.py:2) gives text.model.embed_tokens the size 12 by 4 ")
+    assert wrong.startswith(
+        "TextModel (sized.py:2) gives text.model.embed_tokens the size 12 by 4 "
+    )
     assert " has no part named model, " in size(SHAPES, named=named)
     behind = ("nn.Module.__init__(self)", "super(SizedForCausalLM, self).__init__()")
     assert " has no part named model, " in size(SHAPES, named=named, swap=behind)
