@@ -130,7 +130,7 @@ class ModelLoading(NamedTuple):
         """Return what a number in a class may be: all that the config has for its key, nothing if that is not sure."""
         if len(made := parts.get(text.removeprefix("self."), set())) == 1:
             [(_, text)] = made
-        key = re.fullmatch(r"(?:self\.)?(?:text_)?config\.(\w+)", text)
+        key = re.fullmatch(r"(?:(?:self|config)\.)*(?:text_)?config\.(\w+)", text)
         main = self.config.get("text_config")
         own = (main if isinstance(main, dict) else self.config).get(key[1]) if key else None
         all_held = rf'"{key and key[1]}": (\d+|true|false)(?![.\w])'
