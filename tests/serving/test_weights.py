@@ -336,6 +336,12 @@ def test_of_a_size_that_is_computed_nothing_is_said(swap: tuple[str, str]) -> No
     assert size({**SHAPES, EMBEDDING: (14, 4)}, swap=swap) == ""
 
 
+@pytest.mark.parametrize("config", ["self.config", "text_config", "config.text_config"])
+def test_a_size_is_read_of_the_config_of_the_text(config: str) -> None:
+    swap = ("self.vocab_size = config.", f"self.vocab_size = {config}.")
+    assert size({**SHAPES, EMBEDDING: (14, 4)}, swap=swap) != ""
+
+
 def test_of_a_quantised_table_nothing_is_said() -> None:
     assert size({**SHAPES, EMBEDDING: (12, 2)}, dtype="U8") == ""
 
