@@ -17,6 +17,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Level, Plan
 from vllm_mods.building import inspection
 from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.formats.safetensors import Tensor
 from vllm_mods.library.catalog import Library
 from vllm_mods.matrices import locks
@@ -86,7 +87,13 @@ def test_a_model_whose_tensors_vllm_would_not_take_is_refused(
         "vLLM 0.20.0 would not load org/m: Toy (vllm/model_executor/models/toy.py:1) has no part named visual, but "
         "the model has tensors for it (1); the first is visual.a.weight in model-2.safetensors"
     )
-    others = (("--runner=pooling",), ("--hf_overrides", "{}"), ("--model-class-overrides", "{}"))
+    others = (
+        ("--runner=pooling",),
+        ("--hf_overrides", "{}"),
+        ("--model-class-overrides", "{}"),
+        ("--worker-cls=my.Worker",),
+        ("--ignore-patterns", "adapter*"),
+    )
     for argv in (("--load-format", "auto"), *others):
         demand(asked._replace(serving=Serving(("m", *argv))), CLASSES, note=notes.append)
     files = ("original/params.json", "modules.json")  # by these, it is a model that embeds
@@ -109,6 +116,7 @@ def test_a_model_whose_tensors_vllm_would_not_take_is_refused(
         (("--model-loader-extra-config", "{}"), "x", {}, False),
         ((), "hf_quant_config.json", {}, False),
         ((), "x", {"quantization_config": {}}, False),
+        ((), "x", {"block_configs": [{"attention": {"no_op": 1}}]}, False),
     ],
 )
 def test_a_layer_is_missed_in_a_model_that_is_not_quantised(
@@ -143,6 +151,36 @@ def test_a_text_model_that_vllm_makes_one_that_sees_of_is_not_refused(
     model = MODEL._replace(config={"architectures": ["MiMoV2ForCausalLM"], **config})
     with pytest.raises(Refused) if refused else contextlib.nullcontext():
         demand(ASKED._replace(model=model), MemoryTree(files), note=lambda _text: None)
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        ("model_executor/models/utils.py", False),
+        ("model_executor/model_loader/default_loader.py", False),
+        ("transformers_utils/config.py", False),
+        ("model_executor/models/llama.py", True),
+    ],
+)
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_mod_of_what_loads_may_load_what_the_class_alone_would_not(
+    monkeypatch: pytest.MonkeyPatch, path: str, *, applied: bool, refused: bool
+) -> None:
+    answered(monkeypatch)
+    path = f"vllm/{path}"
+    saved = Receipt("0.20.0", (), (ReceiptFile(path, None, None),)) if applied else None
+    monkeypatch.setattr(serve_check, "receipt_of", lambda _tree: saved)
+    plan = None if applied else Plan("", None, (), (FileChange(path, None, b""),))
+    with pytest.raises(Refused) if refused else contextlib.nullcontext():
+        demand(ASKED._replace(model=MODEL), CLASSES, plan, note=lambda _text: None)
+
+
+def test_a_plugin_that_the_environment_names_may_have_the_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered(monkeypatch)
+    asked = ASKED._replace(serving=SERVING._replace(env={"VLLM_PLUGINS": "mine"}), model=MODEL)
+    demand(asked, CLASSES, note=lambda _text: None)
 
 
 def test_of_a_script_with_several_servers_the_first_is_checked_unless_one_is_asked_for() -> None:

@@ -313,6 +313,7 @@ def test_a_head_is_looked_at_where_it_surely_has_weights_of_its_own(
         ({**SIZED_CONFIG, "text_config": {"hidden_size": 4}}, False),  # its own is the default
         ({"hidden_size": 4}, False),
         ({**SIZED_CONFIG, "vocab_size": "12"}, False),
+        ({**SIZED_CONFIG, "vocab_size": [12], "hidden_size": {"a": 4}}, False),
     ],
 )
 def test_a_size_is_wrong_only_if_the_config_has_it_nowhere(
@@ -325,6 +326,7 @@ def test_a_size_is_wrong_only_if_the_config_has_it_nowhere(
     "swap",
     [
         ("self.vocab_size = config.vocab_size", "self.vocab_size = config.vocab_size + 2"),
+        ("self.vocab_size = config.vocab_size", "self.vocab_size = vision_config.vocab_size"),
         ("VocabParallelEmbedding(self.vocab_size", "VocabParallelEmbedding(vocab_size"),
         ("VocabParallelEmbedding(", "MyEmbedding("),
         ("        else:", "            self.embed_tokens = nn.Embedding(config)\n        else:"),
@@ -332,6 +334,12 @@ def test_a_size_is_wrong_only_if_the_config_has_it_nowhere(
 )
 def test_of_a_size_that_is_computed_nothing_is_said(swap: tuple[str, str]) -> None:
     assert size({**SHAPES, EMBEDDING: (14, 4)}, swap=swap) == ""
+
+
+@pytest.mark.parametrize("config", ["self.config", "text_config", "config.text_config"])
+def test_a_size_is_read_of_the_config_of_the_text(config: str) -> None:
+    swap = ("self.vocab_size = config.", f"self.vocab_size = {config}.")
+    assert size({**SHAPES, EMBEDDING: (14, 4)}, swap=swap) != ""
 
 
 def test_of_a_quantised_table_nothing_is_said() -> None:

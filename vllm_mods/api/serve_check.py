@@ -33,10 +33,11 @@ _STARTS = {
     FindingCode.PARSER_TERMS, FindingCode.FLAG_UNUSED,
 }  # fmt: skip
 """What vLLM takes all the same: a mod then may do nothing, calls may stay text."""
-# Flags, files and architectures (of models that see) by which vLLM may load another class than the architecture's, or other tensors.
+# Flags, variables, files, architectures (of models that see) and changed modules by which vLLM may load another class or other tensors.
 _OTHERWISE = re.compile(
-    r"--(config|convert|hf[-_]|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_](class|impl)|runner|task)"
-    r"|(?<![/\w])((modules|params|\w+_head_config|decision_config)\.json|consolidated|MiMoV2)"
+    r"--(config|convert|hf[-_]|ignore[-_]patterns|load[-_]format(?![ =](\w*safetensors|instanttensor)\b)|mm[-_]encoder|model[-_](class|impl)"
+    r"|runner|task|worker[-_]cls)|VLLM_PLUGINS|(?<![/\w])((modules|params|\w+_head_config|decision_config)\.json|consolidated|MiMoV2"
+    r"|vllm/(transformers_utils/|model_executor/(model_loader/|models/utils\.|layers/vocab_parallel)))"
 )
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
@@ -188,9 +189,8 @@ def of_script(text: str, what: str, hint: str, *, alone: bool = False) -> ServeA
 
 def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnswer:
     """Hold a command against a tree with what was planned for it. Raises ``TreeError``."""
-    serving = asked.serving._replace(
-        mods=planned.mods if planned else (), image=tree if isinstance(tree, ImageTree) else None
-    )
+    image = tree if isinstance(tree, ImageTree) else None
+    serving = asked.serving._replace(mods=planned.mods if planned else (), image=image)
     return check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
 
 
@@ -198,12 +198,14 @@ def demand(
     asked: ServeArguments, tree: Tree, planned: Plan | None = None, *, note: Callable[[str], None]
 ) -> None:
     """Raise ``Refused`` if vLLM in an image would not take the model, or the command of the pairing."""
-    model = asked.model
+    model, changes = asked.model, planned.changes if planned else ()
     seen = architectures(model) if model and model.config.get("vision_config") else ()
-    if model and not _OTHERWISE.search(" ".join((*asked.serving.argv, *model.files, *seen))):
-        given = " ".join((*asked.serving.argv, *model.files, str(model.config)))
-        sources = ModuleSources(LayeredTree(tree, planned.changes if planned else ()))
-        needs_all = not re.search(r"quant|compress|loader|(^| )-q", given)  # else it may start
+    changed = (one.path for one in (*changes, *getattr(receipt_of(tree), "files", ())))
+    files = model.files if model else ()
+    given = " ".join((*asked.serving.argv, *asked.serving.env, *files, *changed))
+    if model and not _OTHERWISE.search(" ".join((given, *seen))):
+        sources = ModuleSources(LayeredTree(tree, changes))
+        needs_all = not re.search(r"quant|compress|loader|no_op|(^| )-q", f"{given} {model.config}")
         loading = ModelLoading(sources, model.config, model.tensors, needs_all)
         if why := loading.fault(architectures(model), note):
             hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"
@@ -216,9 +218,8 @@ def demand(
     for name, text in asked.serving.brought:
         note(f"{name} {text}")
     errors = [fault for fault in result.faults if fault.level is Level.ERROR]
-    for fault in errors:
-        if fault.code in _STARTS:
-            note(f"{fault.subject}: {fault.message}")
+    for fault in (one for one in errors if one.code in _STARTS):
+        note(f"{fault.subject}: {fault.message}")
     if wrong := [fault for fault in errors if fault.code not in _STARTS]:
         lines = "".join(f"\n  {fault.subject}: {fault.message} [{fault.code}]" for fault in wrong)
         of = asked.name

@@ -82,8 +82,7 @@ class ModelLoading(NamedTuple):
         where = f"{cls.node.name} ({cls.path}:{cls.node.lineno})"
         for part, inner in below.items():
             if part not in parts and not loop:
-                first = self._place(next(iter(inner)))
-                yield f"{where} has no part named {at}{part}, but the model has tensors for it ({len(inner):,}); the first is {first}"
+                yield f"{where} has no part named {at}{part}, but the model has tensors for it ({len(inner):,}); the first is {self._place(next(iter(inner)))}"
             for path, made in parts.get(part, ()) if len(parts.get(part, ())) == 1 else ():
                 with contextlib.suppress(ValueError):
                     if wrong := self._misfit(parts, made, f"{at}{part}", inner, loop):
@@ -131,12 +130,12 @@ class ModelLoading(NamedTuple):
         """Return what a number in a class may be: all that the config has for its key, nothing if that is not sure."""
         if len(made := parts.get(text.removeprefix("self."), set())) == 1:
             [(_, text)] = made
-        key = re.fullmatch(r"[\w.]*config\.(\w+)", text)
+        key = re.fullmatch(r"(?:(?:self|config)\.)*(?:text_)?config\.(\w+)", text)
         main = self.config.get("text_config")
         own = (main if isinstance(main, dict) else self.config).get(key[1]) if key else None
         all_held = rf'"{key and key[1]}": (\d+|true|false)(?![.\w])'
-        held = {json.loads(one) for one in re.findall(all_held, json.dumps({**self.config}))}
-        return sorted(held) if own in held else []
+        held = sorted({*map(json.loads, re.findall(all_held, json.dumps({**self.config})))})
+        return held if own in held else []
 
     def _place(self, name: str) -> str:
         return f"{name} in {self.tensors[name].file}"
