@@ -245,6 +245,8 @@ def test_what_cannot_be_compared_is_said_before_anything_starts(
         bench("plain", "slow", serve=("serve", "m", "--uds", "x")): "this one has --uds",
         bench("plain", "slow", serve=("serve", "m", "--headless")): "this one has --headless",
         bench("plain", "slow", serve=("serve", "m", "--ssl-keyfile", "k")): "has --ssl-keyfile",
+        bench("plain", "slow", serve=("serve", "m", "--ssl_keyfile=k")): "has --ssl_keyfile\n",
+        bench("plain", "slow", serve=("serve", "m", "--grpc", "--grpc-port=1")): "has --grpc\n",
         bench("plain", "slow", serve=("serve", "m", "--api-key=k")): "this one has --api-key\n",
     }
     for answer, words in wrong.items():
