@@ -83,8 +83,8 @@ def test_a_model_whose_tensors_vllm_would_not_take_is_refused(
     with pytest.raises(Refused) as caught:
         demand(asked, CLASSES, note=notes.append)
     assert caught.value.message == (
-        "vLLM 0.20.0 would not load org/m: Toy (vllm/model_executor/models/toy.py:1) has no part named visual, which "
-        "would hold 1 of the model's tensors; the first is visual.a.weight in model-2.safetensors"
+        "vLLM 0.20.0 would not load org/m: Toy (vllm/model_executor/models/toy.py:1) has no part named visual, but "
+        "the model has tensors for it (1); the first is visual.a.weight in model-2.safetensors"
     )
     others = (("--runner=pooling",), ("--hf_overrides", "{}"), ("--model-class-overrides", "{}"))
     for argv in (("--load-format", "auto"), *others):

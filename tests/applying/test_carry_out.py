@@ -245,7 +245,7 @@ def test_a_mod_that_was_not_kept_cannot_be_planned_anew(
     with pytest.raises(Refused) as caught:
         carry_out.revert(site, "alone")
     assert caught.value.message == (
-        f"{site}: .vllm-mods/mods/low.json is gone, and without that file low cannot stay applied; "
+        f"{site}: .vllm-mods/mods/low.json is gone, and no other change can be made while low stays applied without it; "
         "nothing was changed"
     )
     assert caught.value.hint == f"vllm-mods revert --target {site}  # removes all mods"

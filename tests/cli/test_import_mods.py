@@ -292,7 +292,7 @@ def test_a_bomb_and_broken_zips(
     lower(monkeypatch, "MOD_BYTES", 1 << 20)
     answer = call("import", archive)
     assert answer.code == 2
-    assert "the limit of what is copied" in answer.err
+    assert "the limit is" in answer.err
     archive.write_bytes(archive.read_bytes()[:-30])
     assert call("import", archive).code == 2
 

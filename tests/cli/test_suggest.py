@@ -181,7 +181,7 @@ def test_lock_and_build_refuse_tensors_that_the_class_in_the_base_has_no_place_f
     )
     said = locking("lock", NAME, "--base", with_class, code=3)
     assert (
-        f"error: {why}which would hold 1 of the model's tensors; the first is model.layers.0.self_attn."
+        f"error: {why}but the model has tensors for it (1); the first is model.layers.0.self_attn."
         in said.err
     )
     named = config.read_text()

@@ -98,7 +98,7 @@ CASES: list[tuple[str, str, str]] = [
     ),
     (
         "revert --only-edits --discard-edits --target site",
-        "--only-edits keeps all mods, so it takes no names of mods and no --discard-edits",
+        "--only-edits takes no mods and no --discard-edits: it undoes the edits, and keeps all mods",
         "omit --only-edits to remove mods",
     ),
     ("import library/patches/fast --mod x=y", *FOR_RECIPES),

@@ -43,7 +43,7 @@ def test_what_is_beside_an_image_is_told_by_each_of_them(
     assert "xgrammar" not in checked.out
     doctor = call("doctor", "--target", f"image:{place}", code=1)
     assert f"  {WRONG} [unmet-requirement]\n    hint: pip install 'torch==2.11.0'\n" in doctor.out
-    rest = "1 of the packages that this vLLM requires were not searched for: xgrammar"
+    rest = "packages that this vLLM requires were not searched for (1): xgrammar"
     assert f"\n  {rest} [requirement-elsewhere]\n" in doctor.out
 
 

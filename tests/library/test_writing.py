@@ -192,7 +192,7 @@ def test_a_library_is_pinned_by_the_hash_of_its_list(library: Path, tmp_path: Pa
     [
         ({}, b"x", "is in no hash list"),
         ({"x": "0" * 64}, None, "is missing, but is in the hash list"),
-        ({"x": "0" * 64}, b"x", f"but the list says {'0' * 64}"),
+        ({"x": "0" * 64}, b"x", f"but the list of hashes has {'0' * 64} for it"),
     ],
 )
 def test_a_file_is_as_it_is_listed(

@@ -53,7 +53,13 @@ def test_what_is_in_a_definition_meets_its_namesake(
         (F + G, changed(F) + G, G, [("gone", "f", "the target has no such class or function")]),
         (
             *(F, changed(F), F + F),
-            [("ambiguous", "f", "the target has 2 definitions of this name, but the base has 1")],
+            [
+                (
+                    "ambiguous",
+                    "f",
+                    "the target defines f 2 times, but the base (where the patch was made) 1",
+                )
+            ],
         ),
         (
             *(F + G, G, changed(F) + G),

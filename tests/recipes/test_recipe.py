@@ -375,13 +375,13 @@ command: |
 SAID = """\
 1 error recipe-version recipe_version: is '2'; the recipe is read as version 1
 4 note model model: is example/other; the command serves example/m
-6 error not-done include: is kept, but a pairing cannot do this; do it yourself
+6 error not-done include: is only kept for `export`: no pairing can do what it asks for
 7 note kept runtime: vllm-mods uses this key only for `export`
 8 note kept build_args: vllm-mods uses this key only for `export`
 9 error unknown-mod mods[0]: mods/none/: there is no mod `none`; the path is kept; `--mod mods/none/=NAME` names a mod to use instead
 12 note unused-default defaults.unused: no {placeholder} uses it
 13 note empty defaults.empty: is empty and was left out
-15 note env-bool env.X: is the text True in the container; write it in quotes to keep upper and lower case
+15 note env-bool env.X: is True in the container, as YAML reads it as true or false; put it in quotes to keep what you wrote
 16 error env-shell env.Y: '`pwd`' is expanded by the shell of a launcher; here it is taken literally
 18 error not-done command: `export A=1 B=2` runs before the server, and a pairing cannot run other commands
 19 error dash command: \u201c is a typographic character: write two hyphens, or a plain quote

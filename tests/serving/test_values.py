@@ -144,7 +144,7 @@ def test_case_and_dashes_do_not_hide_what_was_meant() -> None:
         ),
         ({"made": 1}, "PlanConfig sets 'made' itself: leave this key out"),
         ({"zzzz": 1}, "PlanConfig has no 'zzzz'"),
-        ([1], "[1] is not a JSON object, which PlanConfig needs"),
+        ([1], "[1] must be a JSON object, of the fields of PlanConfig"),
     ],
 )
 def test_a_key_is_named_with_those_above_it(value: object, message: str) -> None:

@@ -115,7 +115,7 @@ def test_a_checkpoint_of_its_class_is_taken() -> None:
     ],
 )
 def test_a_name_that_leads_to_no_part_is_found(wrong: str, part: str) -> None:
-    many = f"{part}, but the model has 2 of its tensors, first {wrong} in f"
+    many = f"{part}, but the model has tensors for it (2); the first is {wrong} in f"
     assert ask(*RIGHT, wrong, f"{wrong[:-11]}other.weight") == [many]
 
 
@@ -123,7 +123,9 @@ def test_names_are_mapped_before_they_are_looked_for() -> None:
     see = "SeesForConditionalGeneration"
     right = ("model.visual.a.weight", "lm_head.weight", "x.rotary.weight", "gone.weight", *RIGHT)
     assert ask(*right, named=see) == [""]
-    assert ask("visual.a.weight", *right, named=see)[0].endswith(", first visual.a.weight in f")
+    assert ask("visual.a.weight", *right, named=see)[0].endswith(
+        "; the first is visual.a.weight in f"
+    )
     (said,) = ask("model.language_model.norm.weight", named=see)
     assert " has no part named text.model.language_model, " in said
     # what a mapper makes of a name may be wrong itself: so it was in vLLM 0.25 for MiniCPM-V 4.6
@@ -267,20 +269,20 @@ def test_a_checkpoint_of_the_sizes_of_its_config_is_taken() -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({EMBEDDING: (14, 4)}, "model.embed_tokens 12 by 4 as config.json says, but the model's is 14 by 4: model.embed_tokens.weight in f"),
-        ({EMBEDDING: (12, 8)}, "model.embed_tokens 12 by 4 as config.json says, but the model's is 12 by 8: model.embed_tokens.weight in f"),
-        ({"model.layers.2.x.weight": (4,)}, "2 model.layers by config.json, but the model has more, first model.layers.2.x.weight in f"),
+        ({EMBEDDING: (14, 4)}, "gives model.embed_tokens the size 12 by 4 by config.json, but the model's is 14 by 4: model.embed_tokens.weight in f"),
+        ({EMBEDDING: (12, 8)}, "gives model.embed_tokens the size 12 by 4 by config.json, but the model's is 12 by 8: model.embed_tokens.weight in f"),
+        ({"model.layers.2.x.weight": (4,)}, "has 2 model.layers by config.json, but the model has more; the first tensor beyond is model.layers.2.x.weight in f"),
     ],
 )  # fmt: skip
 def test_a_checkpoint_of_another_size_than_its_config_is_found(
     changed: dict[str, tuple[int, ...]], why: str
 ) -> None:
-    assert size({**SHAPES, **changed}) == f"TextModel (sized.py:2) makes {why}"
+    assert size({**SHAPES, **changed}) == f"TextModel (sized.py:2) {why}"
 
 
 def test_a_layer_without_tensors_is_found_where_vllm_misses_it() -> None:
     config = {**SIZED_CONFIG, "num_hidden_layers": 3}
-    why = "makes 3 model.layers by config.json, but the model has no tensors of model.layers.2"
+    why = "has 3 model.layers by config.json, but the model has no tensors of model.layers.2"
     assert size(SHAPES, config) == f"TextModel (sized.py:2) {why}"
     assert size(SHAPES, config, needs_all=False) == ""
     # those of linear layers are not missed: https://allenai.org/olmo has no others
@@ -358,7 +360,9 @@ def test_a_model_within_a_model_is_followed_and_what_a_base_would_make_is_not_th
     inner = {f"text.{name}": shape for name, shape in SHAPES.items()}
     assert size(inner, named=named) == ""
     wrong = size({**inner, f"text.{EMBEDDING}": (14, 4)}, named=named)
-    assert wrong.startswith("TextModel (sized.py:2) makes text.model.embed_tokens 12 by 4 ")
+    assert wrong.startswith(
+        "TextModel (sized.py:2) gives text.model.embed_tokens the size 12 by 4 "
+    )
     assert " has no part named model, " in size(SHAPES, named=named)
     behind = ("nn.Module.__init__(self)", "super(SizedForCausalLM, self).__init__()")
     assert " has no part named model, " in size(SHAPES, named=named, swap=behind)
@@ -388,7 +392,9 @@ def test_real_classes_take_what_they_should_and_nothing_else(version: str) -> No
         ("Qwen3VLForConditionalGeneration", f"model.language_model.{layer}", f"module.{layer}"),
     ):
         assert stops(named, right) == ""
-        assert stops(named, right, wrong).endswith(f"has 1 of its tensors, first {wrong} in f")
+        assert stops(named, right, wrong).endswith(
+            f"has tensors for it (1); the first is {wrong} in f"
+        )
     deep = stops("Qwen3ForCausalLM", f"model.language_model.{layer}")
     assert bool(deep) == (version != "0.19.1")  # there the inner class loads by itself
 

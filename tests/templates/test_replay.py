@@ -426,7 +426,9 @@ def _messages(text: str) -> list[str]:
         (
             "m.tool_calls|tojson ",
             "(m.tool_calls|tojson) ~ m.tool_calls[1:] ",
-            ["parallel-calls: the prompt has the argument 'yarrow' of one tool call 2 times"],
+            [
+                "parallel-calls: the prompt repeats the argument 'yarrow' of a tool call: it is there 2 times"
+            ],
         ),
     ],
 )

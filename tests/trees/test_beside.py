@@ -78,7 +78,7 @@ def test_packages_that_are_elsewhere_are_counted_in_a_note(root: Path) -> None:
     assert told.code is FindingCode.REQUIREMENT_ELSEWHERE
     assert told.level is Level.NOTE
     assert told.message == (
-        f"2 of the packages that this vLLM requires are not in {root}: flashinfer-python, xgrammar"
+        f"packages that this vLLM requires are not in {root} (2): flashinfer-python, xgrammar"
     )
 
 
@@ -144,7 +144,7 @@ def test_of_an_image_what_says_its_version_in_a_file_is_known() -> None:
         "torch 2.10.0+cu130 is installed, but this vLLM requires torch==2.11.0",
         "flashinfer-cubin 0.6.13 is installed, but this vLLM requires flashinfer-cubin==0.6.8.post1",
         "flashinfer-python 0.6.8.post1 does not work with flashinfer-cubin 0.6.13, which is installed",
-        "1 of the packages that this vLLM requires were not searched for: xgrammar",
+        "packages that this vLLM requires were not searched for (1): xgrammar",
     ]
 
 

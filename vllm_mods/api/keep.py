@@ -41,7 +41,7 @@ def keep(
     ``UsageError`` for a mod that the library does not have, and for a library in no repository.
     """
     if (remote or dry_run) and not pull_requests:
-        raise UsageError("--remote and --dry-run need --pull-requests", hint="add --pull-requests")
+        raise UsageError("--remote and --dry-run need --pull-requests", hint="--pull-requests")
     library = Library(folder)
     place = os.path.abspath(folder)
     loaded = [library.load(name) for name in library.names()]

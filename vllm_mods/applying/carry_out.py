@@ -208,7 +208,7 @@ def revert(
     ()
     """
     if only_edits and (names or discard_edits):
-        why = "--only-edits keeps all mods, so it takes no names of mods and no --discard-edits"
+        why = "--only-edits takes no mods and no --discard-edits: it undoes the edits, and keeps all mods"
         raise UsageError(why, hint="omit --only-edits to remove mods")
     notes: list[str] = []
     with refusing():

@@ -188,7 +188,7 @@ def kept_mod(tree: Tree, name: str) -> Mod:
     """Read a mod as it was when it went in. Raises ``Refused`` if that cannot be had."""
     mod = packed_mod.kept_mod(tree, name)
     if mod is None:
-        why = f"{tree.spec}: {receipt.kept(name)} is gone, and without that file {name} cannot stay applied; nothing was changed"
+        why = f"{tree.spec}: {receipt.kept(name)} is gone, and no other change can be made while {name} stays applied without it; nothing was changed"
         raise Refused(why, hint=f"vllm-mods revert --target {tree.spec}  # removes all mods")
     return mod
 

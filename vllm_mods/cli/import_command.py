@@ -52,7 +52,7 @@ def command(
 
     PATH is a recipe of spark-vllm-docker (YAML), or the folder or zip of a launcher's mod, which has a run.sh.
     Without --library, the pairing or the new mod.toml is only printed. The run.sh runs in a sandbox: bubblewrap with a copy of --tree, or a container of --image. Its changes become the mod, which is then checked on that vLLM. A run.sh that `vllm-mods export` wrote is read, not run.
-    Exit code 1 if the pairing lacks something that the recipe has, or, with --each, if a call of NAME fails. Exit code 2 if PATH cannot be read, 3 if run.sh makes no mod.
+    Exit code 1 if the pairing lacks something that the recipe has, or if a call listed with --each fails. Exit code 2 if PATH cannot be read, 3 if run.sh makes no mod.
     """
     if terms.fetch and access.offline:
         raise UsageError("--fetch needs the network, but --offline forbids that", hint="omit one")

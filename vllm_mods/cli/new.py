@@ -19,7 +19,7 @@ def recorded(run: str) -> options.Declared:
         "limits",
         Limits,
         options.option(
-            "--also PACKAGE", f"Also give {run} a copy of --tree's PACKAGE.", multiple=True
+            "--also PACKAGE", f"Another package of --tree that {run} needs.", multiple=True
         ),
         options.option(
             "--timeout",
@@ -36,7 +36,7 @@ def recorded(run: str) -> options.Declared:
         options.option("--partial", "With --each: make the mod without the calls that failed."),
         options.option(
             "--each NAME",
-            f"The Python function or program with which {run} makes each change to vLLM. Each call becomes an optional patch of the mod. If a call fails, it is listed and the exit code is 1; a mod is then made only with --partial.",
+            f"The Python function or program that {run} calls for each of its changes to vLLM. Each call becomes an optional patch of the mod. If a call fails, it is listed and the exit code is 1; a mod is then made only with --partial.",
         ),
         options.option("--env NAME=VALUE", f"A variable for {run}.", "environ", multiple=True),
     )

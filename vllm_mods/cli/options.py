@@ -145,7 +145,7 @@ where_served = all_of(
     option("--device-memory SIZE", "Memory of each serving GPU, such as 96GiB [this machine's]."),
     option(
         "--model-folder DIR",
-        "The folder of the model [its path if MODEL is one, or the Hub's cache].",
+        "The folder of the model [the Hub's cache, unless the model is a folder].",
     ),
 )
 """Where a model lies, and what it is to run on."""

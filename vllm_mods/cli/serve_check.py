@@ -46,7 +46,7 @@ def serve_check_command(words: tuple[str, ...], command: str | None, **given: An
     """Check whether a vLLM accepts a serve command.
 
     With PAIRING, check the pairing's command together with the pairing's environment, templates and mods. You can also give
-    a command after -- or with --command. Which flags, values, JSON keys and variables are accepted is read from the vLLM's source; vLLM is not imported. Exit code 0 if nothing is wrong.
+    a command after -- or with --command. The accepted flags, values, JSON keys and variables are read from vLLM's source; vLLM is not imported. Exit code 0 if nothing is wrong.
     """
     text = words[0] if len(words) == 1 else shlex.join(words)
     if command is None and " " in text:

@@ -85,7 +85,7 @@ def check(
     elif actual is None:
         what = "is missing, but is in the hash list"
     else:
-        what = f"has the hash sha256:{actual}, but the list says {wanted}"
+        what = f"has the hash sha256:{actual}, but the list of hashes has {wanted} for it"
     raise Refused(
         f"{path} {what}; nothing was changed",
         hint=hint

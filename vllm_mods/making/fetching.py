@@ -69,7 +69,9 @@ class Fetcher:
         """Fetch what lies at URLs; return True if any is new. Raises ``TreeError``, ``UsageError``."""
         new = [url for url in dict.fromkeys(urls) if url not in self._data]
         if len(self._data) + len(new) > _MOST:
-            why = f"the command asks for more than {_MOST} URLs, or for a different one in each run; nothing was written"
+            why = (
+                f"the command asks for more than {_MOST} URLs in all its runs; nothing was written"
+            )
             raise UsageError(why, hint="put the files into the mod's folder")
         for url in new:
             check(url)

@@ -104,7 +104,7 @@ def _zipped(path: str, hint: str) -> dict[str, bytes]:
 
 def _check_size(path: str, files: int, size: int, hint: str) -> None:
     if files > limits.MOD_FILES or size > limits.MOD_BYTES:
-        why = f"{path} has {files:,} files or more ({size >> 20} MiB unpacked); the limit of what is copied for the command is {limits.MOD_FILES} and {limits.MOD_BYTES}"
+        why = f"{path} has {files:,} files or more ({size >> 20} MiB unpacked), more than is copied for the command: the limit is {limits.MOD_FILES} and {limits.MOD_BYTES}"
         raise UsageError(why, hint=hint)
 
 

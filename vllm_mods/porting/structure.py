@@ -122,7 +122,7 @@ class _Merger:
                 if not count:
                     self.problem(FindingCode.GONE, name, "the target has no such class or function")
                 elif count != before or theirs is None:
-                    message = f"the target has {count} definitions of this name, but the base has {before}"
+                    message = f"the target defines {name} {count} times, but the base (where the patch was made) {before}"
                     self.problem(FindingCode.AMBIGUOUS, name, message)
 
     def twice(self, base: Lines, ours: Lines, theirs: Lines, merged: Stretches) -> bool:

@@ -254,7 +254,7 @@ class _RecipeReader(command.RecipeFindings):
                 continue
             variables[key] = str(value)
             if isinstance(value, bool):
-                why = f"is the text {value} in the container; write it in quotes to keep upper and lower case"
+                why = f"is {value} in the container, as YAML reads it as true or false; put it in quotes to keep what you wrote"
                 self.note(FindingCode.ENV_BOOL, at, why)
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
                 self.problem(at, "is not the name of an environment variable")
@@ -280,7 +280,7 @@ class _RecipeReader(command.RecipeFindings):
         others = {key: value for key, value in self.raw.items() if key not in _READ}
         for key, value in others.items():
             if key in _UNDONE or (key == "runtime" and not str(value).startswith("vllm")):
-                why = "is kept, but a pairing cannot do this; do it yourself"
+                why = "is only kept for `export`: no pairing can do what it asks for"
                 self.error(FindingCode.NOT_DONE, key, why)
             else:
                 self.note(FindingCode.KEPT, key, "vllm-mods uses this key only for `export`")

@@ -55,7 +55,7 @@ def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[Se
         if shape.config is not None and isinstance(value, dict):
             yield from object_problems(sources, shape.config, value)
         elif shape.config is not None and shape.kind == "json":
-            message = f"{text} is not a JSON object, which {shape.config.node.name} needs"
+            message = f"{text} must be a JSON object, of the fields of {shape.config.node.name}"
             yield ServeFault(FindingCode.JSON_VALUE, "", message)
         elif value == text and shape.cls and shape.field:  # it was not JSON
             yield from _field_problems(sources, shape.cls, shape.field, value, shape.field.name)

@@ -83,7 +83,7 @@ class ModelLoading(NamedTuple):
         for part, inner in below.items():
             if part not in parts and not loop:
                 first = self._place(next(iter(inner)))
-                yield f"{where} has no part named {at}{part}, but the model has {len(inner):,} of its tensors, first {first}"
+                yield f"{where} has no part named {at}{part}, but the model has tensors for it ({len(inner):,}); the first is {first}"
             for path, made in parts.get(part, ()) if len(parts.get(part, ())) == 1 else ():
                 with contextlib.suppress(ValueError):
                     if wrong := self._misfit(parts, made, f"{at}{part}", inner, loop):
@@ -111,11 +111,11 @@ class ModelLoading(NamedTuple):
             counts = self._held(parts, match[1])
             layers = {int(left.partition(".")[0]): name for name, left in names.items() if counts}
             for beyond in (name for n, name in layers.items() if n >= counts[-1] and not loop):
-                return f"makes {counts[-1]} {part} by config.json, but the model has more, first {self._place(beyond)}"
+                return f"has {counts[-1]} {part} by config.json, but the model has more; the first tensor beyond is {self._place(beyond)}"
             lacks = min({*range(len(layers) + 1)} - {*layers})
             is_missed = self.needs_all and any("norm" in one for one in names)  # no linear layer is
             if is_missed and counts and lacks < counts[0]:
-                return f"makes {counts[0]} {part} by config.json, but the model has no tensors of {part}.{lacks}"
+                return f"has {counts[0]} {part} by config.json, but the model has no tensors of {part}.{lacks}"
         elif (match := re.match(_TABLE, text)) and [*names.values()] == ["weight"]:
             [name] = names
             rows = re.search(r" org_num_embeddings=(.*?)[,)]", text) or match
@@ -124,7 +124,7 @@ class ModelLoading(NamedTuple):
             fits = all(edge in one or not one for edge, one in zip(edges, sizes, strict=False))
             if not fits and not any(len(one) > 2 and one in name for one in loop):
                 made = " by ".join(" or ".join(map(str, one)) or "?" for one in sizes)
-                return f"makes {part} {made} as config.json says, but the model's is {' by '.join(map(str, edges))}: {self._place(name)}"
+                return f"gives {part} the size {made} by config.json, but the model's is {' by '.join(map(str, edges))}: {self._place(name)}"
         return ""
 
     def _held(self, parts: _Parts, text: str) -> list[Any]:

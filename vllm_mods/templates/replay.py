@@ -211,7 +211,7 @@ def _form_findings(
     for turn in conversation.messages:
         for what, text in _texts(turn):
             if what == "argument" and whole.count(text) > 1:
-                message = f"the prompt has the argument {text!r} of one tool call {whole.count(text)} times"
+                message = f"the prompt repeats the argument {text!r} of a tool call: it is there {whole.count(text)} times"
                 yield Finding(FindingCode.WRITTEN_TWICE, message)
     if conversation.name != _PLAIN[0]:
         return

@@ -46,7 +46,7 @@ def unmet(tree: Tree, *, elsewhere: bool = False) -> Iterator[tuple[Finding, str
     if elsewhere and absent:
         few = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
         where = f"are not in {tree.root}" if tree.root else "were not searched for"
-        said = f"{len(absent)} of the packages that this vLLM requires {where}: {few}"
+        said = f"packages that this vLLM requires {where} ({len(absent)}): {few}"
         yield Finding(FindingCode.REQUIREMENT_ELSEWHERE, said, level=Level.NOTE), None
 
 
