@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -18,6 +19,9 @@ def main() -> None:
     _streams()
     # Nearly all that a command makes at first stays; looking for garbage in it takes 3 % of a `check`.
     gc.set_threshold(50_000)
+    for sent in (signal.SIGTERM, signal.SIGHUP):  # what was begun is ended, as after Ctrl-C
+        if signal.getsignal(sent) == signal.SIG_DFL:  # under nohup one is ignored
+            signal.signal(sent, signal.default_int_handler)
     code = 1
     try:
         from vllm_mods.cli import run  # noqa: PLC0415

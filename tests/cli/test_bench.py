@@ -194,12 +194,18 @@ def test_what_is_interrupted_leaves_no_server(sent: signal.Signals, toy: Path, s
         [*words, "--", str(toy / "vllm"), "serve", "m"],
         env=os.environ | source,
         stderr=subprocess.PIPE,
-        # nohup has it ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        # nohup has the one ignored, a shell in the background the other
+        preexec_fn=lambda: [  # noqa: PLW1509
+            signal.signal(signal.SIGHUP, signal.SIG_IGN),
+            signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ],
     ) as bench:
         while not (toy / "asked").exists():
             assert bench.poll() is None
             time.sleep(0.02)
+        bench.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            bench.wait(1)
         bench.send_signal(sent)
         assert bench.wait(20) == 130
     assert_nothing_runs(toy)
@@ -239,6 +245,8 @@ def test_what_cannot_be_compared_is_said_before_anything_starts(
         bench("plain", "slow", serve=("serve", "m", "--uds", "x")): "this one has --uds",
         bench("plain", "slow", serve=("serve", "m", "--headless")): "this one has --headless",
         bench("plain", "slow", serve=("serve", "m", "--ssl-keyfile", "k")): "has --ssl-keyfile",
+        bench("plain", "slow", serve=("serve", "m", "--ssl_keyfile=k")): "has --ssl_keyfile\n",
+        bench("plain", "slow", serve=("serve", "m", "--grpc", "--grpc-port=1")): "has --grpc\n",
         bench("plain", "slow", serve=("serve", "m", "--api-key=k")): "this one has --api-key\n",
     }
     for answer, words in wrong.items():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -206,6 +209,19 @@ def test_what_cannot_be_checked_is_an_error(
     answer = call("check", "--plugin", "odd.whl", "--target", "0.19.0", "--made-for", "0.18.0")
     assert (answer.code, answer.out) == (1, "")
     assert f"odd.whl cannot be checked: {why}\n" in answer.err
+    assert "is this a plugin?" in answer.err
+
+
+@pytest.mark.usefixtures("place")
+def test_a_full_disk_is_no_fault_of_the_plugin(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "x")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    answer = call("check", "--plugin", "f.whl", "--target", "0.19.0", "--made-for", "0.18.0")
+    assert (answer.code, answer.out) == (1, "")
+    assert "No space left on device" in answer.err
+    assert "TMPDIR" in answer.err
 
 
 @pytest.mark.network

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,7 +100,7 @@ def test_the_folder_lies_in_memory_where_it_has_room_and_nobody_names_a_place(
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=room))
 
     def place() -> str:
-        return os.path.dirname(overlay_of(tmp_path).show({}))
+        return os.path.dirname(os.path.dirname(overlay_of(tmp_path).show({})))
 
     monkeypatch.delenv("TMPDIR", raising=False)
     memory = tmp_path / "memory"
@@ -112,9 +115,40 @@ def test_the_folder_lies_in_memory_where_it_has_room_and_nobody_names_a_place(
         free(room)
         kept = Overlay(tree_of({"vllm/a.py": "old"}))
         assert shown(kept.show({})) == {"vllm/a.py": "old"}
-        assert len([*memory.glob("vllm-mods-tree-*")]) == trees
+        assert len([*memory.iterdir()]) == trees
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert place() == str(tmp_path)
+
+
+def test_what_a_killed_process_left_in_memory_goes_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(laying_out, "_MEMORY", str(tmp_path))
+    dead = "import os; overlay.show({}); os._exit(0)"
+    used = "import time; overlay.show({}); print(flush=True); time.sleep(60)"
+    code = "from pathlib import Path; from fit_tree import tree_of; from vllm_mods.fit import overlay as o; "
+    code += f"o._MEMORY = {str(tmp_path)!r}; overlay = o.Overlay(tree_of({{'vllm/a.py': 'old'}})); "
+    start = functools.partial(
+        subprocess.Popen,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+    )
+    with start([sys.executable, "-c", code + used]) as living:
+        assert living.stdout is not None
+        living.stdout.readline()
+        (kept,) = tmp_path.iterdir()
+        with start([sys.executable, "-c", code + dead]):
+            pass
+        (left,) = {*tmp_path.iterdir()} - {kept}
+        young = Overlay(tree_of({"vllm/a.py": "old"}))
+        assert left.exists()
+        for one in (kept, left):
+            os.utime(one, (0, 0))
+        other = Overlay(tree_of({"vllm/a.py": "old"}))
+        assert (kept.exists(), left.exists()) == (True, False)
+        assert shown(young.show({})) == shown(other.show({})) == {"vllm/a.py": "old"}
+        living.kill()
 
 
 def overlay_of(site: Path) -> Overlay:

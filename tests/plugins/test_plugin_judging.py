@@ -413,6 +413,7 @@ NEEDED = "def start():\n    from p.{} import scale\n    return scale(1)\n"
         # what is compiled, made while it runs, or another distribution's
         (NEEDED.format("ops"), "", []),
         (NEEDED.format("built"), "", []),
+        (NEEDED.format("sealed") + "\n\nfrom p import bound\n", "", []),
         (NEEDED.format("made"), "", []),
         ("from space.other import scale\n", "", []),
     ],
@@ -424,6 +425,7 @@ def test_what_vllm_takes_of_a_plugin_has_to_be_there(
         "p/__init__.py": "from p.built import scale\n",
         "p/adapter.py": ADAPTER,
         "p/old.py": "from p.adapter import Adapter\n\nAdapter(server_url=1)\n",
+        "p/parts.py": "from . import bound\nfrom .sealed import scale\n",
         "p/ops.abi3.so": "",
         "p/made.py": "import sys\nfor one in NAMES:\n    setattr(sys.modules[__name__], one, sum)\n",
         "space/one.py": "",

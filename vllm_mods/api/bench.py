@@ -30,7 +30,7 @@ from vllm_mods.trees.folder import find_site_root
 PLAIN = "plain"
 """The name of a side without mods."""
 _DOUBT = 0.05
-_UNREACHABLE = re.compile("--(uds|headless|ssl-|api-key)")
+_UNREACHABLE = re.compile(r"--(uds|headless|ssl[-_]|api[-_]key|grpc\Z)")
 _VARIABLES = re.compile(r"(VLLM|OMP|CUDA|TORCH)_(?!MODS_|API_KEY)")
 
 

@@ -1,5 +1,6 @@
 """What vLLMs break of a plugin, or of another package that changes vLLM while it runs."""
 
+import errno
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -144,7 +145,8 @@ def _judge(opened: _Opened, tree: Tree) -> PluginChecked:
         findings = () if is_same else judge(opened.files, tree, opened.origin)
     except (RecursionError, OSError) as error:
         why = TOO_DEEP if isinstance(error, RecursionError) else str(error.strerror)
-        why = f"{opened.spec} cannot be checked: {why}"
-        raise TreeError(why, hint="is this a plugin?") from error
+        is_full = getattr(error, "errno", None) == errno.ENOSPC
+        hint = "set TMPDIR to a folder with free space" if is_full else "is this a plugin?"
+        raise TreeError(f"{opened.spec} cannot be checked: {why}", hint=hint) from error
     version = known.version if known else None
     return PluginChecked(opened.plugin, tree, version, opened.source, findings)

@@ -32,8 +32,7 @@ class Suggested(NamedTuple):
     @property
     def mods(self) -> tuple[str, ...]:
         """The names of the mods that are for it, and of the first that brings a template."""
-        fits = (*self.suggestion.mods, *self.suggestion.templates[:1])
-        return tuple(fit.name for fit in fits)
+        return tuple(fit.name for fit in (*self.suggestion.mods, *self.suggestion.templates[:1]))
 
     @property
     def ok(self) -> bool:

@@ -38,8 +38,7 @@ class Ground(NamedTuple):
         assert self.receipt is not None  # noqa: S101  (nothing is undone without one)
         if not self.undone.paths:
             return self.receipt
-        rest = receipt.without(self.receipt, self.undone.paths)
-        return rest._replace(vllm=self.tree.version)
+        return receipt.without(self.receipt, self.undone.paths)._replace(vllm=self.tree.version)
 
 
 class Terms(NamedTuple):

@@ -182,8 +182,7 @@ def index(named: bytes, ref: str, others: Sequence[Mapping[str, Any]] = ()) -> b
 
 def index_of(entries: Sequence[Mapping[str, Any]], **more: object) -> bytes:
     """Return an index of manifests."""
-    document = {"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries)}
-    return _json({**document, **more})
+    return _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries), **more})
 
 
 def descriptor_of(document: bytes) -> Descriptor:

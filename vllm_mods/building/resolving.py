@@ -101,8 +101,7 @@ def _base_name(base: Base, otherwise: str) -> str:
     """Return the name of a base without the place that it was read from; ``otherwise`` for a folder, which has none."""
     if base.where == "oci-layout":
         return otherwise
-    name = names.plain(base.reference)
-    return name.removeprefix("docker.io/").removeprefix("library/")
+    return names.plain(base.reference).removeprefix("docker.io/").removeprefix("library/")
 
 
 def _as_locked(mod: Mod, was: pairing_lock.LockedMod | None) -> Mod:

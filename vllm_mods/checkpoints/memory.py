@@ -86,8 +86,7 @@ def memory_need(checkpoint: Checkpoint, argv: Sequence[str]) -> MemoryNeed | Non
     share = flag_value(argv, "--gpu-memory-utilization") or ""
     parts = ranks * (flag_number(argv, 1, "--decode-context-parallel-size", "-dcp") or 1)
     token = int(_values_per_token(checkpoint.config) * _width(quantized, argv) / parts)
-    part = float(share) if _PART.match(share) else _SHARE
-    return MemoryNeed(weights, token, length, ranks, part)
+    return MemoryNeed(weights, token, length, ranks, float(share) if _PART.match(share) else _SHARE)
 
 
 def _loaded(checkpoint: Checkpoint) -> Iterator[int]:

@@ -62,5 +62,4 @@ def _export_pairing(
     if output is not None:
         write_new(output, written.encode())
     data = {"pairing": name, "format": form, "file": output, "text": written}
-    words = written if output is None else None
-    return Reply(data, words, stderr=notes(remarks), is_file=True)
+    return Reply(data, written if output is None else None, stderr=notes(remarks), is_file=True)

@@ -98,8 +98,7 @@ def keep_command(
 
     if offline and given["pull_requests"]:
         raise UsageError("--pull-requests cannot be used with --offline", hint="omit one")
-    access = options.open_access(offline=offline, commits=commits)
-    given |= {"access": access, "dry_run": dry_run}
+    given |= {"access": options.open_access(offline=offline, commits=commits), "dry_run": dry_run}
     outcomes = []
     for outcome in keep(library, message=kept.message, request=kept.request, **given):
         outcomes.append(outcome)

@@ -115,8 +115,6 @@ def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -
     DIR/bench.html shows each start. If a bench was stopped, the same command continues it.
     """
     words: list[str] = click.get_current_context().meta["command"]
-    for sent in (signal.SIGTERM, signal.SIGHUP):  # a server is ended then, as after Ctrl-C
-        signal.signal(sent, signal.default_int_handler)
     first, second = (_side(library, side) for side in (a, b))
     given["pairings"] = first.pairing, second.pairing
     result = bench.bench(first.mods, second.mods, words, target, note=answers.note, **given)

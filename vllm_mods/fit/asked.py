@@ -83,8 +83,7 @@ class Asked:
         owner = next(iter(classes or (self.called_classes() if of_call else ())), None)
         instead = ""
         if owner and self.member:
-            names = attributes(self.world, lineage(self.world, owner))
-            instead = nearest(self.member[2], names)
+            instead = nearest(self.member[2], attributes(self.world, lineage(self.world, owner)))
         where = f"; the class is {owner.text}" if owner else ""
         return f"{code}{words[:1].lower()}{words[1:]}{where}{instead}"
 

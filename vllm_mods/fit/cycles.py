@@ -81,8 +81,7 @@ def load_steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
             steps += (_LoadStep(match.start(), one, ()) for one in _names(match["whole"]))
             continue
         module = match["module"].decode()
-        level = len(module) - len(module.lstrip("."))
-        target = absolute(path, level, module.lstrip("."))
+        target = absolute(path, len(module) - len(module.lstrip(".")), module.lstrip("."))
         asked = _names(match["several"] or match["names"] or b"")
         steps.append(_LoadStep(match.start(), target, tuple(asked)))
     return tuple(steps)

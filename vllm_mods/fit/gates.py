@@ -66,8 +66,7 @@ def _is_union(kind: str) -> bool:
 
 def _cannot_be_made(asked: Asked) -> bool | None:
     """Ask our own reading: ty takes a protocol's empty methods for abstract ones, and Python does not."""
-    world = asked.world
-    return any(abstract_methods(world, one) for one in asked.called_classes()) or None
+    return any(abstract_methods(asked.world, one) for one in asked.called_classes()) or None
 
 
 _TEXTS = words("str bytes")

@@ -1,8 +1,11 @@
 """A tree with some files replaced, as a folder of links for programs that read files; real folders stand on the way to what is replaced."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +20,7 @@ _LOOKED_UP = {
     "vllm/platforms/interface.py": (b"class Platform:", b"class Platform(torch.Device):"),
     "vllm/envs.py": (b"", b""),
 }
+_PREFIX, _NEW = "vllm-mods-fit-", 60  # seconds: one that is newer may not be locked yet
 _MEMORY = "/dev/shm"  # noqa: S108  (a folder is made in it)
 
 
@@ -24,13 +28,13 @@ class Overlay:
     """A folder that shows ``vllm`` of a tree, and files in place of some of its own."""
 
     def __init__(self, tree: Tree) -> None:
-        place = tree.root or self._temporary("vllm-mods-tree-", _in_memory(1 << 30))
-        self._root = os.path.abspath(place)
+        own = self._temporary(_in_memory(32 << 20 if tree.root else 1 << 30))
+        self._root = os.path.abspath(tree.root or f"{own}/tree")
+        self._folder = f"{own}/shown"
         if tree.root is None:
             for path in tree.paths("vllm"):
                 if path.endswith(PYTHON):
                     _write(os.path.join(self._root, path), tree.read(path))
-        self._folder = self._temporary("vllm-mods-", _in_memory(32 << 20))
 
     def show(self, files: dict[str, bytes | None]) -> str:
         """Return the folder with these files in place of the tree's, and no other ones."""
@@ -44,11 +48,17 @@ class Overlay:
             _write(os.path.join(self._folder, path), data)
         return self._folder
 
-    def _temporary(self, prefix: str, place: str | None = None) -> str:
-        """Make a folder that is gone with this, and with the process."""
+    def _temporary(self, place: str | None) -> str:
+        """Make a folder that is gone with this, with the process, or when another is made after the process was killed."""
+        for left in Path(place).glob(f"{_PREFIX}*") if place else ():
+            with contextlib.suppress(OSError):  # another user's, or in use
+                if time.time() - left.stat().st_mtime > _NEW:
+                    os.close(_locked(left))
+                    shutil.rmtree(left)
         # No `TemporaryDirectory`: before Python 3.11.8, where it may not remove a link, it changes the mode of
         # the file behind it.
-        folder = tempfile.mkdtemp(prefix=prefix, dir=place)
+        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+        weakref.finalize(self, os.close, _locked(folder))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return folder
 
@@ -111,6 +121,17 @@ def _in_memory(room: int) -> str | None:
     """Return where a file costs a tenth of one on a disk, unless ``TMPDIR`` names a place, or so many bytes are not free."""
     has_room = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= room
     return _MEMORY if has_room and "TMPDIR" not in os.environ else None
+
+
+def _locked(folder: str | Path) -> int:
+    """Lock a folder as long as a file is open, and return that; ``OSError`` if somebody else has it."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(opened)
+        raise
+    return opened
 
 
 def _write(path: str, data: bytes | None) -> None:

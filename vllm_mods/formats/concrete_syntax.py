@@ -44,8 +44,7 @@ def _read(module: "libcst.Module", data: bytes) -> tuple[Scope, ...]:
     import libcst  # noqa: PLC0415
     from libcst.metadata import MetadataWrapper, PositionProvider  # noqa: PLC0415
 
-    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    places = wrapper.resolve(PositionProvider)
+    places = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
     named: list[Scope] = []
 
     def visit(node: libcst.CSTNode, chain: str) -> None:

@@ -170,8 +170,7 @@ class Table:
 
     def rows(self, key: str, read: Callable[[Table], T]) -> tuple[T, ...]:
         """Read an array of tables, each of which has what ``read`` asks for and no more."""
-        each = self._each(key, dict)
-        return tuple(_whole(self._below(value, at), read) for at, value in each)
+        return tuple(_whole(self._below(value, at), read) for at, value in self._each(key, dict))
 
     def named(self, key: str, read: Callable[[Table], T]) -> dict[str, T]:
         """Read a table of such tables, by their names."""

@@ -53,8 +53,7 @@ def is_reserved(path: str) -> bool:
 
         kinds = ((one, unicodedata.category(one)) for one in unicodedata.normalize("NFKD", path))
         path = "".join(letter for letter, kind in kinds if kind not in {"Cc", "Cf", "Mn"})
-    names = path.casefold().replace("\\", "/").split("/")
-    return any(re.match(_RESERVED, name) for name in names)
+    return any(re.match(_RESERVED, name) for name in path.casefold().replace("\\", "/").split("/"))
 
 
 def dist_info(folder: str) -> tuple[str, str] | None:

@@ -112,8 +112,7 @@ class ContainerFiles(Base):
         if self._image and "_url" in vars(self):
             for path in self._read & self._contents.keys():
                 self._kept[path] = self._cache.put(self._contents[path])
-            listed = sorted(self._listed)
-            record = {"entries": self._entries, "listed": listed, "read": self._kept}
+            record = {"entries": self._entries, "listed": sorted(self._listed), "read": self._kept}
             self._cache.sweep(_RECORDS, _DAYS)
             self._cache.record(_RECORDS, _FORMAT, *self._image, data=json.dumps(record).encode())
 

@@ -245,5 +245,4 @@ class LayeredImage(Base):
         if self._progress is None:
             return None
         show, size = self._progress, self.blobs[number].size
-        place = f"reading layer {number + 1} of {len(self.blobs)}"
-        return lambda done: show(place, done, size)
+        return lambda done: show(f"reading layer {number + 1} of {len(self.blobs)}", done, size)

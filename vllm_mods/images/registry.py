@@ -126,8 +126,7 @@ class Client:
 
     def _log_in(self, response: requests.Response) -> bool:
         """Set the login that the registry asks for; return False if there is none."""
-        challenge = response.headers.get("WWW-Authenticate", "")
-        kind, _, rest = challenge.partition(" ")
+        kind, _, rest = response.headers.get("WWW-Authenticate", "").partition(" ")
         login = find_login(self.name.host, self.name.repository, self._environ)
         if kind.lower() == "basic" and login is not None:
             self._session.auth = requests.auth.HTTPBasicAuth(*login)

@@ -204,8 +204,7 @@ def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways)
     if planned.in_range and mod_folder.LOCK not in files:
         return kept
     port_writing.write_files(mod, files)
-    did = "recorded" if planned.in_range else "widened"
-    return kept._replace(did=did, told=by_rule)
+    return kept._replace(did="recorded" if planned.in_range else "widened", told=by_rule)
 
 
 def _widen_range(

@@ -238,5 +238,4 @@ def _only_looks(code: str, files: Mapping[str, bytes]) -> bool:
     """Return True if Python code only imports and prints; to import a module of the mod is to run it."""
     own = {part.removesuffix(".py") for path in files for part in path.split("/")}
     statements = [one.strip() for one in re.split(r"[;\n]", code) if one.strip()]
-    looks = all(_LOOKS.match(one) for one in statements)
-    return looks and own.isdisjoint(_IMPORTED.findall(code))
+    return all(_LOOKS.match(one) for one in statements) and own.isdisjoint(_IMPORTED.findall(code))

@@ -47,7 +47,6 @@ def choose_releases(
 
 def _builds(version: str, files: Sequence[ReleaseFile]) -> list[str]:
     """Name each x86_64 wheel of a release; the version itself stands for the one pip would take."""
-    by_build = sorted(files, key=lambda file: file.build)
-    built = (file for file in by_build if file.kind == "wheel")
+    built = (file for file in sorted(files, key=lambda file: file.build) if file.kind == "wheel")
     wheels = [file for file in built if any(name.endswith("x86_64") for name in file.platforms)]
     return [*(file.filename for file in wheels[:-1]), version]

@@ -131,8 +131,7 @@ def against_committed(mod: Mod, cells: Sequence[Cell]) -> Iterator[CellProblem]:
         yield _stale(mod, f"mod.lock was written before {mod.name} was changed:")
         return
     # a tree that could not be read says nothing of its releases
-    unread = {one.version for one in cells if not one.readable}
-    seen = {one.version for one in cells} - unread
+    seen = {one.version for one in cells} - {one.version for one in cells if not one.readable}
     was, now = _states(committed), _states(fresh)
     agreed = {key for key in was.keys() & now.keys() if now[key] <= was[key]}
     differing = {label for label, _ in (was.keys() | now.keys()) - agreed if label in seen}
@@ -165,6 +164,5 @@ def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:
         (label, verdict): frozenset() for label, verdict in of.others
     }
     for tree in of.trees:
-        bare = _bare(tree)
-        states |= {(label, bare): frozenset(tree.witness) for label in tree.vllm}
+        states |= {(label, _bare(tree)): frozenset(tree.witness) for label in tree.vllm}
     return states

@@ -290,8 +290,7 @@ class _Placing:
     ) -> Located | Lost:
         hunk = self.hunks[i]
         if stated and (proven is None or proven.proof == "unique"):
-            scope = scope_of(hunk, self.target, hunk.stated)
-            proven = Located(hunk.stated, scope, "stated")
+            proven = Located(hunk.stated, scope_of(hunk, self.target, hunk.stated), "stated")
         if proven is None and self.rivals.get(i):
             return self.look_alike(hunk, max(self.rivals[i], key=lambda rival: rival.score))
         if proven is None and len(left) == 1:

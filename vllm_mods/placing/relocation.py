@@ -47,8 +47,7 @@ def defining(
 
     Those that ``base``, the tree before, has not got come before all others, and are looked in of a remote tree too.
     """
-    top = path.split("/", 1)[0]
-    old = None if base is None else frozenset(base.paths(top))
+    old = None if base is None else frozenset(base.paths(path.split("/", 1)[0]))
     others = _rank(tree, path)
     new = [other for other in others if old is not None and other not in old]
     for other in dict.fromkeys((*new[:_NEW], *_likeliest(tree, others))):

@@ -89,8 +89,7 @@ class Target:
         """
         if name is None or len(name) < _SHORTEST_BLOB:
             return False
-        algorithm = "sha256" if len(name) == 64 else "sha1"
-        return blob_id(self.data, algorithm).startswith(name)
+        return blob_id(self.data, "sha256" if len(name) == 64 else "sha1").startswith(name)
 
 
 def blob_id(data: bytes, algorithm: str = "sha1") -> str:

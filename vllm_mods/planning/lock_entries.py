@@ -39,8 +39,7 @@ def of(
     written: Iterable[WrittenFor] = (),
 ) -> Lock:
     """Return a mod's lock with these trees, and of ``written`` what is of its variants with the patches that they have."""
-    places = tuple(written)
-    known = (written_places.of_variant(places, variant) for variant in mod.variants)
+    known = (written_places.of_variant(tuple(written), variant) for variant in mod.variants)
     return Lock(
         mod=mod.name,
         version=mod.version,
@@ -79,8 +78,7 @@ def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[Writ
 
 def places_in(mod: Mod, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:
     """Return what ``written.record`` does, of each variant that was written for a tree."""
-    workspace = known_trees.WORKSPACE
-    with_parts = ((one, patching.parts_of(mod, one, workspace)) for one in mod.variants)
+    with_parts = ((one, patching.parts_of(mod, one, known_trees.WORKSPACE)) for one in mod.variants)
     places = (written_places.record(variant, parts, tree, base) for variant, parts in with_parts)
     return tuple(place for place in places if place is not None)
 

@@ -63,8 +63,7 @@ class Origins:
         return trees
 
     def _named(self, variant: Variant) -> list[str]:
-        versions_ = self._releases.versions()
-        inside = (one for one in versions_ if versions.in_range(one, variant.vllm))
+        inside = (one for one in self._releases.versions() if versions.in_range(one, variant.vllm))
         return sorted(inside, key=versions.sort_key)
 
     def _find(self, mod: Mod, variant: Variant) -> str | None:

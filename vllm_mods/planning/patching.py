@@ -122,8 +122,7 @@ def forward(
             wrong += step.findings
             placed += step.hunks
         if free and wrong:
-            is_in = backward(group, view) is not None
-            verdict = Verdict.APPLIED if is_in else worst(wrong)
+            verdict = Verdict.APPLIED if backward(group, view) is not None else worst(wrong)
             optional.append(OptionalPatch(free, verdict, wrong[0].message))
             left_out += wrong
             continue

@@ -16,11 +16,12 @@ from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import files_mentioning, is_mentioned
 from vllm_mods.fit.signatures import DefNode, every
 from vllm_mods.fit.walk import caught
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, absolute
 from vllm_mods.formats import syntax_tree
 
 _OF_CALLS = {name for name, rule in RULES.items() if rule.always is argument}
 _USING = _OF_CALLS | {name for name, rule in RULES.items() if rule.always in (lacks, not_found)}
+_OF_MODULES = ("import-not-found", "missing-module-member")
 _DEFINED = re.compile(r"(\S+\.py):\d")
 _ANYTHING = ("", "Exception", "BaseException")
 ASKING = rb"(?:has|get)attr\([^()]*[\"']%b[\"']|[\"']%b[\"'] (?:not )?in\b"
@@ -63,10 +64,10 @@ def misuses(world: World, diagnostics: Collection[Diagnostic]) -> Iterator[Probl
     A module that the plugin itself imports is made somewhere, as a compiled one is.
     """
     own = (one for one in diagnostics if one.path in world.files)
-    made = {one.text for one in own if one.rule == "import-not-found"}
+    made = {_named(one) for one in own if one.rule in _OF_MODULES}
     told: set[tuple[str, int]] = set()
     for one in diagnostics:
-        if one.rule not in _USING or one.text in made or one.path in world.files:
+        if one.rule not in _USING or _named(one) in made or one.path in world.files:
             continue
         asked = Asked(world, one)
         call, whole = asked.call(), (one.path, 0)
@@ -75,6 +76,12 @@ def misuses(world: World, diagnostics: Collection[Diagnostic]) -> Iterator[Probl
             ends = problem.code is FindingCode.FIT_IMPORT and not problem.scope
             told.add(whole if ends else place)
             yield problem
+
+
+def _named(one: Diagnostic) -> str:
+    """Return the whole name of a module that is not found."""
+    names = re.findall(r"`(\.*)([\w.]*)`", one.text)
+    return ".".join(absolute(one.path, len(dots), name) for dots, name in names)
 
 
 def _problem(asked: Asked) -> Problem | None:

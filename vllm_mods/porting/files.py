@@ -46,8 +46,7 @@ def port(
     names = _tops(change.before, change.after)
     if data is not None:
         done = _port(change, data, path)
-        problems = done.ported.problems
-        lost = (one.scope or "" for one in problems if one.code == FindingCode.GONE)
+        lost = (one.scope or "" for one in done.ported.problems if one.code == FindingCode.GONE)
         gone = {scope.split(".")[0] for scope in lost}
         if not gone or names - gone:
             return done  # whole, or partly in the file that it was in

@@ -198,8 +198,7 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
         if data is None:
             left.append(f"{work.edited(path)}: this file was removed")
             continue
-        numbered = enumerate(line_diff.split(data), 1)
-        marked = [n for n, line in numbered if line.startswith(_MARKERS)]
+        marked = [n for n, line in enumerate(line_diff.split(data), 1) if line.startswith(_MARKERS)]
         left += [f"{work.edited(path)}:{n}: an unresolved conflict marker" for n in marked]
         before = reading.read(work.theirs(path), work.folder) if in_target else None
         files[path] = (before, data)

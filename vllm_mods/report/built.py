@@ -61,8 +61,7 @@ def build(result: BuildResult, again: Sequence[str], *, output: str | None) -> R
         "output": output or result.output.kind,
     }
     if len(result.images) > 1:
-        platforms = {one.lock.base.platform: _digests(one.built) for one in result.images}
-        answer["platforms"] = platforms
+        answer["platforms"] = {one.lock.base.platform: _digests(one.built) for one in result.images}
     words = "\n".join((result.written.message, *_image_lines(result.images)))
     runs = result.output.kind == outputs.ENGINE
     next_step = shlex.join(("vllm-mods", "run", *again)) if runs else None

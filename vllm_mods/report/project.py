@@ -39,8 +39,7 @@ def removed(project: str, library: str, mods: Sequence[str]) -> Reply:
     lines = [f"{library} was removed from {project}"]
     lines += [f"  no target names {mod} now" for mod in mods]
     answer = {"project": project, "removed": library, "no_longer_named": mods}
-    next_step = "vllm-mods sync  # reverts the library's mods"
-    return Reply(answer, "\n".join(lines), next_step=next_step)
+    return Reply(answer, "\n".join(lines), next_step="vllm-mods sync  # reverts the library's mods")
 
 
 def updated(project: str, updates: Sequence[LibraryUpdate], *, dry_run: bool) -> Reply:

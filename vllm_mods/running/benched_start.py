@@ -71,7 +71,8 @@ def measure(
             model = json.loads(_ask(f"{url}/v1/models"))["data"][0]
             client = [*command[: command.index("serve")], "bench", "serve", *place]
             client += ["--model", model["root"], "--served-model-name", model["id"]]
-            client += ["--trust-remote-code"] * ("--trust-remote-code" in command)
+            trusted = flag_value(command, "--trust-remote-code") is not None
+            client += ["--trust-remote-code"] * trusted
             if tokenizer := flag_value(command, "--tokenizer"):
                 client += ["--tokenizer", tokenizer]
             numbers = _numbers(client, url, load) | _memory(process.pid, environ)

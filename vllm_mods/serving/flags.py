@@ -172,8 +172,7 @@ class _FlagReader:
             return None
         self.followed.add(followed)
         parameters = [arg.arg for arg in followed.node.args.args if arg.arg not in {"cls", "self"}]
-        passed = (self.value(arg, scope) for arg in node.args)
-        pairs = zip(parameters, passed, strict=False)
+        pairs = zip(parameters, (self.value(arg, scope) for arg in node.args), strict=False)
         names = {name: value for name, value in pairs if value is not None}
         return self.function(followed, _FlagScope(followed.path, owner, cls, names))
 

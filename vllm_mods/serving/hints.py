@@ -115,5 +115,4 @@ class _HintReader:
             try:
                 yield ast.literal_eval(arg.node)
             except ValueError:
-                runtime = _HintReader(self.sources, typing=False)
-                yield from literals(runtime.read(arg, depth + 1))
+                yield from literals(_HintReader(self.sources, typing=False).read(arg, depth + 1))

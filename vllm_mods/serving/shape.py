@@ -164,8 +164,7 @@ def _of_choices(sources: ModuleSources, at: AnyPlace, before: FlagShape) -> Flag
     if isinstance(at.node, ast.Call) and at.node.args:
         inner = SourcePlace(at.path, at.node.args[0])
         if last_name(at.node) == "get_args":
-            offered = hints.literals(hints.hints(sources, inner))
-            return before._replace(choices=offered, open="")
+            return before._replace(choices=hints.literals(hints.hints(sources, inner)), open="")
     lists = (one.elts for one in ast.walk(at.node) if isinstance(one, ast.List))
     sure = [elts for elts in lists if all(isinstance(one, ast.Constant) for one in elts)]
     return before._replace(

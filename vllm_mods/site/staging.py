@@ -183,8 +183,7 @@ class _Drafter(Steps):
         places = [real(path) for path in (*existing, *(one.path for one in gone))]
         obstacles.check(places, [real(one.path) for one in folders])
         steps = Journal(tuple(op.step for op in ops), folders, tuple(self.made), gone)
-        noted = (*notes, *self.linked())
-        return Draft(ops=tuple(ops), journal=steps, receipt=final, notes=noted)
+        return Draft(ops=tuple(ops), journal=steps, receipt=final, notes=(*notes, *self.linked()))
 
     def linked(self) -> tuple[str, ...]:
         """Say which files have other names: `uv` and `conda` link what they install to their caches."""

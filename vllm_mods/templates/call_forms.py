@@ -43,8 +43,7 @@ def form_of_template(template: Template) -> CallForm | None:
     messages = ({"role": "user", "content": "Well?"}, replay.assistant_message("", None, call))
     conversation = Conversation("call", messages, (replay.tool(_NAME, word="string"),))
     conversation = conversation._replace(add_generation_prompt=False)
-    answer = rendering.render(template, (conversation,), marked=True)
-    prompt = answer.rendered[0].prompt or ""
+    prompt = rendering.render(template, (conversation,), marked=True).rendered[0].prompt or ""
     # The call itself, and not an example of one in how the tools are told: its value is there.
     return next((form for form in FORMS if form.begins.search(prompt) and _WORD in prompt), None)
 

@@ -118,8 +118,7 @@ def check(
     def prompts_of(parts: Sequence[Conversation]) -> Sequence[rendering.Rendered]:
         return render(parts).rendered
 
-    content_format = answer.formats[-1][1]
-    scenes = replay.scenes(answer.variables, content_format, template.data)
+    scenes = replay.scenes(answer.variables, answer.formats[-1][1], template.data)
     no_chat = _why_no_chat(template.path, answer.variables)
     if no_chat:
         message = f"{no_chat}: only the conversations beside the template were tested"
