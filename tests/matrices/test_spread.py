@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 from matrix_making import cell
+from memory_tree import MemoryTree
 from mod_making import mod, variant
 
 from vllm_mods.base.model import Mod, Verdict
@@ -50,6 +52,29 @@ def test_a_killed_process_loses_nothing_but_its_cell(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_task_is_done_once_by_whoever_is_free(tmp_path: Path) -> None:
     assert [spec for spec, _ in cells(tmp_path, MODS[:1], "1234567")] == [*"1234567"]
+
+
+class LaysOut(Workshop):
+    """Has a folder for the type checker, and dies of a signal if it is told to."""
+
+    def run(self, task: Task) -> tuple[Cell, ...]:
+        self._fit.laid_out.show(MemoryTree({"vllm/a.py": b""}))
+        assert [*Path(self.setting.cache_dir).glob("vllm-mods-*")]
+        if task.spec.isupper() and not task.again:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        return tuple(cell(name, tree=task.spec) for name in task.mods)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("specs", ["ab", "aB"])
+def test_no_process_leaves_a_folder_behind(
+    tmp_path: Path, specs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    setting = Setting(MODS[:1], str(tmp_path))
+    assert {one.tree for one in compute(LaysOut(setting), [*specs, "c", "d"], 2)} >= {*specs}
+    assert [*tmp_path.glob("vllm-mods-*")] == []
 
 
 class Here(Workshop):

@@ -96,6 +96,10 @@ class LaidOut:
                 shown[path] = data.replace(*heads).replace(b"__getattr__", b"_looked_up_")
         return self._overlay(lowest).show(shown)
 
+    def close(self) -> None:
+        """Remove the folders; others are made if this is asked again."""
+        self._overlays.clear()
+
     def _overlay(self, tree: Tree) -> Overlay:
         for known, overlay in self._overlays:
             # the same release opened twice is two trees of one identity

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import connection
+from multiprocessing import connection, util
 
 from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.work import Setting, Task, Workshop
@@ -24,6 +24,8 @@ Progress = Callable[[int, int], None]
 _DIED = "the process was killed twice, perhaps for lack of memory (see `dmesg`); `--jobs 1` needs the least memory"
 # So few are done before processes are ready to do them.
 _FEW = 2
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_leaving = threading.Lock()
 _workshop: Workshop | None = None
 
 
@@ -115,7 +117,7 @@ def _new_process(workshop: Workshop) -> ProcessPoolExecutor:
 
 
 def _start(make: type[Workshop], setting: Setting, environ: dict[str, str]) -> None:
-    """Make a new process ready. It goes quietly when it is interrupted or its parent has gone.
+    """Make a new process ready. It goes quietly when it is ended or its parent has gone, and leaves no folders.
 
     The collection of garbage is left to the workshop: Python's own looks at every node of a syntax tree again and
     again, which takes 22 % of a cell that is computed anew.
@@ -123,9 +125,11 @@ def _start(make: type[Workshop], setting: Setting, environ: dict[str, str]) -> N
     global _workshop  # noqa: PLW0603  (a pool gives its processes nothing else to keep things in)
     os.environ.clear()
     os.environ.update(environ)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
     _workshop = make(setting)
+    util.Finalize(None, _workshop.close, exitpriority=0)  # processes of a pool have no `atexit`
+    for sent in _ENDING:
+        signal.signal(sent, _leave)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     gc.disable()
 
 
@@ -133,6 +137,15 @@ def _leave_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
+        _leave()
+
+
+def _leave(*signalled: object) -> None:
+    for sent in _ENDING if signalled else ():  # another one would end this halfway
+        signal.signal(sent, signal.SIG_IGN)
+    with _leaving:
+        assert _workshop is not None  # noqa: S101  (as below)
+        _workshop.close()
         os._exit(1)
 
 

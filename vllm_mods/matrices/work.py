@@ -72,6 +72,10 @@ class Workshop:
         self._fit = FitCache()
         self._note = note
 
+    def close(self) -> None:
+        """Remove the folders that the fit made."""
+        self._fit.laid_out.close()
+
     def known(self, spec: str) -> Iterator[Cell]:
         """Yield the answers that are kept, without opening a release."""
         kind, _, name = spec.partition(":")
