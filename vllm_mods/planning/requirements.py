@@ -71,7 +71,7 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
             why = f"{needed}, but {name} {installed} is installed beside this vLLM"
             yield Finding(FindingCode.PYTHON_CONFLICT, why)
         elif wrong:
-            why = f"{needed}, but this vLLM requires {name}=={pinned}. An environment with {name} {pinned} will refuse the mod"
+            why = f"{needed}, but this vLLM requires {name}=={pinned}. vllm-mods refuses the mod in an environment that has {name} {pinned}"
             yield note(FindingCode.PYTHON_PIN, why)
         elif version is None:
             message = f"{needed}, which vllm-mods does not install"
