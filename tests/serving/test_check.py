@@ -536,8 +536,8 @@ def test_what_is_right_as_well(line: str) -> None:
 
 def test_a_flag_that_does_not_exist_may_be_of_a_mod_that_no_library_has() -> None:
     assert messages(ask("--zzzzzz", missing=(("one", "why"), ("two", "why")))) == [
-        "note: one: is a mod that could not be read, so what it adds is not checked: why",
-        "note: two: is a mod that could not be read, so what it adds is not checked: why",
+        "note: one: could not be read, so what it adds is not checked: why",
+        "note: two: could not be read, so what it adds is not checked: why",
         "--zzzzzz: vLLM 0.19.1 has no such flag (unless one, two adds it)",
     ]
 

@@ -64,7 +64,7 @@ class _Checker:
 
     def faults(self) -> Iterator[ServeFault]:
         for name, why in self.serving.missing:
-            message = f"is a mod that could not be read, so what it adds is not checked: {why}"
+            message = f"could not be read, so what it adds is not checked: {why}"
             yield note(FindingCode.MOD_UNREAD, name, message)
         for name, text in self.serving.brought:
             yield note(FindingCode.MOD_BRINGS, name, text)
