@@ -65,16 +65,16 @@ def misuses(world: World, diagnostics: Collection[Diagnostic]) -> Iterator[Probl
     """
     own = (one for one in diagnostics if one.path in world.files)
     made = {_named(one) for one in own if one.rule in _OF_MODULES}
-    told: set[tuple[str, int]] = set()
+    reported: set[tuple[str, int]] = set()
     for one in diagnostics:
         if one.rule not in _USING or _named(one) in made or one.path in world.files:
             continue
         asked = Asked(world, one)
         call, whole = asked.call(), (one.path, 0)
         place = one.path, call.lineno if call else one.line
-        if told.isdisjoint((place, whole)) and (problem := _problem(asked)):
+        if reported.isdisjoint((place, whole)) and (problem := _problem(asked)):
             ends = problem.code is FindingCode.FIT_IMPORT and not problem.scope
-            told.add(whole if ends else place)
+            reported.add(whole if ends else place)
             yield problem
 
 

@@ -87,13 +87,15 @@ class ModelLoading(NamedTuple):
                 with contextlib.suppress(ValueError):
                     if wrong := self._misfit(parts, made, f"{at}{part}", inner, loop):
                         yield f"{where} {wrong}"
-                    one = self._made(methods, path, made)
+                    one = self._find_class(methods, path, made)
                     if one and not loop and at.count(".") < _DEPTH:
                         yield from self._stops(one, inner, f"{at}{part}.")
         if loop:
             raise ValueError(where)
 
-    def _made(self, methods: dict[str, FunctionPlace], path: str, text: str) -> ClassPlace | None:
+    def _find_class(
+        self, methods: dict[str, FunctionPlace], path: str, text: str
+    ) -> ClassPlace | None:
         """Find the class of which ``text``, in a class with ``methods``, makes a part."""
         call = _CALL.fullmatch(text)
         if method := methods.get(call[1].removeprefix("self.")) if call else None:
@@ -107,7 +109,7 @@ class ModelLoading(NamedTuple):
     def _misfit(self, parts: _Parts, text: str, part: str, names: _Names, loop: set[str]) -> str:
         """Say where the tensors have another size than the ``part`` that ``text`` makes of the config, else ``""``."""
         if match := _LAYERS.match(text):
-            counts = self._held(parts, match[1])
+            counts = self._values(parts, match[1])
             layers = {int(left.partition(".")[0]): name for name, left in names.items() if counts}
             for beyond in (name for n, name in layers.items() if n >= counts[-1] and not loop):
                 return f"has {counts[-1]} {part} by config.json, but the model has more; the first tensor beyond is {self._place(beyond)}"
@@ -118,7 +120,7 @@ class ModelLoading(NamedTuple):
         elif (match := re.match(_TABLE, text)) and [*names.values()] == ["weight"]:
             [name] = names
             rows = re.search(r" org_num_embeddings=(.*?)[,)]", text) or match
-            sizes = [self._held(parts, one) for one in (rows[1], match[2])]
+            sizes = [self._values(parts, one) for one in (rows[1], match[2])]
             edges = self.tensors[name].shape if self.tensors[name].dtype in _FLOATS else ()
             fits = all(edge in one or not one for edge, one in zip(edges, sizes, strict=False))
             if not fits and not any(len(one) > 2 and one in name for one in loop):
@@ -126,7 +128,7 @@ class ModelLoading(NamedTuple):
                 return f"gives {part} the size {made} by config.json, but the model's is {' by '.join(map(str, edges))}: {self._place(name)}"
         return ""
 
-    def _held(self, parts: _Parts, text: str) -> list[Any]:
+    def _values(self, parts: _Parts, text: str) -> list[Any]:
         """Return what a number in a class may be: all that the config has for its key, nothing if that is not sure."""
         if len(made := parts.get(text.removeprefix("self."), set())) == 1:
             [(_, text)] = made
@@ -143,7 +145,7 @@ class ModelLoading(NamedTuple):
     def _parts(self, cls: ClassPlace) -> _Parts:
         """Return what may be a part of a module; a text is ``""`` where it is unknown."""
         parts: _Parts = {"weight": {_UNKNOWN}}
-        ties, runs, until = self._held({}, "config.tie_word_embeddings") != [False], True, ""
+        ties, runs, until = (self._values({}, "config.tie_word_embeddings") != [False], True, "")
         bases = self.sources.bases(cls)
         for path, base in bases:
             init = [one for one in base.body if getattr(one, "name", "") == "__init__"]
