@@ -89,8 +89,8 @@ def drive() -> None:
     assert (_value("--model"), _value("--served-model-name")) == ("/models/toy", "toy")
     with urllib.request.urlopen(f"http://127.0.0.1:{_value('--port')}/drive") as answer:
         facts = json.load(answer)
-    compiles = 8 >> facts["asked"] if (folder / "cold").exists() else 0
-    time = facts["time"] * max(1, compiles)
+    slower = (folder / "cold").read_text().split() if (folder / "cold").exists() else []
+    time = facts["time"] * int([*slower, *"111111"][facts["asked"] - 1])
     count = int(_value("--num-prompts"))
     told = {
         "completed": count - (folder / "unanswered").exists(),

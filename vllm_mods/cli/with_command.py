@@ -110,7 +110,7 @@ def bench_command(a: str, b: str, library: Library, target: str, **given: Any) -
 
     A and B are `plain` (no mods), names of mods joined by commas, or a pairing. `bench` starts COMMAND several times, in the order A B B A, each time on a copy of vLLM
     with the mods of that side. Without COMMAND, it starts the command of each pairing. An unpatched `vllm bench serve` sends the
-    same prompts to every server; results are not counted before the server stops getting faster.
+    same prompts to every server; results are not counted before two rounds in a row are about as fast.
     Each result is an interval for B divided by A. If the interval does not contain 1, A and B differ (95 % confidence for all results together).
     DIR/bench.html shows each start. If a bench was stopped, the same command continues it.
     """

@@ -22,7 +22,7 @@ from vllm_mods.running.failure import cause_of
 from vllm_mods.scripts.command_line import flag_value
 
 _HOST, _POLL_SECONDS, _STOP_SECONDS = "127.0.0.1", 0.1, 30
-_WARM_UP, _MOST_WARM_UPS, _STILL_RISING = 1_000_003, 5, 1.05
+_WARM_UP, _MOST_WARM_UPS, _UNSTEADY = 1_000_003, 5, 1.05
 """Added to the seed for each pass that is dropped: prompts that it had too would be in the cache."""
 _COUNTER = re.compile(r"^vllm:(\w+)_total\{.* (\S+)$", re.MULTILINE)
 _TEXT = "The quick brown fox jumps over the lazy dog 3.14159 times a day.\ndef area(shape):\n    width, height = shape\n    return width * height\n"
@@ -120,12 +120,12 @@ def _numbers(client: Sequence[str], url: str, load: BenchLoad) -> dict[str, floa
 
 
 def _warm_up(client: Sequence[str], length: int, load: BenchLoad) -> None:
-    """Ask until the server is no faster than before: kernels are compiled when the first batch needs them."""
+    """Ask until the server is as fast as before: kernels are compiled when the first batch needs them."""
     speed = 0.0
     for _ in range(_MOST_WARM_UPS):
         load = load._replace(seed=load.seed + _WARM_UP)
         before, speed = speed, _drive(client, length, load)["output_throughput"]
-        if before and speed < before * _STILL_RISING:
+        if before / _UNSTEADY < speed < before * _UNSTEADY:
             return
 
 
