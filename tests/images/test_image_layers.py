@@ -96,14 +96,47 @@ def test_what_the_image_says_of_itself(base: Base) -> None:
         assert len(base.layers) == 2
 
 
-def test_a_second_name_has_the_content_even_if_the_first_was_removed(tmp_path: Path) -> None:
-    # The whiteout took the name away, in a layer above; the other name's bytes are still there.
-    image = Image([layer(LOW)])
-    base = opened(f"oci:{image.layout(tmp_path / 'l')}", tmp_path)
-    assert base.read("etc/other") == b"n"
-    entry = base.entry("etc/other")
-    assert entry is not None
-    assert (entry.kind, entry.size) == ("file", 1)
+@pytest.mark.parametrize("suffix", ["py", "so"])
+def test_a_second_name_has_what_the_first_had_in_its_own_layer(tmp_path: Path, suffix: str) -> None:
+    # a layer above changes or removes one name, which the other does not notice
+    low: dict[str, Thing] = {
+        f"p/vllm/a.{suffix}": b"low",
+        f"p/vllm/b.{suffix}": Link(f"p/vllm/a.{suffix}", hard=True),
+        f"p/vllm/c.{suffix}": Link(f"p/vllm/b.{suffix}", hard=True),
+        "p/vllm/link": Link("a.py"),
+        "p/vllm/same": Link("p/vllm/link", hard=True),
+    }
+    tops: list[dict[str, Thing]] = [
+        {f"p/vllm/a.{suffix}": b"higher"},
+        {f"p/vllm/.wh.a.{suffix}": b""},
+        {f"p/vllm/.wh.b.{suffix}": b""},
+        # this one has its first name two layers below it
+        {f"p/vllm/d.{suffix}": Link(f"p/vllm/a.{suffix}", hard=True)},
+    ]
+    for number, top in enumerate(tops):
+        image = Image([layer(low), layer(top), layer({f"p/vllm/a.{suffix}": b"highest"})])
+        base = opened(f"oci:{image.layout(tmp_path / str(number))}", tmp_path)
+        names = {1: "bc", 2: "c", 3: "bcd"}.get(number, "bc")
+        for name in names:
+            entry = base.entry(f"p/vllm/{name}.{suffix}")
+            assert entry is not None
+            assert (entry.kind, base.read(entry.path)) == ("file", b"low")
+        same = base.entry("p/vllm/same")
+        assert same is not None
+        assert (same.kind, same.target) == ("link", "a.py")
+        assert base.read(f"p/vllm/a.{suffix}") == b"highest"
+
+
+@pytest.mark.parametrize("suffix", ["py", "so"])
+def test_of_a_path_that_a_layer_has_twice_the_last_counts(tmp_path: Path, suffix: str) -> None:
+    names = [f"p/vllm/{name}.{suffix}" for name in "abc"]
+    last = {names[1]: b"last", names[2]: b"last"}
+    first: dict[str, Thing] = {names[0]: b"a", names[1]: b"first", names[2]: Link(names[0], True)}
+    # two tars, one behind the other: the end of the first is taken off
+    both = layer(first).rstrip(b"\0")
+    both += bytes(-len(both) % 512) + layer(dict(last))
+    base = opened(f"oci:{Image([both]).layout(tmp_path / 'l')}", tmp_path)
+    assert [base.read(name) for name in names] == [b"a", b"last", b"last"]
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ def test_a_record_of_a_layer_that_is_broken_counts_for_nothing(
 ) -> None:
     cache = Cache(str(tmp_path))
     layer.keep(cache, "sha256:a", layer.scan(io.BytesIO(tar_of(THINGS)), "it"))
-    cache.record("layers", "2", "sha256:a", data=record)
+    cache.record("layers", "3", "sha256:a", data=record)
     assert layer.load(cache, "sha256:a") is None
 
 

@@ -24,7 +24,7 @@ from vllm_mods.images.model import DIR, FILE, Base, Blob, ImageEntry, with_ances
 
 Progress = Callable[[str, int, int | None], None]
 
-_FORMAT = "2"
+_FORMAT = "3"
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _LARGEST_KEPT, _MOST_KEPT = 4 << 20, 1 << 30
 _KEPT = (".py", ".pyi", ".pth", ".jinja", ".json", ".patch", ".toml", ".lock", ".cfg")
@@ -37,6 +37,7 @@ class Layer(NamedTuple):
 
     ``names`` are second names of files, with the first; ``kept`` says where in ``pack`` the
     contents of a file are, packed with zlib. ``diff_id`` is the digest of the tar.
+    Of a path that comes twice, the last counts, as in an engine.
     """
 
     entries: dict[str, ImageEntry]
@@ -65,9 +66,16 @@ def scan(source: io.IOBase, what: str) -> Layer:
             elif name.startswith(_WHITEOUT):
                 gone.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
             else:
-                entries[path] = streams.entry(member, path)
-                if member.islnk():
-                    names[path] = _inside(member.linkname, what)
+                names.pop(path, None)
+                contents.pop(path, None)
+                first = _inside(member.linkname, what) if member.islnk() else None
+                entries[path] = streams.entry(
+                    member, path, None if first is None else entries.get(first)
+                )
+                if first is not None:
+                    names[path] = names.get(first, first)
+                    if first in contents:
+                        contents[path] = contents[first]
                 elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
                     packed = zlib.compress(streams.content(archive, member), 1)
                     contents[path] = len(pack), len(packed)
@@ -76,19 +84,19 @@ def scan(source: io.IOBase, what: str) -> Layer:
                     why = f"{what}: more than {limits.LAYER_FILES} in one layer"
                     raise TreeError(why, hint=_AGAIN)
         file.finish()
-    for path, first in names.items():
-        if first in entries:
-            entries[path] = entries[path]._replace(size=entries[first].size)
     diff_id = f"sha256:{hashed.hexdigest()}"
     return Layer(entries, frozenset(gone), frozenset(opaque), names, contents, bytes(pack), diff_id)
 
 
 def extract(source: io.IOBase, path: str, what: str) -> bytes:
-    """Return one file of a layer that ``scan`` has found there, reading as far as that file."""
+    """Return one file of a layer that ``scan`` has found there; what comes last counts, so all of it is read."""
     with streams.reading(what, _AGAIN):
-        for member, place, archive in _members(streams.Forward(streams.unpacked(source)), what):
-            if place == path and member.isreg():
-                return streams.content(archive, member)
+        file = streams.Forward(streams.unpacked(source))
+        every = _members(file, what)
+        named = [streams.content(tar, m) for m, place, tar in every if place == path and m.isreg()]
+        file.finish()
+    if named:
+        return named[-1]
     raise TreeError(f"{what}: {path} is no longer in this layer", hint=_AGAIN)
 
 
@@ -162,25 +170,29 @@ class LayeredImage(Base):
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
-        located = self._find(path)
+        located = self._find(path, len(self.blobs))
         if located is None:
             return _ROOT if not path else None  # A layer need not mention the root.
         return located[1]
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""
-        located = self._find(path)
+        return self._read(path, len(self.blobs))
+
+    def _read(self, path: str, below: int) -> bytes | None:
+        located = self._find(path, below)
         if located is None or located[1].kind != FILE:
             return None
         number, _ = located
         layer = self.layer(number)
-        if path in layer.names:
-            return self.read(layer.names[path])
+        first = layer.names.get(path, path)
+        if first not in layer.entries:  # nor in the layers above: they may have changed it since
+            return self._read(first, number)
         if path in layer.kept:
             start, size = layer.kept[path]
             return zlib.decompress(layer.pack[start : start + size])
         with self._open(number) as (checked, what):
-            return extract(checked, path, what)
+            return extract(checked, first, what)
 
     def paths(self, under: str) -> Iterator[ImageEntry]:
         """Return everything below a folder."""
@@ -202,9 +214,10 @@ class LayeredImage(Base):
             if not covered.isdisjoint(["", *with_ancestors(under)]):
                 return  # Nothing further down can show through.
 
-    def _find(self, path: str) -> tuple[int, ImageEntry] | None:
+    def _find(self, path: str, below: int) -> tuple[int, ImageEntry] | None:
+        """Return what lies at a path in the first ``below`` layers, and in which."""
         parents = ["", *with_ancestors(path)[:-1]]  # the root may be opaque, too
-        for number in reversed(range(len(self.blobs))):
+        for number in reversed(range(below)):
             layer = self.layer(number)
             is_below = any(p in layer.entries and layer.entries[p].kind != DIR for p in parents)
             if path in layer.entries:

@@ -107,8 +107,10 @@ class Forward:
 
 
 def entry(member: tarfile.TarInfo, path: str, first: ImageEntry | None = None) -> ImageEntry:
-    """Return a member as the entry at ``path``; a second name of a file, ``first``, is a file."""
-    if member.isdir():
+    """Return a member as the entry at ``path``; a second name of ``first`` is what that is."""
+    if first:
+        kind = first.kind
+    elif member.isdir():
         kind = DIR
     elif member.issym():
         kind = LINK
@@ -121,7 +123,7 @@ def entry(member: tarfile.TarInfo, path: str, first: ImageEntry | None = None) -
         uid=member.uid,
         gid=member.gid,
         mtime=int(member.mtime),
-        target=member.linkname if kind == LINK else "",
+        target=first.target if first else member.linkname if kind == LINK else "",
         size=first.size if first else member.size if member.isreg() else 0,
     )
 
