@@ -486,7 +486,13 @@ def test_how_the_layers_of_an_engine_are_had(tmp_path: Path, where: str, store: 
         assert caught.value.hint == hint
 
 
-@pytest.mark.parametrize("index", [b"{", b"[]", b"{}", None])
+BROKEN_INDEXES = (
+    *(b"{", b"[]", b"{}", b'{"manifests":null}', b'{"manifests":{"a":1}}', b'{"manifests":[1]}'),
+    *(b'{"manifests":[{"annotations":"x"}]}', None),
+)
+
+
+@pytest.mark.parametrize("index", BROKEN_INDEXES)
 def test_a_layout_whose_index_cannot_be_read_is_left_alone(
     tmp_path: Path, index: bytes | None
 ) -> None:
@@ -501,6 +507,20 @@ def test_a_layout_whose_index_cannot_be_read_is_left_alone(
         files.layout([(built(base), base)], str(place), TAG)
     assert caught.value.hint == "--output oci:DIR with a new folder"
     assert os.listdir(place) == ["index.json"]
+
+
+def test_a_tag_that_only_a_whole_name_says_is_not_moved(tmp_path: Path) -> None:
+    # nerdctl and containerd write the whole name, and no tag beside it
+    place = tmp_path / "layout"
+    place.mkdir()
+    other = {"digest": f"sha256:{'0' * 64}", "size": 1, "mediaType": reading.MANIFEST}
+    name = {"io.containerd.image.name": "docker.io/library/small:1"}
+    before = json.dumps({"manifests": [{**other, "annotations": name}]})
+    (place / "index.json").write_text(before)
+    base = based(tmp_path)
+    with pytest.raises(Refused, match="small:1 already names sha256:000"):
+        files.layout([(built(base), base)], str(place), "small:1")
+    assert (place / "index.json").read_text() == before
 
 
 def test_an_empty_folder_becomes_a_layout(tmp_path: Path) -> None:

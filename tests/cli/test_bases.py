@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -170,6 +171,65 @@ def test_a_base_that_changed_for_one_platform_is_refused_with_its_name(
     lock.write_text(json.dumps(raw))
     broken = call("build", NAME, "--base", base, "--output", f"oci:{tmp_path}/made")
     assert (broken.code, "platforms: a platform appears twice" in broken.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_the_command_after_a_lock_works_as_it_is_printed(
+    call: Call, mods: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = several(tmp_path / "base", "linux/s390x", *BOTH)
+    listed = ("--platform", ",".join((*BOTH, *BOTH)))
+    locked = call("lock", NAME, "--base", base, *listed)
+    assert json.loads((mods / f"pairings/{NAME}.lock").read_bytes())["platforms"][1:] == []
+    hint = locked.err.rpartition("hint: vllm-mods ")[2].split()
+    assert hint == ["build", NAME, "--output", f"oci:{NAME}", "--base", base]
+    assert call(*hint).code == 0
+    refused = call("build", NAME, "--base", base, "--output", "oci:x", "--platform", "a/b,a/b")
+    assert f"hint: vllm-mods lock {NAME} --platform {','.join(BOTH)},a/b --base " in refused.err
+
+
+def test_two_images_of_one_platform_have_no_lock(call: Call, mods: Path, tmp_path: Path) -> None:
+    # an index may know a variant of which the images' configurations say nothing
+    place = of_platforms(made(tmp_path), tmp_path / "layout", "linux/amd64", "linux/amd64")
+    top = json.loads((place / "index.json").read_bytes())
+    blob = place / "blobs" / top["manifests"][0]["digest"].replace(":", "/")
+    index = json.loads(blob.read_bytes())
+    one, two = index["manifests"]
+    other = made(tmp_path / "other", version="0.19.2").layout(tmp_path / "other/layout")
+    (named,) = json.loads((other / "index.json").read_bytes())["manifests"]
+    two |= {"digest": named["digest"], "size": named["size"]}
+    two["platform"] = {**one["platform"], "variant": "v3"}
+    shutil.copytree(other / "blobs", place / "blobs", dirs_exist_ok=True)
+    (place / "index.json").write_text(json.dumps(index))
+    base = f"oci:{place}"
+    refused = call("lock", NAME, "--base", base)
+    assert refused.code == 3
+    assert "2 images, but their configurations name only linux/amd64; no lock" in refused.err
+    assert not (mods / f"pairings/{NAME}.lock").exists()
+    assert call("lock", NAME, "--base", base, "--platform", "linux/amd64/v3").code == 0
+
+
+def test_a_layer_is_read_where_it_lies_whatever_the_cache_knows(
+    call: Call, mods: Path, tmp_path: Path
+) -> None:
+    del mods
+    base = made(tmp_path / "base").layout(tmp_path / "layout", "gzip")
+    place = tmp_path / "made"
+    assert call("lock", NAME, "--base", f"oci:{base}").code == 0
+    assert call("build", NAME, "--base", f"oci:{base}", "--output", f"oci:{place}").code == 0
+    assert call("image", "verify", f"oci:{place}").code == 0
+    for layer in entry_of(place)["document"]["layers"]:
+        blob = place / "blobs" / layer["digest"].replace(":", "/")
+        data = blob.read_bytes()
+        blob.unlink()  # that of the base has two names
+        missing = call("image", "verify", f"oci:{place}")
+        assert (missing.code, "is missing" in missing.err) == (1, True)
+        blob.write_bytes(bytes(len(data)))
+        damaged = call("image", "verify", f"oci:{place}")
+        assert (damaged.code, "its contents do not match" in damaged.err) == (1, True)
+        blob.write_bytes(data)
+    assert call("image", "verify", f"oci:{place}").code == 0
 
 
 def test_a_platform_that_is_not_there_is_refused_with_those_that_are(

@@ -337,7 +337,7 @@ def images(tmp_path: Path) -> tuple[BuiltFor, BuiltFor]:
 
 
 def test_a_lock_that_was_written_is_told_platform_by_platform() -> None:
-    reply = built.lock(READ._replace(lock=LOCK._replace(platforms=(ARM,))), output=None)
+    reply = built.lock(READ._replace(lock=LOCK._replace(platforms=(ARM,))), base=None, output=None)
     assert lines(reply) == [
         "pair on base:1 (sha256:abababababab…, linux/amd64), vLLM 0.19.1",
         "  fast 1.0.0  applies (variant one)",
@@ -357,8 +357,12 @@ def test_a_lock_that_was_written_is_told_platform_by_platform() -> None:
         "mods": [{"name": "fast", "version": "1.0.0"}],
     }
     assert reply.next_step == "vllm-mods build pair"
-    named = built.lock(READ, output="my lock")
+    named = built.lock(READ, base="docker:x", output="my lock")
     assert named.next_step == "vllm-mods build pair --lock 'my lock'"
+    # no engine takes a layer for what is not in one
+    for base in ("oci:x", "registry:h/x"):
+        elsewhere = built.lock(READ, base=base, output=None)
+        assert elsewhere.next_step == "vllm-mods build pair --output oci:pair"
 
 
 def test_what_moved_since_a_lock_was_made() -> None:

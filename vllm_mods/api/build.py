@@ -84,7 +84,7 @@ def lock(
     wanted, path = _named(library, pairing, output)
     model = _look_at_model(library, wanted, access, folder=model_folder, memory=device_memory)
     ref = base or wanted.base
-    places = platforms or _platforms(ref, access)
+    places = tuple(dict.fromkeys(platforms)) or _platforms(ref, access)
     epoch = source_date_epoch or 0
     with on_base.on_bases(
         library, wanted, ref, places, epoch=epoch, in_image=in_image, access=access

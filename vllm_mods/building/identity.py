@@ -97,6 +97,9 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
     # Reading one compares its bytes with what the configuration says of it.
     numbers = range(len(actual))
     inside = [base.layer(n) if isinstance(base, LayeredImage) else None for n in numbers]
+    if isinstance(base, LayeredImage) and base.where == "oci-layout":
+        for number in numbers:
+            base.check(number)
     wanted = (*below, ours or actual[min(len(below), len(actual) - 1)])
     if sorted(actual) == sorted(wanted) and actual != wanted:
         yield differs(

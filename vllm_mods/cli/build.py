@@ -45,7 +45,7 @@ def lock_command(
         return report.moved(moved, lock_path(library, pairing, output))
     platforms = platform.split(",") if platform else ()
     result = lock(library, pairing, platforms=platforms, in_image=in_image, **given)
-    return report.lock(result, output=output)
+    return report.lock(result, base=given["base"], output=output)
 
 
 @click.command(name="build")

@@ -39,7 +39,8 @@ def _complete(match: re.Match[str], kept: dict[str, list[str]], own: str) -> str
         return match[0]
     takes = {name for option in command.params for name in option.opts} - names
     takes -= {"--to", "--variant"} if names & {"--continue", "--abort"} else set()
-    takes -= set() if match["words"].split()[0] == own else set(_OF_ITSELF.split())
+    several = {"--platform"} if "," in "".join(kept.get("--platform", ())) else set()  # of `lock`
+    takes -= set() if match["words"].split()[0] == own else {*_OF_ITSELF.split(), *several}
     more = (word for name in kept if name in takes for word in kept[name])
     front, dashes, behind = match[0].partition(" -- ")
     return " ".join((front, *map(shlex.quote, more))) + dashes + behind

@@ -167,6 +167,7 @@ class LayeredImage(Base):
         self._cache = cache
         self._progress = progress
         self._layers: dict[int, Layer] = {}
+        self._whole: set[int] = set()
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
@@ -236,11 +237,19 @@ class LayeredImage(Base):
                 with self._open(number) as (checked, what):
                     layer = scan(checked, what)
                 keep(self._cache, blob.digest, layer)
+                self._whole.add(number)
             if layer.diff_id != blob.diff_id:
                 why = f"{self._name(blob)}: it unpacks to {layer.diff_id}, but the configuration says {blob.diff_id}: the layer was replaced"
                 raise TreeError(why, hint="do not use this image: get it again from its source")
             self._layers[number] = layer
         return self._layers[number]
+
+    def check(self, number: int) -> None:
+        """Compare a layer with its digest where it lies, whatever the cache knows of it. Raises ``TreeError``."""
+        if number not in self._whole:
+            with self._open(number) as (checked, _):
+                while checked.read(streams.CHUNK):
+                    pass
 
     @contextlib.contextmanager
     def _open(self, number: int) -> Iterator[tuple[streams.CheckedStream, str]]:

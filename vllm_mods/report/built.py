@@ -9,18 +9,22 @@ from vllm_mods.api.on_base import BuiltFor, ReadLock
 from vllm_mods.building import outputs
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.formats import pairing_lock
+from vllm_mods.images.open import in_engine
 from vllm_mods.report.data import fields
 from vllm_mods.report.reply import Reply
 
 
-def lock(result: ReadLock, *, output: str | None) -> Reply:
-    """Return for each platform the base, the mods and the wheels of a lock that was written, to ``output`` if that was named."""
+def lock(result: ReadLock, *, base: str | None, output: str | None) -> Reply:
+    """Return for each platform the base, the mods and the wheels of a lock that was written, to ``output`` if that was named.
+
+    ``base`` is where it was read from, if that was named.
+    """
     whole = result.lock
     parts = pairing_lock.by_platform(whole)
     lines = []
     for part in parts.values():
-        base = f"{part.base.ref} ({part.base.config[:19]}…, {part.base.platform})"
-        lines.append(f"{part.pairing} on {base}, vLLM {part.vllm.version}")
+        image = f"{part.base.ref} ({part.base.config[:19]}…, {part.base.platform})"
+        lines.append(f"{part.pairing} on {image}, vLLM {part.vllm.version}")
         lines += _mod_lines(part)
         lines += [f"  {wheel.filename}" for wheel in part.wheels]
     answer = {
@@ -35,6 +39,8 @@ def lock(result: ReadLock, *, output: str | None) -> Reply:
         "mods": [fields(mod, "name", "version") for mod in whole.mods],
     }
     named = ("--lock", output) if output is not None else ()
+    if not in_engine(base or whole.base.ref):  # no engine takes a layer for it
+        named += ("--output", f"oci:{whole.pairing}")
     lines += [f"image: {result.tag}"]
     next_step = shlex.join(("vllm-mods", "build", whole.pairing, *named))
     return Reply(answer, "\n".join(lines), next_step=next_step)

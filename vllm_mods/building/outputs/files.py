@@ -17,7 +17,7 @@ from vllm_mods.building import oci
 from vllm_mods.building.outputs.engine import tag_refusal
 from vllm_mods.images import engine_command, names
 from vllm_mods.images.model import Base, Blob, digest_of
-from vllm_mods.images.oci import TAG
+from vllm_mods.images.oci import FULL_NAME, TAG
 from vllm_mods.images.streams import CHUNK, CheckedStream
 
 
@@ -118,15 +118,17 @@ def _others(folder: str) -> list[dict[str, Any]]:
     try:
         with open(f"{folder}/index.json", "rb") as file:
             entries = json_of(limits.bounded(file, limits.DOCUMENT, file.name))["manifests"]
+        for entry in entries:
+            dict(entry.get("annotations") or {})
+        return list(entries)
     except FileNotFoundError:
         if os.path.isdir(folder) and os.listdir(folder):
             why = f"{folder} exists and is not an OCI layout; nothing was changed"
             raise Refused(why, hint="--output oci:DIR with a new folder") from None
         return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{folder}/index.json cannot be read: {error}"
         raise TreeError(why, hint="--output oci:DIR with a new folder") from error
-    return list(entries)
 
 
 def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
@@ -135,8 +137,9 @@ def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
     mine = json.loads(index)["manifests"][-1]
     for other in others:
         names = other.get("annotations") or {}
-        if names.get(TAG) == mine["annotations"][TAG]:
-            if other.get("digest") == mine["digest"]:
-                return None
+        same = [names.get(key) == mine["annotations"][key] for key in (TAG, FULL_NAME)]
+        if any(same) and other.get("digest") != mine["digest"]:
             raise tag_refusal(tag, str(other.get("digest")), mine["digest"])
+        if same[0]:
+            return None
     return index
