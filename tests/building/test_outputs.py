@@ -90,6 +90,18 @@ def test_something_else_in_the_way_is_left_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["mine"]
 
 
+def test_a_layout_whose_build_was_killed_is_built_again(tmp_path: Path) -> None:
+    base, place = based(tmp_path), tmp_path / "layout"
+    for path in (".vllm-mods-0/blobs/sha256/0", "blobs/sha256/0", "oci-layout", ".index.json.new"):
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_bytes(b"begun")
+        files.layout([(built(base), base)], str(place), TAG)
+        (place / "index.json").unlink()  # as if it had not come so far
+    (place / "mine").write_bytes(b"")
+    with pytest.raises(Refused, match="is not an OCI layout;"):
+        files.layout([(built(base), base)], str(place), TAG)
+
+
 def test_layers_that_only_an_engine_has_are_not_made_up(tmp_path: Path) -> None:
     base = FolderBase(tmp_path, where="podman", reference="podman:small")
     with pytest.raises(Refused, match="podman cannot export the layers of podman:small"):

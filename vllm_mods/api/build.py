@@ -244,7 +244,7 @@ def upgrade(
         if base is not None:
             wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
         for on_platform in opened:
-            upgrading.check_version(wanted, before.lock, to, on_platform.tree.version)
+            upgrading.check_version(pairing, ref, before.lock, to, on_platform.tree.version)
         model = _look_at_model(library, wanted, access)
         on_base.demand_serving(library, wanted, opened, access, model)
         lock = on_base.joined_lock(opened, model)._replace(pairing_digest=pairings.digest(wanted))

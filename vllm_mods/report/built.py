@@ -38,7 +38,7 @@ def lock(result: ReadLock, *, base: str | None, output: str | None) -> Reply:
         "vllm": whole.vllm.version,
         "mods": [fields(mod, "name", "version") for mod in whole.mods],
     }
-    named = ("--lock", output) if output is not None else ()
+    named: tuple[str, ...] = ("--lock", output) if output is not None else ()
     if not in_engine(base or whole.base.ref):  # no engine takes a layer for it
         named += ("--output", f"oci:{whole.pairing}")
     lines += [f"image: {result.tag}"]

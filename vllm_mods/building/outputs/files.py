@@ -20,6 +20,9 @@ from vllm_mods.images.model import Base, Blob, digest_of
 from vllm_mods.images.oci import FULL_NAME, TAG
 from vllm_mods.images.streams import CHUNK, CheckedStream
 
+_STAGED = ".vllm-mods-"
+_BEGUN = ("blobs", "oci-layout", ".index.json.new")
+
 
 def layout(images: Sequence[tuple[oci.BuiltImage, Base]], folder: str, tag: str) -> None:
     """Add an image to an OCI layout, which is made if it is not there; an index of several if there are.
@@ -39,7 +42,7 @@ def layout(images: Sequence[tuple[oci.BuiltImage, Base]], folder: str, tag: str)
         created: list[str] = []
         try:
             _make(folder, created)
-            with tempfile.TemporaryDirectory(dir=folder, prefix=".vllm-mods-") as staged:
+            with tempfile.TemporaryDirectory(dir=folder, prefix=_STAGED) as staged:
                 for image, base in images:
                     _stage(staged, folder, image, base)
                 _put(staged, folder, oci.blob_path(digest_of(top)), (top,))
@@ -122,7 +125,9 @@ def _others(folder: str) -> list[dict[str, Any]]:
             dict(entry.get("annotations") or {})
         return list(entries)
     except FileNotFoundError:
-        if os.path.isdir(folder) and os.listdir(folder):
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        # all that is there of a layout before its index, by whoever was killed
+        if any(name not in _BEGUN and not name.startswith(_STAGED) for name in names):
             why = f"{folder} exists and is not an OCI layout; nothing was changed"
             raise Refused(why, hint="--output oci:DIR with a new folder") from None
         return []
