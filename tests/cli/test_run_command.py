@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
@@ -62,6 +62,7 @@ class Docker:
         lock: str = "",
         port: str = "",
         typed: str = "",
+        cache: str = "",
     ) -> None:
         labels = {"vllm-mods.run": NAME, "vllm-mods.lock": lock, "vllm-mods.typed": typed}
         config = {"Labels": labels}
@@ -70,6 +71,8 @@ class Docker:
         told = {"Name": NAME, "State": state, "RestartCount": 0, "Config": config}
         at = dict(zip(("HostIp", "HostPort"), port.split(":"), strict=False))
         told["HostConfig"] = {"PortBindings": {"8000/tcp": [at] if port else []}}
+        mounted = {"Source": cache, "Destination": "/root/.cache/huggingface"}
+        told["Mounts"] = [mounted] if cache else []
         (self.folder / "container.json").write_text(json.dumps([told]))
         (self.folder / "log").write_text(log)
 
@@ -272,7 +275,7 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
     other = call("up", NAME, "--gpus", "none", "--print")
     assert other.out.splitlines() == [run]
-    assert other.err.endswith("\nrun    to do  small runs with another image, port or arguments\n")
+    assert other.err.endswith("\nrun    to do  small runs with another image or other options\n")
     docker.container(running=False, lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
     assert "\nrun    to do  small is exited\n" in call("up", NAME, "--print", "--port", 9000).err
     docker.container(lock=f"sha256:{digest(call)}", port="127.0.0.1:9000")
@@ -299,6 +302,30 @@ def test_up_prints_what_is_left_to_do(call: Caller, docker: Docker) -> None:
     assert "\nlock   to do  " in f"\n{said.err}"
     assert said.out.splitlines()[:2] == ["vllm-mods lock small", "vllm-mods build small"]
     assert not [line for line in docker.calls if line.startswith("run")]
+
+
+@pytest.mark.slow
+def test_a_container_that_was_started_otherwise_is_not_as_planned(
+    call: Caller, docker: Docker, tmp_path: Path
+) -> None:
+    lock_on(call, call.base)
+    lock = f"sha256:{digest(call)}"
+    docker.image(lock)
+    at: dict[str, Any] = {"lock": lock, "port": "127.0.0.1:9000", "cache": f"{tmp_path}/old"}
+    words = ("--port", 9000, "--model-cache", tmp_path / "old")
+    for typed, options, is_same in (
+        ("", (), True),
+        ("run small --gpus all --shm-size=16g -- --gpus none", ("--", "--gpus", "none"), True),
+        ("up small --gpus none", ("--gpus", "none"), True),
+        ("run small --gpus none", (), False),
+        ("run small", ("--gpus", "0"), False),
+        ("run small", ("--shm-size", "32g"), False),
+        ("run small --restart no", ("--restart", "always"), False),
+        ("run small", ("--model-cache", tmp_path / "new"), False),
+    ):
+        docker.container(typed=typed, **at)
+        done = call("up", NAME, "--print", *words, *options)
+        assert ("small already runs" in done.err) is is_same, (typed, options)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.library.catalog import Library
 from vllm_mods.running import engine
 from vllm_mods.running.service import LOCK_LABEL, TYPED_LABEL, StartOptions, Typed
+from vllm_mods.scripts.command_line import flag_value
 
 _OF_MODEL = ("model_folder", "device_memory")
 
@@ -73,7 +74,7 @@ def plan_up(
     build = UpStep("build", False, f"{holder} has {image}")
     name = served.service.name
     old = next((one for one in engine.containers(holder) if one.name == name), None)
-    if old is not None and _is_as_planned(old, served):
+    if old is not None and _is_as_planned(old, served, options):
         running = containers.StartedContainer(served.service, old.program, name)
         return UpPlan((lock, build, UpStep("run", False, f"{name} already runs")), running)
     if old is None:
@@ -81,14 +82,23 @@ def plan_up(
     elif old.state != "running":
         why = f"{name} is {old.state}"
     else:
-        why = f"{name} runs with another image, port or arguments"
+        why = f"{name} runs with another image or other options"
     return UpPlan((lock, build, UpStep("run", True, why)), None, served, holder)
 
 
-def _is_as_planned(old: engine.EngineContainer, served: ServedPairing) -> bool:
-    """Tell whether a container runs the image of the lock, with the port and the arguments that are planned."""
+def _is_as_planned(
+    old: engine.EngineContainer, served: ServedPairing, options: StartOptions
+) -> bool:
+    """Tell whether a container runs the image of the lock, with the port, folders, options and arguments that are planned."""
     planned = served.service
-    _, _, behind = f"{old.labels.get(TYPED_LABEL, '')} ".partition(" -- ")
+    front, _, behind = f"{old.labels.get(TYPED_LABEL, '')} ".partition(" -- ")
+    typed = shlex.split(front)
+    for key in ("gpus", "shm_size", "restart"):
+        before = flag_value(typed, f"--{key.replace('_', '-')}") or getattr(StartOptions(), key)
+        if before != getattr(options, key):
+            return False
+    if any(old.folders.get(one.target, one.source) != one.source for one in planned.mounts):
+        return False
     runs_it = old.state == "running" and old.labels.get(LOCK_LABEL) == served.lock
     has_port = planned.published.rpartition(":")[0] in old.ports
     return runs_it and has_port and shlex.split(behind) == [*planned.arguments]
