@@ -104,7 +104,7 @@ def test_what_is_no_version_is_refused() -> None:
 def test_a_base_that_has_the_vllm_that_was_asked_for(
     locked: str | None, to: str | None, version: str | None
 ) -> None:
-    upgrading.check_version("p", "x:1", lock(locked), to, version)
+    upgrading.check_version(pairing("x:1"), lock(locked), to, version)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_base_that_has_the_vllm_that_was_asked_for(
 )
 def test_a_base_that_has_another_vllm(to: str | None, version: str | None, why: str) -> None:
     with pytest.raises(Refused) as caught:
-        upgrading.check_version("p", "oci:x", lock("0.19.1"), to, version)
+        upgrading.check_version(pairing("oci:x"), lock("0.19.1"), to, version)
     assert caught.value.message == f"oci:x has vLLM {why}; nothing was changed"
     again = f"vllm-mods upgrade p --to {version} --base oci:x"
     assert caught.value.hint == (again if version else "vllm-mods image inspect oci:x")

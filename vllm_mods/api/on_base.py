@@ -107,8 +107,7 @@ def parts_of(lock: PairingLock, ref: str, platform: str | None) -> tuple[Pairing
     parts = tuple(one for name, one in every.items() if platform is None or is_for(name, platform))
     if not parts:
         why = f"the lock of {lock.pairing} is for {', '.join(every)}, not for {platform}"
-        named = dict.fromkeys((*every, *(platform or "").split(",")))
-        hint = f"vllm-mods lock {lock.pairing} --platform {','.join(named)}"
+        hint = f"vllm-mods lock {lock.pairing} --platform {','.join((*every, platform or ''))}"
         raise UsageError(why, hint=hint)
     return parts
 
@@ -196,11 +195,10 @@ def demand_serving(
 
 def joined_lock(opened: Iterable[OnBase], model: Checkpoint | None) -> PairingLock:
     """Return one lock of what was drafted for several platforms, and of the model. Raises ``Refused`` for two images of one platform."""
-    locks = [one.drafted.lock for one in opened]
-    whole = pairing_lock.joined(locks)
-    if len(every := pairing_lock.by_platform(whole)) < len(locks):
-        why = f"{whole.base.ref}: {len(locks)} images, but their configurations name only {' and '.join(every)}; no lock was written"
-        raise Refused(why, hint="--platform with one of its platforms")
+    whole = pairing_lock.joined([one.drafted.lock for one in opened])
+    if len(every := pairing_lock.by_platform(whole)) <= len(whole.platforms):
+        why = f"{whole.base.ref}: the configurations of {len(whole.platforms) + 1} images name only {' and '.join(every)}; no lock was written"
+        raise Refused(why, hint=f"vllm-mods lock {whole.pairing} --platform {whole.base.platform}")
     locked = model and LockedModel(model.commit, model.config_sha256, model.index_sha256)
     return whole._replace(checkpoint=locked)
 

@@ -92,12 +92,12 @@ def _is_as_planned(
     """Tell whether a container runs the image of the lock, with the port, folders, options and arguments that are planned."""
     planned = served.service
     front, _, behind = f"{old.labels.get(TYPED_LABEL, '')} ".partition(" -- ")
-    typed = shlex.split(front)
     for key in ("gpus", "shm_size", "restart"):
-        before = flag_value(typed, f"--{key.replace('_', '-')}") or getattr(StartOptions(), key)
-        if before != getattr(options, key):
+        before = flag_value(shlex.split(front), f"--{key.replace('_', '-')}")
+        if (before or getattr(StartOptions(), key)) != getattr(options, key):
             return False
-    if any(old.folders.get(one.target, one.source) != one.source for one in planned.mounts):
+    real = os.path.realpath
+    if any(real(old.folders.get(to, of)) != real(of) for of, to, _ in planned.mounts):
         return False
     runs_it = old.state == "running" and old.labels.get(LOCK_LABEL) == served.lock
     has_port = planned.published.rpartition(":")[0] in old.ports

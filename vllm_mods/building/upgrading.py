@@ -39,16 +39,14 @@ def move_to_release(
     raise UsageError(why, hint=f"vllm-mods upgrade {wanted.name} --to {to} --base REF")
 
 
-def check_version(
-    name: str, base: str, lock: PairingLock, to: str | None, version: str | None
-) -> None:
-    """Raise ``Refused`` for a ``base``, as it was named, that has another vLLM than was asked for."""
+def check_version(wanted: Pairing, lock: PairingLock, to: str | None, version: str | None) -> None:
+    """Raise ``Refused`` for a base, as it was named, that has another vLLM than was asked for."""
     if version == lock.vllm.version if to is None else in_range(version, f"=={to}"):
         return
     asked = f"--to says {to}" if to is not None else f"its lock has {lock.vllm.version}"
-    why = f"{base} has vLLM {version or '(no version)'}, but {asked}; nothing was changed"
-    hint = f"vllm-mods upgrade {name} --to {version} --base {base}"
-    raise Refused(why, hint=hint if version else f"vllm-mods image inspect {base}")
+    why = f"{wanted.base} has vLLM {version or '(no version)'}, but {asked}; nothing was changed"
+    hint = f"vllm-mods upgrade {wanted.name} --to {version} --base {wanted.base}"
+    raise Refused(why, hint=hint if version else f"vllm-mods image inspect {wanted.base}")
 
 
 @contextmanager

@@ -68,11 +68,9 @@ def scan(source: io.IOBase, what: str) -> Layer:
             else:
                 names.pop(path, None)
                 contents.pop(path, None)
-                first = _inside(member.linkname, what) if member.islnk() else None
-                entries[path] = streams.entry(
-                    member, path, None if first is None else entries.get(first)
-                )
-                if first is not None:
+                first = _inside(member.linkname, what) if member.islnk() else ""
+                entries[path] = streams.entry(member, path, entries.get(first) if first else None)
+                if first:
                     names[path] = names.get(first, first)
                     if first in contents:
                         contents[path] = contents[first]
@@ -167,20 +165,17 @@ class LayeredImage(Base):
         self._cache = cache
         self._progress = progress
         self._layers: dict[int, Layer] = {}
-        self._whole: set[int] = set()
+        self._scanned: set[int] = set()
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
-        located = self._find(path, len(self.blobs))
+        located = self._find(path)
         if located is None:
             return _ROOT if not path else None  # A layer need not mention the root.
         return located[1]
 
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file."""
-        return self._read(path, len(self.blobs))
-
-    def _read(self, path: str, below: int) -> bytes | None:
+    def read(self, path: str, below: int | None = None) -> bytes | None:
+        """Return the bytes of a file, as it is in the layers ``below`` a number, without one in all."""
         located = self._find(path, below)
         if located is None or located[1].kind != FILE:
             return None
@@ -188,7 +183,7 @@ class LayeredImage(Base):
         layer = self.layer(number)
         first = layer.names.get(path, path)
         if first not in layer.entries:  # nor in the layers above: they may have changed it since
-            return self._read(first, number)
+            return self.read(first, number)
         if path in layer.kept:
             start, size = layer.kept[path]
             return zlib.decompress(layer.pack[start : start + size])
@@ -215,10 +210,9 @@ class LayeredImage(Base):
             if not covered.isdisjoint(["", *with_ancestors(under)]):
                 return  # Nothing further down can show through.
 
-    def _find(self, path: str, below: int) -> tuple[int, ImageEntry] | None:
-        """Return what lies at a path in the first ``below`` layers, and in which."""
+    def _find(self, path: str, below: int | None = None) -> tuple[int, ImageEntry] | None:
         parents = ["", *with_ancestors(path)[:-1]]  # the root may be opaque, too
-        for number in reversed(range(below)):
+        for number in reversed(range(len(self.blobs))[:below]):
             layer = self.layer(number)
             is_below = any(p in layer.entries and layer.entries[p].kind != DIR for p in parents)
             if path in layer.entries:
@@ -228,8 +222,12 @@ class LayeredImage(Base):
                 return None
         return None
 
-    def layer(self, number: int) -> Layer:
-        """Return a layer, counted from the lowest."""
+    def layer(self, number: int, *, anew: bool = False) -> Layer:
+        """Return a layer, counted from the lowest; if ``anew``, its bytes are read whatever the cache knows of them."""
+        if anew and number not in self._scanned:
+            with self._open(number) as (checked, _):
+                while checked.read(streams.CHUNK):
+                    pass
         if number not in self._layers:
             blob = self.blobs[number]
             layer = load(self._cache, blob.digest)
@@ -237,19 +235,12 @@ class LayeredImage(Base):
                 with self._open(number) as (checked, what):
                     layer = scan(checked, what)
                 keep(self._cache, blob.digest, layer)
-                self._whole.add(number)
+                self._scanned.add(number)
             if layer.diff_id != blob.diff_id:
                 why = f"{self._name(blob)}: it unpacks to {layer.diff_id}, but the configuration says {blob.diff_id}: the layer was replaced"
                 raise TreeError(why, hint="do not use this image: get it again from its source")
             self._layers[number] = layer
         return self._layers[number]
-
-    def check(self, number: int) -> None:
-        """Compare a layer with its digest where it lies, whatever the cache knows of it. Raises ``TreeError``."""
-        if number not in self._whole:
-            with self._open(number) as (checked, _):
-                while checked.read(streams.CHUNK):
-                    pass
 
     @contextlib.contextmanager
     def _open(self, number: int) -> Iterator[tuple[streams.CheckedStream, str]]:

@@ -15,10 +15,7 @@ from vllm_mods.report.reply import Reply
 
 
 def lock(result: ReadLock, *, base: str | None, output: str | None) -> Reply:
-    """Return for each platform the base, the mods and the wheels of a lock that was written, to ``output`` if that was named.
-
-    ``base`` is where it was read from, if that was named.
-    """
+    """Return for each platform the base, the mods and the wheels of a lock that was written; ``base`` and ``output`` are as they were named."""
     whole = result.lock
     parts = pairing_lock.by_platform(whole)
     lines = []
