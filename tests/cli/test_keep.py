@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -262,6 +263,31 @@ def test_a_library_below_the_top_of_its_repository(
     assert call("keep", "fast", "--library", inner, "--vllm", "<0.22").code == 0
     changed = git(top, "diff", "--name-only", "main", "vllm-mods/fast/0.20.0").split()
     assert changed == ["inner/patches/fast/mod.lock", "inner/patches/fast/mod.toml"]
+
+
+@pytest.mark.slow
+def test_a_release_that_only_the_working_tree_knows_is_looked_at(call: Call, kept: Path) -> None:
+    # each branch begins at the last commit, whose mod.lock lacks what a matrix has recorded since
+    lock(call, kept)
+    words = ("--update-lock", "--library", kept, "--vllm", ">=0.19,<0.21", "--jobs", "1")
+    assert call("matrix", "fast", *words).code == 0
+    assert git(kept, "status", "--porcelain") == "M patches/fast/mod.lock"
+    assert call("keep", "fast", "--library", kept, "--vllm", "<0.21").code == 0
+    assert branches(kept) == ["vllm-mods/fast/0.20.0"]
+    shutil.copytree(kept / "patches/fast", kept / "patches/fresh")
+    manifest = kept / "patches/fresh/mod.toml"
+    manifest.write_text(manifest.read_text().replace('name = "fast"', 'name = "fresh"'))
+    fresh = call("keep", "fresh", "--library", kept)
+    assert (fresh.code, "has no mod fresh in its last commit" in fresh.err) == (2, True)
+
+
+@pytest.mark.parametrize("since", ["0.33.O", ""])
+def test_a_release_to_begin_at_has_to_be_a_version(call: Call, kept: Path, since: str) -> None:
+    empty = call("keep", "fast", "--library", kept)
+    assert (empty.code, "the repository has no commit yet" in empty.err) == (2, True)
+    typo = call("keep", "fast", "--library", kept, "--since", since)
+    assert (typo.code, f"--since {since}: not a version" in typo.err) == (2, True)
+    assert branches(kept) == []
 
 
 @pytest.mark.slow

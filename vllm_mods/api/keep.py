@@ -1,12 +1,11 @@
 """A library kept up with vLLM's releases, on branches of its repository."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.versions import is_final
-from vllm_mods.keeping import keeping
+from vllm_mods.base.versions import in_range, is_final
+from vllm_mods.keeping import branches, keeping
 from vllm_mods.keeping.proposing import Proposal
 from vllm_mods.keeping.pull_requests import MakeText, PullRequests
 from vllm_mods.library.catalog import Library, root_of
@@ -42,12 +41,15 @@ def keep(
     """
     if (remote or dry_run) and not pull_requests:
         raise UsageError("--remote and --dry-run need --pull-requests", hint="--pull-requests")
-    library = Library(folder)
-    place = os.path.abspath(folder)
-    loaded = [library.load(name) for name in library.names()]
-    own = {mod.name: mod for mod in loaded if root_of(mod) == place}
+    if since is not None and in_range(since, "") is None:
+        raise UsageError(f"--since {since}: not a version", hint="--since 0.33.0")
+    home = branches.home(folder)
+    with branches.laid_out(home, branches.head(home, folder)) as place:
+        library = Library(place)
+        loaded = [library.load(name) for name in library.names()]
+        own = {mod.name: mod for mod in loaded if root_of(mod) == place}
     if unknown := [name for name in mods if name not in own]:
-        why = f"{folder} has no mod {', '.join(unknown)}"
+        why = f"{folder} has no mod {', '.join(unknown)} in its last commit"
         raise UsageError(why, hint=f"vllm-mods list --library {folder}")
     specs = choose_releases((), access.releases.files(), ">=0" if vllm is None else vllm, pre=pre)
     numbers = [spec.removeprefix("pypi:") for spec in specs if not spec.endswith(".whl")]

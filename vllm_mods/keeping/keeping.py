@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import versions
-from vllm_mods.base.errors import ManifestError, VllmModsError
+from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import manifest_editor
@@ -58,9 +58,7 @@ def run(
     ``UsageError`` for a library in no repository, and whatever reading its mods does.
     """
     home = branches.home(library)
-    at = branches.tip(home, "HEAD")
-    if at is None:
-        raise ManifestError(library, ("the repository has no commit yet",), hint="git commit")
+    at = branches.head(home, library)
     wanted = sorted(names, key=versions.sort_key)
     for n, release in enumerate(wanted, 1):
         kept = KeptRelease(mod, release, "stuck", branch=f"{branches.PREFIX}{mod}/{release}")
