@@ -34,6 +34,11 @@ from vllm_mods.cli.kept_options import keep
         ("vllm-mods port x --from TREE", "port x --to t --output o", "vllm-mods port x --from TREE --to t --output o"),
         ("vllm-mods port x --abort", "port x --variant a --output o", "vllm-mods port x --abort --output o"),
         ("vllm-mods export x", "port x --output o", "vllm-mods export x"),
+        ("vllm-mods check x --target image:oci:b", "lock p --base oci:b", "vllm-mods check x --target image:oci:b"),
+        ("vllm-mods check x", "apply x --base git:r@v1", "vllm-mods check x --base git:r@v1"),
+        ("vllm-mods build p", "lock p --platform a/b", "vllm-mods build p --platform a/b"),
+        ("vllm-mods build p", "lock p --platform a/b,c/d", "vllm-mods build p"),
+        ("vllm-mods lock p", "lock p --platform a/b,c/d", "vllm-mods lock p --platform a/b,c/d"),
     ],
 )  # fmt: skip
 def test_a_command_in_a_hint_has_the_options_of_the_call(

@@ -8,6 +8,7 @@ import click
 
 _KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock"
 _OF_ITSELF = "--output --variant"  # for the command of the call alone
+_ON_IMAGE = ("lock", "build", "upgrade")  # their --base is an image, that of others a tree
 _COMMAND = r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
 
 
@@ -39,8 +40,10 @@ def _complete(match: re.Match[str], kept: dict[str, list[str]], own: str) -> str
         return match[0]
     takes = {name for option in command.params for name in option.opts} - names
     takes -= {"--to", "--variant"} if names & {"--continue", "--abort"} else set()
+    first = match["words"].split()[0]
+    takes -= {"--base"} if (own in _ON_IMAGE) != (first in _ON_IMAGE) else set()
     several = {"--platform"} if "," in "".join(kept.get("--platform", ())) else set()  # of `lock`
-    takes -= set() if match["words"].split()[0] == own else {*_OF_ITSELF.split(), *several}
+    takes -= set() if first == own else {*_OF_ITSELF.split(), *several}
     more = (word for name in kept if name in takes for word in kept[name])
     front, dashes, behind = match[0].partition(" -- ")
     return " ".join((front, *map(shlex.quote, more))) + dashes + behind
