@@ -374,6 +374,10 @@ def test_a_place_is_refused_with_the_forms_there_are(tmp_path: Path) -> None:
         assert caught.value.hint == "--output oci:DIR, or --output registry:REF"
     with pytest.raises(UsageError, match="not an image name:"):
         outputs.parse("registry:A", base)
+    # nothing can be put under a digest: it went under `latest`, which nobody had named
+    with pytest.raises(UsageError, match="an image gets a tag there") as caught:
+        outputs.parse(f"registry:h.x/a@sha256:{'0' * 64}", base)
+    assert caught.value.hint == "--output registry:h.x/a"
 
 
 def test_what_was_done_is_said(

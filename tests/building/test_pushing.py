@@ -137,13 +137,19 @@ def test_an_upload_goes_where_the_registry_says(server: Registry, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("reference", "source"),
-    [("registry:{0}/me/it:base", "me/it"), ("registry:h.example/a:1", "another registry")],
+    [
+        ("registry:{0}/me/it:base", "me/it"),
+        ("registry:h.example/a:1", "another registry"),
+        ("oci:a/layout", "another registry"),
+    ],
 )
 def test_a_base_that_the_registry_does_not_have_is_not_uploaded(
     server: Registry, tmp_path: Path, reference: str, source: str
 ) -> None:
     reference = reference.format(server.host)
     base = base_of(tmp_path, reference)
+    is_layout = reference.startswith("oci:")
+    base.where = "oci-layout" if is_layout else base.where
     with pytest.raises(Refused) as caught:
         registry.push([(built(base), base)], f"{server.host}/me/it:x", "p:1-2")
     assert caught.value.message == (
@@ -152,8 +158,8 @@ def test_a_base_that_the_registry_does_not_have_is_not_uploaded(
         "vllm-mods does not upload layers of a base image. No tag was moved"
     )
     place = f"docker://{server.host}/me/it:base"
-    plain = names.plain(reference)
-    assert caught.value.hint == f"skopeo copy docker://{plain} {place}  # then push again"
+    plain = reference if is_layout else f"docker://{names.plain(reference)}"
+    assert caught.value.hint == f"skopeo copy {plain} {place}  # then push again"
     assert server.written == []
 
 
@@ -253,4 +259,6 @@ def test_a_tag_of_which_no_digest_is_told_is_another_ones(server: Registry, tmp_
         f"{server.host}/me/it:x already names {current}, but the new image is {ours.manifest_digest}: "
         "vllm-mods does not move a tag; nothing was changed"
     )
-    assert caught.value.hint == "--tag another-name:tag, or remove the old image first"
+    # --tag says nothing where the reference has a tag
+    other = f"--output registry:{server.host}/me/it:another-tag"
+    assert caught.value.hint == f"{other}, or remove the old image first"

@@ -37,8 +37,11 @@ def parse(text: str | None, base: Base) -> Output:
     kind, colon, place = text.partition(":")
     if kind not in _PLACES or not colon or not place:
         raise UsageError(f"--output {text}: unknown kind of output", hint=f"one of {_FORMS}")
-    if kind == REGISTRY:
-        names.parse(place)
+    if kind == REGISTRY and names.parse(place).digest is not None:
+        why = (
+            f"--output {text}: an image gets a tag there; what digest it has follows from its bytes"
+        )
+        raise UsageError(why, hint=f"--output {kind}:{place.partition('@')[0]}")
     return Output(kind, place)
 
 

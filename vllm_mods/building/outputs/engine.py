@@ -69,11 +69,13 @@ def thin(image: oci.BuiltImage, ref: str) -> bytes:
     return tarball.write(sorted(entries, key=lambda entry: entry.path))
 
 
-def tag_refusal(tag: str, current: str, ours: str) -> Refused:
+def tag_refusal(
+    tag: str, current: str, ours: str, other: str = "--tag another-name:tag"
+) -> Refused:
     """Return the error of a tag that another image has."""
     return Refused(
         f"{tag} already names {current}, but the new image is {ours}: vllm-mods does not move a tag; nothing was changed",
-        hint="--tag another-name:tag, or remove the old image first",
+        hint=f"{other}, or remove the old image first",
     )
 
 

@@ -24,7 +24,7 @@ def push(images: Sequence[tuple[oci.BuiltImage, Base]], ref: str, tag: str) -> t
     repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
     """
     target = names.parse(ref)
-    if ":" not in ref.rpartition("/")[2] and "@" not in ref:
+    if ":" not in ref.rpartition("/")[2]:
         target = target._replace(tag=tag.rpartition(":")[2])
     source = _source(images[0][1], target)
     client = Pusher(target, os.environ, source)
@@ -46,7 +46,8 @@ def push(images: Sequence[tuple[oci.BuiltImage, Base]], ref: str, tag: str) -> t
         ids = [one.config_digest for one in ours]
         tagged, built = client.manifest(str(target)), tagged.digest
         if client.images_of(tagged) != ids:  # else it was packed by another zlib
-            raise tag_refusal(str(target), current, built)
+            again = f"--output registry:{target.host}/{target.repository}:another-tag"
+            raise tag_refusal(str(target), current, built, again)
     return str(target), tagged.digest, client.sent
 
 
@@ -124,7 +125,7 @@ class Pusher(Client):
             return
         raise Refused(
             f"{self.name}: this repository lacks the layer {layer.digest} of the base image ({layer.size:,} bytes), and {self.name.host} cannot mount that layer from {self._source.repository if self._source else 'another registry'}. vllm-mods does not upload layers of a base image. No tag was moved",
-            hint=f"skopeo copy docker://{names.plain(base.reference)} "
+            hint=f"skopeo copy {'docker://' * (base.where != 'oci-layout')}{names.plain(base.reference)} "
             f"docker://{self.name.host}/{self.name.repository}:base  # then push again",
         )
 
