@@ -285,6 +285,7 @@ def test_a_release_that_only_the_working_tree_knows_is_looked_at(call: Call, kep
 def test_a_release_to_begin_at_has_to_be_a_version(call: Call, kept: Path, since: str) -> None:
     empty = call("keep", "fast", "--library", kept)
     assert (empty.code, "the repository has no commit yet" in empty.err) == (2, True)
+    assert empty.err.endswith("hint: git commit\n")
     typo = call("keep", "fast", "--library", kept, "--since", since)
     assert (typo.code, f"--since {since}: not a version" in typo.err) == (2, True)
     assert branches(kept) == []

@@ -14,7 +14,7 @@ from mod_making import diff_of, write_mod
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats import mod_lock
-from vllm_mods.keeping import keeping
+from vllm_mods.keeping import branches, keeping
 from vllm_mods.keeping.keeping import KeptRelease, Ways
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries, planner
@@ -344,9 +344,12 @@ def repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_all(library: Path, texts: dict[str, str], *names: str) -> list[KeptRelease]:
-    return list(
-        keeping.run(str(library), "mine", names, InMemory(texts), lambda kept: f"{kept.did}\n")
+    home = branches.home(str(library))
+    at = branches.tip(home, "HEAD") or ""
+    found = keeping.run(
+        home, at, "mine", names, InMemory(texts), message=lambda kept: f"{kept.did}\n"
     )
+    return list(found)
 
 
 @pytest.mark.slow

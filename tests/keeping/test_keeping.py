@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 from git_host import commit, git, mod
 
-from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
+from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.keeping import branches, keeping
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.library.catalog import Library
@@ -217,7 +217,10 @@ class NoReleases(Releases):
 
 
 def keep(library: Path, *names: str, mod: str = "fast") -> list[KeptRelease]:
-    return list(keeping.run(str(library), mod, names, NoReleases(), lambda kept: f"{kept.did}\n"))
+    home = branches.home(str(library))
+    at = branches.tip(home, "HEAD") or ""
+    found = keeping.run(home, at, mod, names, NoReleases(), message=lambda kept: f"{kept.did}\n")
+    return list(found)
 
 
 @pytest.mark.slow
@@ -258,12 +261,3 @@ def test_a_name_that_no_branch_can_have_is_told(library: Path) -> None:
     assert stuck.left == (
         f"no branch can be named {branches.PREFIX}fast..er/0.20.0: rename the mod",
     )
-
-
-@pytest.mark.slow
-def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty/patches").mkdir(parents=True)
-    git(tmp_path / "empty", "init", "-q")
-    with pytest.raises(ManifestError, match="has no commit yet") as caught:
-        keep(tmp_path / "empty", "0.20.0")
-    assert caught.value.hint == "git commit"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from vllm_mods.api.access import Access
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.versions import in_range, is_final
 from vllm_mods.keeping import branches, keeping
 from vllm_mods.keeping.proposing import Proposal
@@ -44,7 +44,9 @@ def keep(
     if since is not None and in_range(since, "") is None:
         raise UsageError(f"--since {since}: not a version", hint="--since 0.33.0")
     home = branches.home(folder)
-    with branches.laid_out(home, branches.head(home, folder)) as place:
+    if (at := branches.tip(home, "HEAD")) is None:
+        raise ManifestError(folder, ("the repository has no commit yet",), hint="git commit")
+    with branches.laid_out(home, at) as place:
         library = Library(place)
         loaded = [library.load(name) for name in library.names()]
         own = {mod.name: mod for mod in loaded if root_of(mod) == place}
@@ -61,7 +63,7 @@ def keep(
     for name in mods or own:
         proposed = requests.releases(name) if requests else ()
         wanted = keeping.new_to(own[name], versions, since, proposed)
-        for release in keeping.run(folder, name, wanted, access.releases, message):
+        for release in keeping.run(home, at, name, wanted, access.releases, message=message):
             kept.append(release)
             yield release
     if requests:

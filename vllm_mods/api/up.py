@@ -50,9 +50,9 @@ def plan_up(
     path = on_base.lock_path(library, pairing, options.lock)
     at = os.path.relpath(path)
     new = UpStep("run", True, "the image is new")
+    anew = UpStep("build", True, "the lock is new"), new
     if not os.path.exists(path):
-        lock = UpStep("lock", True, f"{at} does not exist")
-        return UpPlan((lock, UpStep("build", True, "the lock is new"), new))
+        return UpPlan((UpStep("lock", True, f"{at} does not exist"), *anew))
     locked, _ = on_base.find_lock(library, pairing, options.lock)
     named, base = library.pairing(pairing).base, locked.lock.base.ref
     where: dict[str, Any] = {key: getattr(options, key) for key in _OF_MODEL}
@@ -62,8 +62,7 @@ def plan_up(
         hint = f"vllm-mods lock {pairing} --base {base}, or vllm-mods lock {pairing}"
         raise Refused(why, hint=hint)
     if moved:
-        lock = UpStep("lock", True, "; ".join(map(str, moved)))
-        return UpPlan((lock, UpStep("build", True, "the lock is new"), new))
+        return UpPlan((UpStep("lock", True, "; ".join(map(str, moved))), *anew))
     lock = UpStep("lock", False, f"{at} is up to date, for {base}")
     served = containers.plan_service(library, pairing, options, arguments, note=access.note)
     containers.check_single(pairing, served.service)
@@ -86,22 +85,19 @@ def plan_up(
     return UpPlan((lock, build, UpStep("run", True, why)), None, served, holder)
 
 
-def _is_as_planned(
-    old: engine.EngineContainer, served: ServedPairing, options: StartOptions
-) -> bool:
+def _is_as_planned(old: engine.EngineContainer, served: ServedPairing, asked: StartOptions) -> bool:
     """Tell whether a container runs the image of the lock, with the port, folders, options and arguments that are planned."""
     planned = served.service
     front, _, behind = f"{old.labels.get(TYPED_LABEL, '')} ".partition(" -- ")
     for key in ("gpus", "shm_size", "restart"):
         before = flag_value(shlex.split(front), f"--{key.replace('_', '-')}")
-        if (before or getattr(StartOptions(), key)) != getattr(options, key):
+        if (before or getattr(StartOptions(), key)) != getattr(asked, key):
             return False
     real = os.path.realpath
-    if any(real(old.folders.get(to, of)) != real(of) for of, to, _ in planned.mounts):
-        return False
+    has_folders = all(real(old.folders.get(to, of)) == real(of) for of, to, _ in planned.mounts)
     runs_it = old.state == "running" and old.labels.get(LOCK_LABEL) == served.lock
     has_port = planned.published.rpartition(":")[0] in old.ports
-    return runs_it and has_port and shlex.split(behind) == [*planned.arguments]
+    return runs_it and has_port and has_folders and shlex.split(behind) == [*planned.arguments]
 
 
 def up(

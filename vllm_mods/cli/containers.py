@@ -143,11 +143,9 @@ def up_command(
     steps = plan_up(library, pairing, arguments, start, **given).steps
     _announce(steps)
     at = () if start.lock is None else ("--output", start.lock)
-    model = () if start.model_folder is None else ("--model-folder", start.model_folder)
-    memory = () if start.device_memory is None else ("--device-memory", start.device_memory)
     commands = {
-        "lock": shlex.join(("vllm-mods", "lock", pairing, *at, *model, *memory)),
-        "build": shlex.join(("vllm-mods", "build", pairing, *model, *memory)),
+        "lock": shlex.join(("vllm-mods", "lock", pairing, *at)),
+        "build": shlex.join(("vllm-mods", "build", pairing)),
         "run": typed.again(("--wait",), ("--replace",)),
     }
     for step in steps:

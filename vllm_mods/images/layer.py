@@ -66,6 +66,7 @@ def scan(source: io.IOBase, what: str) -> Layer:
             elif name.startswith(_WHITEOUT):
                 gone.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
             else:
+                is_again = path in entries and member.isreg()  # `extract` would give the first
                 names.pop(path, None)
                 contents.pop(path, None)
                 first = _inside(member.linkname, what) if member.islnk() else ""
@@ -74,7 +75,7 @@ def scan(source: io.IOBase, what: str) -> Layer:
                     names[path] = names.get(first, first)
                     if first in contents:
                         contents[path] = contents[first]
-                elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
+                elif (is_again or _is_kept(path, member)) and len(pack) < _MOST_KEPT:
                     packed = zlib.compress(streams.content(archive, member), 1)
                     contents[path] = len(pack), len(packed)
                     pack += packed
@@ -87,14 +88,11 @@ def scan(source: io.IOBase, what: str) -> Layer:
 
 
 def extract(source: io.IOBase, path: str, what: str) -> bytes:
-    """Return one file of a layer that ``scan`` has found there; what comes last counts, so all of it is read."""
+    """Return one file of a layer that ``scan`` has found there, reading as far as that file."""
     with streams.reading(what, _AGAIN):
-        file = streams.Forward(streams.unpacked(source))
-        every = _members(file, what)
-        named = [streams.content(tar, m) for m, place, tar in every if place == path and m.isreg()]
-        file.finish()
-    if named:
-        return named[-1]
+        for member, place, archive in _members(streams.Forward(streams.unpacked(source)), what):
+            if place == path and member.isreg():
+                return streams.content(archive, member)
     raise TreeError(f"{what}: {path} is no longer in this layer", hint=_AGAIN)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from vllm_mods.base import secrets
-from vllm_mods.base.errors import ManifestError, Refused, UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.output import write_below
 from vllm_mods.formats import tree_names
 from vllm_mods.library import catalog, reading
@@ -82,13 +82,6 @@ def tip(home: LibraryHome, name: str) -> str | None:
     if done.code not in {0, 1}:
         raise home.refused(f"{name} cannot be read", done.why)
     return done.text or None
-
-
-def head(home: LibraryHome, library: str) -> str:
-    """Return the commit that the first branch of a library begins at. Raises ``ManifestError`` if there is none."""
-    if (at := tip(home, "HEAD")) is None:
-        raise ManifestError(library, ("the repository has no commit yet",), hint="git commit")
-    return at
 
 
 def is_name(home: LibraryHome, name: str) -> bool:

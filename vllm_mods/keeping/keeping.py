@@ -44,21 +44,21 @@ class Ways(NamedTuple):
 
 
 def run(
-    library: str,
+    home: branches.LibraryHome,
+    at: str,
     mod: str,
     names: Sequence[str],
     releases: Releases,
+    *,
     message: Callable[[KeptRelease], str],
 ) -> Iterator[KeptRelease]:
-    """Bring a mod up to releases, the oldest first; each branch begins where the one before ends.
+    """Bring a mod up to releases, the oldest first; the first branch begins ``at`` a commit, each other where the one before ends.
 
     A branch that exists is left alone, whoever made it; unless the mod has changed below it, and nobody else's commit
     is on it: then it is made again. A port that a person has to finish holds up the later releases of that mod, since
     they are ported from its result. ``names`` are versions, ``message`` returns the text of a commit. Raises
-    ``UsageError`` for a library in no repository, and whatever reading its mods does.
+    whatever reading its mods does.
     """
-    home = branches.home(library)
-    at = branches.head(home, library)
     wanted = sorted(names, key=versions.sort_key)
     for n, release in enumerate(wanted, 1):
         kept = KeptRelease(mod, release, "stuck", branch=f"{branches.PREFIX}{mod}/{release}")
