@@ -127,6 +127,15 @@ def test_a_second_name_has_what_the_first_had_in_its_own_layer(tmp_path: Path, s
         assert base.read(f"p/vllm/a.{suffix}") == b"highest"
 
 
+def test_second_names_in_a_circle_have_no_content(tmp_path: Path) -> None:
+    links = {"vllm/a.py": "vllm/a.py", "vllm/b.py": "vllm/c.py", "vllm/c.py": "vllm/b.py"}
+    image = Image([layer({name: Link(first, hard=True) for name, first in links.items()})])
+    base = opened(f"oci:{image.layout(tmp_path / 'l')}", tmp_path)
+    for name in links:
+        with pytest.raises(TreeError, match="is no longer in this layer"):
+            base.read(name)
+
+
 @pytest.mark.parametrize("suffix", ["py", "so"])
 def test_of_a_path_that_a_layer_has_twice_the_last_counts(tmp_path: Path, suffix: str) -> None:
     names = [f"p/vllm/{name}.{suffix}" for name in "abc"]

@@ -244,8 +244,7 @@ def upgrade(
         if base is not None:
             wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
         for one in opened:
-            named = wanted._replace(base=ref)
-            upgrading.check_version(named, before.lock, to, one.tree.version)
+            upgrading.check_version(wanted._replace(base=ref), before.lock, to, one.tree.version)
         model = _look_at_model(library, wanted, access)
         on_base.demand_serving(library, wanted, opened, access, model)
         lock = on_base.joined_lock(opened, model)._replace(pairing_digest=pairings.digest(wanted))

@@ -96,8 +96,7 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
     actual, below = base.diff_ids, lock.base.diff_ids
     # Reading one compares its bytes with what the configuration says of it.
     numbers = range(len(actual))
-    anew = base.where == "oci-layout"  # a registry would send all of it
-    inside = [base.layer(n, anew=anew) if isinstance(base, LayeredImage) else None for n in numbers]
+    inside = [base.layer(n, anew=True) if isinstance(base, LayeredImage) else None for n in numbers]
     wanted = (*below, ours or actual[min(len(below), len(actual) - 1)])
     if sorted(actual) == sorted(wanted) and actual != wanted:
         yield differs(

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from vllm_mods.api import run
-from vllm_mods.api.access import Access
 from vllm_mods.api.up import UpStep, plan_up, up
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, UsageError
@@ -38,7 +37,7 @@ starting = options.grouped(
     ),
 )
 """How a container is started: options of ``run``, ``up`` and ``export``."""
-_engine_options = options.all_of(
+_server = options.all_of(
     option(
         "--engine",
         "The container engine to use [the engine that has the image].",
@@ -46,14 +45,14 @@ _engine_options = options.all_of(
         type=click.Choice(engine_command.PROGRAMS),
     ),
     option("--env-file FILE", "A file of variables (HF_TOKEN=…).", "env_files", multiple=True),
+    starting,
+    click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]"),
+    options.pairing_name,
 )
 
 
 @click.command(name="run")
-@options.pairing_name
-@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
-@starting
-@_engine_options
+@_server
 @option("--print", "Only print the command; check neither the image nor ARGUMENTs.", "only_print")
 @option("--replace", "First remove the container of the same name, if `run` started it.")
 @option("--wait", "Wait until the server is ready, then report whether the mods' code ran.")
@@ -69,8 +68,6 @@ def run_command(
     library: Library,
     *,
     start: service.StartOptions,
-    program: str | None,
-    env_files: tuple[str, ...],
     only_print: bool,
     **given: Any,
 ) -> int:
@@ -86,11 +83,12 @@ def run_command(
     if only_print:
         planned = run.plan_service(library, pairing, start, arguments, note=answers.note).service
         run.check_single(pairing, planned)
-        program = program or next(iter(engine.engines_here()), engine_command.PROGRAMS[0])
+        program = next(iter(engine.engines_here()), engine_command.PROGRAMS[0])
+        program, env_files = given["program"] or program, given["env_files"]
         click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
         return EXIT_OK
     typed = service.Typed(click.get_current_context().obj["arguments"])
-    given |= {"program": program, "env_files": env_files, "typed": typed, "progress": _progress}
+    given |= {"typed": typed, "progress": _progress}
     return _tell(run.run(library, pairing, arguments, start, **given))
 
 
@@ -109,10 +107,7 @@ def _tell(started: run.StartedContainer) -> int:
 
 
 @click.command(name="up")
-@options.pairing_name
-@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
-@starting
-@_engine_options
+@_server
 @option("--print", "Print the steps and their commands; do nothing.", "only_print")
 @options.library
 @options.network
@@ -122,9 +117,7 @@ def up_command(
     library: Library,
     *,
     start: service.StartOptions,
-    program: str | None,
     only_print: bool,
-    access: Access,
     **given: Any,
 ) -> int:
     """Lock, build and start a pairing, and wait until it serves.
@@ -135,7 +128,6 @@ def up_command(
     """
     words = click.get_current_context().obj["arguments"]
     typed = service.Typed(("run", *(word for word in words[1:] if word != "--print")))
-    given |= {"program": program, "access": access}
     if not only_print:
         given |= {"typed": typed, "progress": _progress, "announce": _announce}
         return _tell(up(library, pairing, arguments, start, **given))

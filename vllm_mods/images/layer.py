@@ -161,7 +161,7 @@ class LayeredImage(Base):
         self.reference = reference
         self.blobs = blobs
         self._cache = cache
-        self._progress = progress
+        self._progress = progress or (lambda _phase, _done, _size: None)
         self._layers: dict[int, Layer] = {}
         self._scanned: set[int] = set()
 
@@ -221,8 +221,8 @@ class LayeredImage(Base):
         return None
 
     def layer(self, number: int, *, anew: bool = False) -> Layer:
-        """Return a layer, counted from the lowest; if ``anew``, its bytes are read whatever the cache knows of them."""
-        if anew and number not in self._scanned:
+        """Return a layer, counted from the lowest; if ``anew``, a file of a layout is read whatever the cache knows of it."""
+        if anew and self.where == "oci-layout" and number not in self._scanned:
             with self._open(number) as (checked, _):
                 while checked.read(streams.CHUNK):
                     pass
@@ -245,15 +245,12 @@ class LayeredImage(Base):
         """Open a layer to be read forwards, and say how messages name it."""
         blob = self.blobs[number]
         what = self._name(blob)
+
+        def tell(done: int) -> None:
+            self._progress(f"reading layer {number + 1} of {len(self.blobs)}", done, blob.size)
+
         with blob.open() as file:
-            tell = self._tell(number)
             yield streams.CheckedStream(file, blob.digest, blob.size, what, tell), what
 
     def _name(self, blob: Blob) -> str:
         return f"{self.reference}: layer {blob.digest[:19]}"
-
-    def _tell(self, number: int) -> Callable[[int], None] | None:
-        if self._progress is None:
-            return None
-        show, size = self._progress, self.blobs[number].size
-        return lambda done: show(f"reading layer {number + 1} of {len(self.blobs)}", done, size)

@@ -108,14 +108,8 @@ class Forward:
 
 def entry(member: tarfile.TarInfo, path: str, first: ImageEntry | None = None) -> ImageEntry:
     """Return a member as the entry at ``path``; a second name of ``first`` is what that is."""
-    if first:
-        kind = first.kind
-    elif member.isdir():
-        kind = DIR
-    elif member.issym():
-        kind = LINK
-    else:
-        kind = FILE if member.isreg() or member.islnk() else OTHER
+    kind = FILE if member.isreg() or member.islnk() else OTHER
+    kind = first.kind if first else DIR if member.isdir() else LINK if member.issym() else kind
     return ImageEntry(
         path=path,
         kind=kind,

@@ -20,8 +20,8 @@ from vllm_mods.images.model import Base, Blob, digest_of
 from vllm_mods.images.oci import FULL_NAME, TAG
 from vllm_mods.images.streams import CHUNK, CheckedStream
 
-_STAGED = ".vllm-mods-"
-_BEGUN = ("blobs", "oci-layout", ".index.json.new")
+_BEGUN = ("blobs", "oci-layout", ".index.json.new", ".vllm-mods-")
+"""What the names in a layout without its index begin with, which is one of a build that was killed."""
 
 
 def layout(images: Sequence[tuple[oci.BuiltImage, Base]], folder: str, tag: str) -> None:
@@ -42,7 +42,7 @@ def layout(images: Sequence[tuple[oci.BuiltImage, Base]], folder: str, tag: str)
         created: list[str] = []
         try:
             _make(folder, created)
-            with tempfile.TemporaryDirectory(dir=folder, prefix=_STAGED) as staged:
+            with tempfile.TemporaryDirectory(dir=folder, prefix=".vllm-mods-") as staged:
                 for image, base in images:
                     _stage(staged, folder, image, base)
                 _put(staged, folder, oci.blob_path(digest_of(top)), (top,))
@@ -125,9 +125,7 @@ def _others(folder: str) -> list[dict[str, Any]]:
             dict(entry.get("annotations") or {})
         return list(entries)
     except FileNotFoundError:
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-        # all that is there of a layout before its index, by whoever was killed
-        if any(name not in _BEGUN and not name.startswith(_STAGED) for name in names):
+        if os.path.isdir(folder) and any(not one.startswith(_BEGUN) for one in os.listdir(folder)):
             why = f"{folder} exists and is not an OCI layout; nothing was changed"
             raise Refused(why, hint="--output oci:DIR with a new folder") from None
         return []
