@@ -83,9 +83,8 @@ def run_command(
     if only_print:
         planned = run.plan_service(library, pairing, start, arguments, note=answers.note).service
         run.check_single(pairing, planned)
-        program = next(iter(engine.engines_here()), engine_command.PROGRAMS[0])
-        program, env_files = given["program"] or program, given["env_files"]
-        click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
+        program = given["program"] or next(iter(engine.engines_here()), engine_command.PROGRAMS[0])
+        click.echo(shlex.join(service.line(program, planned, env_files=given["env_files"])))
         return EXIT_OK
     typed = service.Typed(click.get_current_context().obj["arguments"])
     given |= {"typed": typed, "progress": _progress}
@@ -135,9 +134,11 @@ def up_command(
     steps = plan_up(library, pairing, arguments, start, **given).steps
     _announce(steps)
     at = () if start.lock is None else ("--output", start.lock)
+    model = () if start.model_folder is None else ("--model-folder", start.model_folder)
+    memory = () if start.device_memory is None else ("--device-memory", start.device_memory)
     commands = {
-        "lock": shlex.join(("vllm-mods", "lock", pairing, *at)),
-        "build": shlex.join(("vllm-mods", "build", pairing)),
+        "lock": shlex.join(("vllm-mods", "lock", pairing, *at, *model, *memory)),
+        "build": shlex.join(("vllm-mods", "build", pairing, *model, *memory)),
         "run": typed.again(("--wait",), ("--replace",)),
     }
     for step in steps:

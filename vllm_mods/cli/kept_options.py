@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-_KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock --model-folder --device-memory"
+_KEPT = "--library --to --target --base --workspace --commits --with --platform --target-in-image --offline --lock"
 _OF_ITSELF = "--output --variant"  # for the command of the call alone
 _ON_IMAGE = ("lock", "build", "upgrade")  # their --base is an image, that of others a tree
 _COMMAND = r"(?<![\w./=-])vllm-mods (?P<words>[a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"

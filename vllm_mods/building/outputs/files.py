@@ -20,8 +20,7 @@ from vllm_mods.images.model import Base, Blob, digest_of
 from vllm_mods.images.oci import FULL_NAME, TAG
 from vllm_mods.images.streams import CHUNK, CheckedStream
 
-_BEGUN = ("blobs", "oci-layout", ".index.json.new", ".vllm-mods-")
-"""What the names in a layout without its index begin with, which is one of a build that was killed."""
+_BEGUN = ("blobs", "oci-layout", ".index.json.new", ".vllm-mods-")  # by a build that was killed
 
 
 def layout(images: Sequence[tuple[oci.BuiltImage, Base]], folder: str, tag: str) -> None:
