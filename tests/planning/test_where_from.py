@@ -99,7 +99,7 @@ def test_each_variant_is_looked_for_once_and_each_release_opened_once() -> None:
     assert shelf.opened == ["0.19.0"]
 
 
-def test_two_releases_are_kept_open() -> None:
+def test_of_three_releases_one_is_opened_again_only_for_what_was_not_read_of_it() -> None:
     versions = ("0.18.0", "0.19.0", "0.20.0")
     shelf = Shelf({version: f"a = {version[2:4]}\n" for version in versions})
     diffs = [diff_of(PATH, f"a = {n}\n", "b\n") for n in (18, 19, 20)]
@@ -109,6 +109,10 @@ def test_two_releases_are_kept_open() -> None:
         tree = origins(made, one)
         assert tree is not None
         assert tree.version == one.id
+    assert shelf.opened == [*versions]
+    first = origins(made, made.variants[0])
+    assert first is not None
+    assert (first.read(PATH), first.read("vllm/other.py")) == (b"a = 18\n", None)
     assert shelf.opened == [*versions, "0.18.0"]
 
 

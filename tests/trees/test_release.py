@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import subprocess
 import sys
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,6 +76,19 @@ def test_a_release_is_read_by_ranges(server: PackageServer) -> None:
     assert len(server.asked(WHEEL)) == (0 if server.json else 1) + 1 + len(SOURCES)
     assert releases.http is not None
     assert releases.http.received < len(server.files[WHEEL]) * 0.6
+
+
+@pytest.mark.usefixtures("server")
+def test_a_release_that_nobody_holds_is_gone_with_all_that_it_read() -> None:
+    tree = open_tree("pypi:0.19.1")
+    assert sources_of(tree) == SOURCES
+    left = weakref.ref(tree)
+    gc.disable()  # what only the collector finds stays for long: the map turns it off
+    try:
+        del tree
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_what_was_read_is_there_offline(server: PackageServer) -> None:

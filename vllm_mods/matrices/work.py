@@ -104,7 +104,7 @@ class Workshop:
                 raise UsageError(error.message, hint=error.hint) from error
             return self.unread(task, _words(error), computed=not isinstance(error, Unreachable))
         finally:
-            gc.collect()  # trees of syntax are full of cycles
+            gc.collect(0)  # of what is older nothing large is in a cycle
 
     def unread(self, task: Task, message: str, *, computed: bool) -> tuple[Cell, ...]:
         """Return the answers of a tree that could not be read, or that nobody could look at."""

@@ -46,8 +46,8 @@ class CodeBlock(NamedTuple):
         return self.kind in {"class", "def"}
 
 
-# Forwards and backwards, and for every variant, the same files are asked.
-@lru_cache(maxsize=32)
+# Forwards and backwards, and for every variant, the same files are asked; neighbouring releases share most of them.
+@lru_cache(maxsize=64)
 def read_blocks(data: bytes) -> tuple[CodeBlock, ...]:
     """Return all blocks of a file, outer ones before those inside them; none where this interpreter's parser cannot read it."""
     tree = syntax_tree.module(data)

@@ -76,7 +76,7 @@ def read_scopes(data: bytes) -> Scopes:
     return Scopes(tuple(sorted(scopes, key=lambda scope: (scope.start, -scope.end))))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=256)
 def long_strings(data: bytes) -> tuple[tuple[int, int], ...]:
     """Return the first and last lines of strings of over two lines; none where ``ast`` cannot read the file."""
     tree = syntax_tree.module(data)

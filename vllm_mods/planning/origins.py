@@ -1,20 +1,47 @@
 """The trees that variants were written for, out of the releases that can be read."""
 
 import contextlib
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, lru_cache, partial
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import DiffError, VllmModsError
 from vllm_mods.base.model import Mod, Variant
-from vllm_mods.base.tree import Tree, TreeSource
+from vllm_mods.base.tree import PristineTree, Tree, TreeSource
 from vllm_mods.formats import mod_lock
 from vllm_mods.planning import carried_parts, patching, written
 from vllm_mods.planning.known_trees import WORKSPACE
-from vllm_mods.planning.layered_tree import LayeredTree
 
 _MOST = 12
 """Releases to look at: what a range begins with is nearly always the one that its author had."""
 _OPEN = 2  # releases that are kept open: one that was read whole takes 40 MB
+_FILES = 8  # files of each release that are kept: a plan asks for those that a mod changes, again and again
+
+
+class _Release(PristineTree):
+    """A release that is opened for what is not remembered of it. ``opened`` gives it by its name."""
+
+    def __init__(self, opened: Callable[[str], Tree], name: str) -> None:
+        tree = opened(name)
+        self.spec, self.version, self.pristine = tree.spec, tree.version, tree.pristine
+        self._open = partial(opened, name)
+        self._read = lru_cache(_FILES)(lambda path: self._open().read(path))
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        return self._read(path)
+
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        """Return the paths below a folder."""
+        return self._open().paths(under)
+
+    def load(self, paths: Collection[str]) -> None:
+        """Have the files here."""
+        self._open().load(paths)
+
+    def layers(self) -> tuple[Tree, Mapping[str, bytes | None]]:
+        """Return the release itself."""
+        return self._open().layers()
 
 
 class Origins:
@@ -28,7 +55,8 @@ class Origins:
     def __init__(self, releases: TreeSource) -> None:
         self._releases = releases
         self._known: dict[tuple[str, str], str | None] = {}
-        self._opened = lru_cache(_OPEN)(lambda version: LayeredTree(releases.open(version)))
+        opened = lru_cache(_OPEN)(releases.open)
+        self._opened = cache(partial(_Release, opened))
         self.missed = False
 
     def __call__(self, mod: Mod, variant: Variant) -> Tree | None:

@@ -110,7 +110,7 @@ def open_tree(
             from vllm_mods.trees.release import Releases  # noqa: PLC0415
 
             of = Releases(commits=commits, **network).of
-            archive.others = OtherPackages(of, archive.metadata, named=others)
+            archive.others = OtherPackages(of, archive.apart().metadata, named=others)
     tree.workspace = workspace
     return tree
 

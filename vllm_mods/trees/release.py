@@ -133,7 +133,8 @@ class Releases:
         tree = ArchiveTree(archive, spec=spec, remote=True, identity=in_parts or file.sha256)
         tree.releases = self
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
-        tree.others = OtherPackages(self.of, tree.metadata, file.uploaded, named or {})
+        # Of a twin: a tree that its own packages refer to would stay until garbage is collected, with all that it read.
+        tree.others = OtherPackages(self.of, tree.apart().metadata, file.uploaded, named or {})
         return tree
 
     def _latest(self) -> str:
