@@ -56,10 +56,9 @@ def suggest(
 
     ``model`` is a folder, or an id on the Hub (``HF_ENDPOINT``) of the commit, tag or branch ``revision``. Its
     ``config.json`` and the headers of its safetensors are read, no weights. With ``tree``, what is for it is
-    planned there, and its tensors are held against the model's class. ``model_folder`` is where the model lies, whatever it is called; ``device_memory`` (``96GiB``) that of each
-    GPU on which a pairing is to have room, without it this machine's. Returns ``Suggested``. Raises ``UsageError``
-    for a folder that is no checkpoint, ``TreeError`` for one that cannot be read, and ``Refused`` for one that the vLLM
-    in the tree would not load.
+    planned there, and its tensors are held against the class there. ``model_folder`` is where the model lies, whatever it is
+    called; ``device_memory`` (``96GiB``) that of each GPU on which a pairing is to have room, without it this machine's. Returns ``Suggested``.
+    Raises ``UsageError`` for a folder that is no checkpoint, ``TreeError`` for one that cannot be read, ``Refused`` for one that the tree would not load.
 
     >>> _ = Path("model").mkdir(), Path("model/config.json").write_text('{"model_type": "llama"}')
     >>> vm.suggest(vm.Library("good"), "model").mods
