@@ -25,6 +25,14 @@ TOY = {
     "vllm/model_executor/models/toy.py": b"class Toy(nn.Module):\n    def load_weights(self, weights):\n"
     b"        loader = AutoWeightsLoader(self)\n        return loader.load_weights(weights)\n",
 }
+TOY_WITH_HEAD = b"""class Toy(nn.Module):
+    def __init__(self, config):
+        self.model = Model(config)
+        self.lm_head = ParallelLMHead(config.vocab_size, config.hidden_size)
+    def load_weights(self, weights):
+        loader = AutoWeightsLoader(self)
+        return loader.load_weights(weights)
+"""
 WHEN = '\n[[when]]\nconfig = { model_type = ["qwen3_5_moe"] }\nfails = "KeyError"\n'
 
 
@@ -78,6 +86,36 @@ def test_suggest_says_whether_what_is_needed_goes_into_a_tree(
     verdicts = [(one["name"], one["verdict"]) for one in answer.json["plan"]["mods"]]
     assert verdicts == [("hybrid-int4-fp8", "missing"), ("qwen3.5-enhanced", "applies")]
     assert (answer.code, answer.json["ok"]) == (1, False)
+
+
+@pytest.mark.parametrize("by_folder", [False, True])
+def test_suggest_refuses_a_model_that_the_vllm_of_the_target_would_not_load(
+    call: Call, site: Path, library: Path, tmp_path: Path, *, by_folder: bool
+) -> None:
+    place = write_checkpoint(
+        str(tmp_path / "model"),
+        [bf16("model.a.weight")],
+        config={"architectures": ["ToyForCausalLM"]},
+    )
+    model = ("org/name", "--model-folder", place) if by_folder else (place,)
+    words = ("suggest", *model, "--library", library)
+    for path, data in TOY.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_bytes(data)
+    said = call(*words, "--target", site)
+    assert said.code == 3
+    assert (
+        f"would not load {model[0]}: Toy (vllm/model_executor/models/toy.py:1) has no part named model, "
+        in said.err
+    )
+    assert call(*words).code == 0  # of no vLLM nothing is known
+    (site / "vllm/model_executor/models/toy.py").write_bytes(TOY_WITH_HEAD)
+    config = {"architectures": ["ToyForCausalLM"], "tie_word_embeddings": False}
+    write_checkpoint(place, [bf16("model.a.weight")], config=config)
+    noted = "the model has no tensors for lm_head of Toy (vllm/model_executor/models/toy.py:1): vLLM answers nonsense"
+    said = call(*words, "--target", site)
+    assert (said.code, f"\n  {noted}\n" in said.out) == (0, True)
+    assert call(*words, "--target", site, "--json").json["notes"] == [noted]
 
 
 @pytest.mark.slow

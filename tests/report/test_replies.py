@@ -373,6 +373,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
             None,
             flags=("--a", "b"),
             clients=("Codex: works",),
+            notes=("no head",),
         ),
         paint,
     )
@@ -386,6 +387,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  block FP8    10 layers",
         *(f"         {n} l{n}.*" for n in range(8)),
         "           and 2 more kinds",
+        "  no head",
         "",
         "mods",
         "  fast",
@@ -425,6 +427,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "templates": [{"name": name, "required": False, "without": None} for name in ("t1", "t2")],
         "flags": ("--a", "b"),
         "clients": ("Codex: works",),
+        "notes": ("no head",),
         "pairings": pairings,
         "ok": True,
     }

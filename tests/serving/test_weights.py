@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_tree import MemoryTree
@@ -11,6 +11,9 @@ from vllm_mods.formats.safetensors import Tensor
 from vllm_mods.serving.source import ModuleSources
 from vllm_mods.serving.weights import ModelLoading
 from vllm_mods.trees.release import Releases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MODELS = "vllm/model_executor/models"
 REGISTRY = """
@@ -250,6 +253,7 @@ def size(
     swap: tuple[str, str] = ("", ""),
     dtype: str = "BF16",
     needs_all: bool = True,
+    note: Callable[[str], None] = lambda _note: None,
 ) -> str:
     """Return why a checkpoint of some shapes is refused."""
     assert swap[0] in SIZED
@@ -259,7 +263,7 @@ def size(
     tree = MemoryTree({f"{MODELS}/{name}.py": text.encode() for name, text in files.items()})
     tensors = {name: Tensor(dtype, shape, 0, "f") for name, shape in shapes.items()}
     loading = ModelLoading(ModuleSources(tree), config, tensors, needs_all)
-    return loading.fault([named], lambda _note: None).replace(f"{MODELS}/", "")
+    return loading.fault([named], note).replace(f"{MODELS}/", "")
 
 
 def test_a_checkpoint_of_the_sizes_of_its_config_is_taken() -> None:
@@ -303,6 +307,70 @@ def test_a_head_is_looked_at_where_it_surely_has_weights_of_its_own(
     config: dict[str, Any], *, is_refused: bool
 ) -> None:
     assert bool(size({**SHAPES, HEAD: (14, 4)}, {**SIZED_CONFIG, **config})) == is_refused
+
+
+def notes_of(
+    *missing: str, config: dict[str, Any], swap: tuple[str, str] = ("", ""), more: str = ""
+) -> list[str]:
+    """Return what is noted of a checkpoint that lacks some tensors, and has ``more``."""
+    notes: list[str] = []
+    shapes = {name: shape for name, shape in SHAPES.items() if name not in missing}
+    shapes |= {more: (12, 4)} if more else {}
+    size(shapes, {**SIZED_CONFIG, **config}, swap=swap, note=notes.append)
+    return notes
+
+
+UNTIED = {"tie_word_embeddings": False}
+NO_TIE = (
+    "        if config.tie_word_embeddings:\n            self.lm_head = self.lm_head.tie_weights(self.model.embed_tokens)\n",
+    "",
+)
+
+
+def test_a_checkpoint_without_its_head_or_its_embedding_is_noted() -> None:
+    head = f"the model has no tensors for lm_head of SizedForCausalLM ({MODELS}/sized.py:26): vLLM answers nonsense"
+    assert notes_of(HEAD, config=UNTIED) == [head]
+    embedding = head.replace("lm_head", "model.embed_tokens")
+    embedding = embedding.replace("SizedForCausalLM", "TextModel").replace(":26)", ":2)")
+    assert notes_of(EMBEDDING, config=UNTIED) == [embedding]
+    assert notes_of(config=UNTIED) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "swap", "is_noted"),
+    [
+        (UNTIED, ("", ""), True),
+        ({"tie_word_embeddings": True}, ("", ""), False),
+        ({}, ("", ""), False),  # what the class of the config has by default is not known here
+        ({}, NO_TIE, True),
+        ({"tie_word_embeddings": True}, NO_TIE, False),
+        (
+            {"text_config": {**SIZED_CONFIG, **UNTIED}},
+            ("", ""),
+            False,
+        ),  # vLLM takes that of the top
+        ({**UNTIED, "audio": {"tie_word_embeddings": True}}, ("", ""), False),
+        (UNTIED, ("self.lm_head = ParallelLMHead(", "self.lm_head = Head("), False),
+        (UNTIED, ("AutoWeightsLoader(self)", "OtherLoader(self)"), False),
+    ],
+)
+def test_a_head_that_may_be_tied_or_be_made_otherwise_is_not_missed(
+    config: dict[str, Any], swap: tuple[str, str], *, is_noted: bool
+) -> None:
+    notes = notes_of(HEAD, config=config, swap=swap)
+    assert any("no tensors for lm_head" in note for note in notes) == is_noted
+
+
+@pytest.mark.parametrize("name", ["lm_head.qweight", "lm_head.weight_packed", "x.lm_head.weight"])
+def test_a_head_that_lies_otherwise_is_not_missed(name: str) -> None:
+    assert notes_of(HEAD, config=UNTIED, more=name) == []
+
+
+@pytest.mark.parametrize(("text", "is_noted"), [("embed_tokens", False), ("midlayer.", True)])
+def test_an_embedding_that_a_loop_may_rename_is_not_missed(text: str, *, is_noted: bool) -> None:
+    changed = SIZED.replace("self.model = TextModel(", "self.model = LoopModel(")
+    swap = (SIZED, changed.replace("midlayer.", text))
+    assert bool(notes_of(EMBEDDING, config=UNTIED, swap=swap)) == is_noted
 
 
 @pytest.mark.parametrize(

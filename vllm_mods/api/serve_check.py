@@ -194,22 +194,30 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
     return check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
 
 
+def demand_loading(
+    model: Checkpoint, tree: Tree, planned: Plan | None, note: Callable[[str], None], *words: str
+) -> None:
+    """Raise ``Refused`` if vLLM would not load a model by a command and an environment that have these ``words``."""
+    changes = planned.changes if planned else ()
+    seen = architectures(model) if model.config.get("vision_config") else ()
+    changed = (one.path for one in (*changes, *getattr(receipt_of(tree), "files", ())))
+    given = " ".join((*words, *model.files, *changed))
+    if _OTHERWISE.search(" ".join((given, *seen))):
+        return
+    sources = ModuleSources(LayeredTree(tree, changes))
+    needs_all = not re.search(r"quant|compress|loader|no_op|(^| )-q", f"{given} {model.config}")
+    loading = ModelLoading(sources, model.config, model.tensors, needs_all)
+    if why := loading.fault(architectures(model), note):
+        hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"
+        raise Refused(f"vLLM {tree.version} would not load {model.name}: {why}", hint=hint)
+
+
 def demand(
     asked: ServeArguments, tree: Tree, planned: Plan | None = None, *, note: Callable[[str], None]
 ) -> None:
     """Raise ``Refused`` if vLLM in an image would not take the model, or the command of the pairing."""
-    model, changes = asked.model, planned.changes if planned else ()
-    seen = architectures(model) if model and model.config.get("vision_config") else ()
-    changed = (one.path for one in (*changes, *getattr(receipt_of(tree), "files", ())))
-    files = model.files if model else ()
-    given = " ".join((*asked.serving.argv, *asked.serving.env, *files, *changed))
-    if model and not _OTHERWISE.search(" ".join((given, *seen))):
-        sources = ModuleSources(LayeredTree(tree, changes))
-        needs_all = not re.search(r"quant|compress|loader|no_op|(^| )-q", f"{given} {model.config}")
-        loading = ModelLoading(sources, model.config, model.tensors, needs_all)
-        if why := loading.fault(architectures(model), note):
-            hint = "the model's own config.json, or another vLLM; --load-format auto in the command skips this check"
-            raise Refused(f"vLLM {tree.version} would not load {model.name}: {why}", hint=hint)
+    if asked.model:
+        demand_loading(asked.model, tree, planned, note, *asked.serving.argv, *asked.serving.env)
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:

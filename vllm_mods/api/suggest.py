@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from vllm_mods.api.plan import plan
+from vllm_mods.api.serve_check import demand_loading
 from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints import fitting
@@ -12,6 +13,7 @@ from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import client_table
 from vllm_mods.templates.source import open_template
+from vllm_mods.trees.open import as_tree
 
 
 class Suggested(NamedTuple):
@@ -19,7 +21,7 @@ class Suggested(NamedTuple):
 
     ``flags`` are the serve arguments that the first template goes with, and ``clients`` say from which release on each
     works with it; on a tree, which ones lose what there. ``device`` is the GPU that pairings need room on, None where
-    nobody knows one.
+    nobody knows one. ``notes`` say what of its tensors vLLM misses, or could not be held against the tree.
     """
 
     checkpoint: Checkpoint
@@ -28,6 +30,7 @@ class Suggested(NamedTuple):
     flags: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     device: Device | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def mods(self) -> tuple[str, ...]:
@@ -53,9 +56,9 @@ def suggest(
 
     ``model`` is a folder, or an id on the Hub (``HF_ENDPOINT``) of the commit, tag or branch ``revision``. Its
     ``config.json`` and the headers of its safetensors are read, no weights. With ``tree``, what is for it is
-    planned there. ``model_folder`` is where the model lies, whatever it is called; ``device_memory`` (``96GiB``) that of each
-    GPU on which a pairing is to have room, without it this machine's. Returns ``Suggested``. Raises ``UsageError``
-    for a folder that is no checkpoint, and ``TreeError`` for one that cannot be read.
+    planned there, and its tensors are held against the class there. ``model_folder`` is where the model lies, whatever it is
+    called; ``device_memory`` (``96GiB``) that of each GPU on which a pairing is to have room, without it this machine's. Returns ``Suggested``.
+    Raises ``UsageError`` for a folder that is no checkpoint, ``TreeError`` for one that cannot be read, ``Refused`` for one that the tree would not load.
 
     >>> _ = Path("model").mkdir(), Path("model/config.json").write_text('{"model_type": "llama"}')
     >>> vm.suggest(vm.Library("good"), "model").mods
@@ -68,8 +71,12 @@ def suggest(
     own = ((pairing, library.select(library.mods_of(pairing))) for pairing in pairings)
     suggestion = fitting.suggest(checkpoint, mods.values(), own, gpu)
     result = Suggested(checkpoint, suggestion, None, device=gpu)
-    if tree is not None and result.mods:
-        result = result._replace(plan=plan(library.select(result.mods), tree))
+    if tree is not None:
+        opened, lacks = as_tree(tree), list[str]()
+        planned = plan(library.select(result.mods), opened) if result.mods else None
+        if planned is None or planned.ok:
+            demand_loading(checkpoint, opened, planned, lacks.append)
+        result = result._replace(plan=planned, notes=tuple(lacks))
     if suggestion.templates:
         name = suggestion.templates[0].name
         result = result._replace(flags=mods[name].serve_args)

@@ -25,7 +25,7 @@ def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
     """Show which mods, chat template and pairing a model needs.
 
     MODEL is a folder, or an id on the Hugging Face Hub (or on the server of HF_ENDPOINT). `suggest` reads
-    config.json and the headers of the safetensors files, not the weights. With --target, exit code 1 if a mod that the model needs does not apply.
+    config.json and the headers of the safetensors files, not the weights. With --target, exit code 1 if a mod that the model needs does not apply, 3 if that vLLM would not load the model.
     """
     result = suggest(tree=None if target is None else access.open(target), **given)
     return checkpoint.suggested(result, answers.paint)

@@ -36,6 +36,7 @@ def suggested(result: Suggested, paint: text.Paint) -> Reply:
     lines = [_name(checkpoint), *_facts(facts)]
     if not checkpoint.tensors:
         lines.append("  the model has no safetensors files, so its layers are unknown")
+    lines += [f"  {note}" for note in result.notes]
     none = "none is for this model" if checkpoint.tensors else "none is known to be for this model"
     lines += ["", "mods" if suggestion.mods else f"mods         {none}"]
     for fit in suggestion.mods:
@@ -65,7 +66,7 @@ def suggested(result: Suggested, paint: text.Paint) -> Reply:
         },
         "mods": list(map(_needed, suggestion.mods)),
         "templates": list(map(_needed, suggestion.templates)),
-        **data.fields(result, "flags", "clients"),
+        **data.fields(result, "flags", "clients", "notes"),
         "pairings": suggestion.pairings,
         **({} if result.plan is None else {"plan": data.plan(result.plan)}),
         "ok": result.ok,
