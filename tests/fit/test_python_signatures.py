@@ -6,7 +6,6 @@ import ast
 
 import pytest
 
-from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import (
     call_text,
@@ -18,6 +17,7 @@ from vllm_mods.fit.signatures import (
     refusal,
     statements,
 )
+from vllm_mods.fit.summary import class_of
 
 
 def _node(text: str) -> ast.FunctionDef | ast.AsyncFunctionDef:

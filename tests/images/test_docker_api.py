@@ -22,7 +22,7 @@ from lowering import lower
 from making_images import ARCHITECTURE, File, Folder, Image, Link, Thing, digest, layer
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.images import container_files, docker
+from vllm_mods.images import docker
 from vllm_mods.images.model import resolve
 from vllm_mods.images.open import open_base
 
@@ -174,7 +174,7 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     started = Engine()
-    monkeypatch.setattr(container_files, "_LARGEST_KEPT", 2000)
+    monkeypatch.setattr(docker, "_LARGEST_KEPT", 2000)
     monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{started.server.server_port}")
     yield started
     started.server.shutdown()
@@ -348,7 +348,7 @@ def test_an_engine_with_another_store_says_where_it_is(engine: Engine) -> None:
 def test_a_package_of_vllms_and_metadata_come_as_one_stream(
     base: Base, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large = bytes(container_files._LARGEST_PASSED + 1)
+    large = bytes(docker._LARGEST_PASSED + 1)
     inner = {
         "other/a.py": b"O = 1\n",
         "vllm/_C.so": large,

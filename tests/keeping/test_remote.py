@@ -11,7 +11,7 @@ from git_host import commit, git, mod
 
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.keeping import branches
-from vllm_mods.keeping.remote import Remote, find_url, open_remote
+from vllm_mods.keeping.pull_requests import Remote, find_url, open_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

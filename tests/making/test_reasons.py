@@ -6,7 +6,7 @@ import pytest
 from memory_tree import MemoryTree
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.making import reasons, recording
+from vllm_mods.making import recording, watching
 from vllm_mods.making.recording import Limits
 from vllm_mods.making.watching import WatchedCommand
 
@@ -63,12 +63,12 @@ def lacked(*names: str) -> list[WatchedCommand]:
 def test_the_hint_names_what_the_script_lacked(
     output: str, names: tuple[str, ...], hint: str
 ) -> None:
-    said = reasons.hint(output, lacked(*names), in_image=False)
+    said = watching.hint(output, lacked(*names), in_image=False)
     assert said.startswith(hint) if hint.endswith("GPU") else said == hint
 
 
 def test_in_an_image_no_package_can_be_added() -> None:
-    said = reasons.hint("No module named 'einops'", (), in_image=True)
+    said = watching.hint("No module named 'einops'", (), in_image=True)
     assert said == f"the command needs the package einops: {IMAGE}"
 
 

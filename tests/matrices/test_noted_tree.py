@@ -10,7 +10,7 @@ from memory_tree import MemoryTree
 from release_shelf import ReleaseInMemory
 
 from vllm_mods.base.errors import TreeError, Unreachable
-from vllm_mods.matrices.noted_tree import NotedTree
+from vllm_mods.matrices.work import NotedTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem, Problems
-from vllm_mods.fit.world import World, absolute, remembered
+from vllm_mods.fit.world import World, absolute
 
 _IMPORT = re.compile(
     rb"^(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t]*(?:\((?P<several>[^)]*)\)|(?P<names>[^\n]*))"
@@ -98,12 +98,10 @@ def _names(text: bytes) -> Iterator[str]:
             yield name
 
 
-@remembered
 def _file(world: World, dotted: str) -> str | None:
     """Return the path of a module of the tree, a folder's ``__init__.py`` included."""
-    root, stem = dotted.partition(".")[0], dotted.replace(".", "/")
-    files = world.paths(root) if root in world.roots else frozenset[str]()
-    return next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in files), None)
+    path = world.locate(dotted).module
+    return path if path is not None and path.endswith(".py") else None
 
 
 class Loading:

@@ -13,7 +13,7 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import image_paths
 from vllm_mods.images import engine_command
-from vllm_mods.making import compose, entries, reasons, sandbox, watching
+from vllm_mods.making import compose, entries, sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
@@ -122,7 +122,7 @@ class _RecordedRun(NamedTuple):
         effect, steps, output = self.run_once()
         if not (effect.changes or effect.templates):
             why = f"the command succeeded but changed nothing in vLLM{last_lines(output)}"
-            raise Refused(why, hint=reasons.OF_TREE)
+            raise Refused(why, hint=watching.OF_TREE)
         if self.limits.each or not 0 < len(steps) <= _OPTIONAL_STEPS:
             return effect
         with contextlib.suppress(Refused):  # it does not do without: nothing is optional
@@ -284,19 +284,19 @@ class _RecordedRun(NamedTuple):
         if rejects := [path for path in ran.written if path.endswith(".rej")]:
             named = ", ".join(path.removeprefix(f"{self.site}/") for path in rejects)
             why = f"a patch was only partly applied: {named}; nothing was written{output}"
-            raise Refused(why, hint=reasons.OF_TREE)
+            raise Refused(why, hint=watching.OF_TREE)
         if seen.lacked or ran.unreached:
             lines = _listed(seen.lacked) or "\n  the command tried to use the network"
             why = f"the sandbox has no network and no GPU. It refused these requests, so the effect of the command is unknown. Nothing was written{lines}"
             raise self._lacking(why, "", seen)
         if seen.failed:
             why = f"a step failed and the command continued, so the changes are incomplete; nothing was written{_listed(seen.failed)}{output}"
-            raise Refused(why, hint=reasons.OF_TREE)
+            raise Refused(why, hint=watching.OF_TREE)
 
     def _lacking(self, message: str, output: str, seen: Watched) -> Lacked:
         """Return the refusal of a run that failed, with the URLs that it asked for and did not get."""
         in_image = self.container is not None
-        error = Lacked(message, hint=reasons.hint(output, seen.lacked, in_image=in_image))
+        error = Lacked(message, hint=watching.hint(output, seen.lacked, in_image=in_image))
         fetches = (one.argv for one in seen.lacked if one.argv[0] in {"curl", "wget"})
         error.urls = tuple(one[0] for one in map(served.parse, map(list, fetches)) if one)
         return error

@@ -1,4 +1,4 @@
-"""What a recorded command asked for and could not have, and which of its steps failed and were survived.
+"""What a recorded command asked for and could not have, and which of its steps failed and were survived; why it failed, and the option that would help.
 
 Stand-ins for the commands that fetch and change files run the real ones and note what failed, with the line of the
 script, which bash tells. Python notes connections by itself.
@@ -61,6 +61,17 @@ _PROGRAMS = re.compile(
     re.IGNORECASE,
 )
 """Variables that a script's own programs read, and not vLLM."""
+# The last of these that was printed is the reason.
+_PRINTED = re.compile(
+    r"No module named '(?P<module>\w+)"
+    r"|(?P<variable>\w+): (?:unbound variable|parameter (?:not set|null or not set))"
+    r"|KeyError: '(?P<key>[A-Z][A-Z0-9_]+)'"
+    r"|(?P<program>[\w.-]+): (?:command )?not found"
+    r"|(?P<network>Connection refused|Network is unreachable|ould not resolve|name resolution)"
+)
+_IN_IMAGE = "--image REF names an image that has it"
+OF_TREE = "if the script was written for another vLLM, name that vLLM with --tree or --image; the script finds that vLLM at $VLLM_PACKAGE_DIR"
+_KEEP = "put the files that the command downloads into the folder that the command runs in"
 
 
 class WatchedCommand(NamedTuple):
@@ -239,3 +250,22 @@ def _only_looks(code: str, files: Mapping[str, bytes]) -> bool:
     own = {part.removesuffix(".py") for path in files for part in path.split("/")}
     statements = [one.strip() for one in re.split(r"[;\n]", code) if one.strip()]
     return all(_LOOKS.match(one) for one in statements) and own.isdisjoint(_IMPORTED.findall(code))
+
+
+def hint(output: str, lacked: Sequence[WatchedCommand], *, in_image: bool) -> str:
+    """Return what to do about a run that failed; nothing is said of a network that nothing asked for."""
+    names = [one.argv[0] for one in lacked]
+    found = [one for one in _PRINTED.finditer(output) if one["program"] not in names]
+    if found:
+        module, variable, key, program, network = found[-1].groups()
+        if network:
+            return _KEEP
+        if name := variable or key:
+            return f"the command needs the variable {name}: --env {name}=VALUE"
+        if module is None:
+            return f"the command needs the program {program}: {_IN_IMAGE}"
+        also = "" if in_image else f"--also {module}, with --with for the package's version; or "
+        return f"the command needs the package {module}: {also}{_IN_IMAGE}"
+    if names and set(names) <= {"nvidia-smi"}:
+        return "the sandbox has no GPU: let the script read such values from a variable, and set the variable with --env"
+    return _KEEP if names else OF_TREE

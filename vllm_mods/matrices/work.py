@@ -5,22 +5,21 @@ A worker may be this process or one beside it: tasks, settings and outcomes are 
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from vllm_mods.base import versions
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.matrices.cell import Cell
 from vllm_mods.matrices.explain import explain
-from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
 from vllm_mods.planning import lock_entries, planner
@@ -31,6 +30,8 @@ from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.other_packages import changed_distributions
 from vllm_mods.trees.receipt_tree import receipt_of
 from vllm_mods.trees.release import Releases
+
+_Given = TypeVar("_Given")
 
 
 class Setting(NamedTuple):
@@ -59,6 +60,62 @@ class Task(NamedTuple):
     spec: str
     mods: tuple[str, ...]
     again: bool = False
+
+
+class NotedTree(TreeView):
+    """A tree over an opened one that is asked for a plan, and notes what the answer says of it and whether all could be read.
+
+    ``packages`` are the other distributions that were asked for and are there, with their versions. ``failure`` is
+    the first error of the tree: what was planned after one is good for nothing else.
+    """
+
+    identity: str | None
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree)
+        self.root = tree.root
+        self.identity = tree.identity
+        self.packages: dict[str, str] = {}
+        self.failure: TreeError | None = None
+
+    def _noted(self, ask: Callable[[], _Given]) -> _Given:
+        try:
+            return ask()
+        except TreeError as error:
+            self.failure = self.failure or error
+            raise
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        return self._noted(lambda: self.below.read(path))
+
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        """Return the paths below a folder."""
+        return self._noted(lambda: tuple(self.below.paths(under)))
+
+    def load(self, paths: Collection[str]) -> None:
+        """Have the files here."""
+        self._noted(lambda: self.below.load(paths))
+
+    def folders(self) -> Collection[str]:
+        """Return the folders in the site root that the tree knows."""
+        return self._noted(self.below.folders)
+
+    def package(self, name: str) -> str | None:
+        """Return the version of another distribution, and note it."""
+        version = self._noted(lambda: self.below.package(name))
+        if version:
+            self.packages[name] = version
+        return version
+
+    @property
+    def platform(self) -> str | None:
+        """What the tree is built for."""
+        return self._noted(lambda: self.below.platform)
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Ask whether these bytes were shipped."""
+        return self._noted(lambda: self.below.is_released(path, data))
 
 
 class Workshop:

@@ -14,6 +14,8 @@ from vllm_mods.placing.target import blob_id, splice
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep, target_of
 
+_Recorded = tuple[list[WrittenFile], list[WrittenHunk]]
+
 
 def record(
     variant: Variant, parts: Sequence[Part], tree: Tree, base: str | None = None
@@ -23,20 +25,14 @@ def record(
     ``base`` is what to call the tree, its version by default.
     """
     view = LayeredTree(tree)
-    files: list[WrittenFile] = []
-    hunks: list[WrittenHunk] = []
     try:
-        for part in parts:
-            written = _record_part(part, view)
-            if written is None:
-                return None
-            own_files, own_hunks = written
-            files += own_files
-            hunks += own_hunks
+        written = [_record_part(part, view) for part in parts]
     except TreeError:
         return None  # the plan has the words for what cannot be read
-    name = base or tree.version or tree.spec
-    return WrittenFor(variant.id, name, digest(variant), tuple(files), tuple(hunks))
+    recorded = [one for one in written if one is not None]
+    if len(recorded) < len(parts):
+        return None
+    return _written_for(variant, base or tree.version or tree.spec, recorded)
 
 
 def record_parts(
@@ -46,8 +42,7 @@ def record_parts(
 
     So a variant is recorded that shares a patch with one for other releases.
     """
-    files: list[WrittenFile] = []
-    hunks: list[WrittenHunk] = []
+    recorded: list[_Recorded] = []
     base = ""
     for part in parts:
         for tree in trees:
@@ -55,19 +50,20 @@ def record_parts(
                 written = _record_part(part, LayeredTree(tree))
             except TreeError:
                 continue
-            own_files, own_hunks = written or ([], [])
-            if own_hunks:
+            if written is not None and written[1]:
                 base = base or tree.version or tree.spec
-                files += own_files
-                hunks += own_hunks
+                recorded.append(written)
                 break
-    places = WrittenFor(variant.id, base, digest(variant), tuple(files), tuple(hunks))
-    return places if hunks else None
+    return _written_for(variant, base, recorded) if recorded else None
 
 
-def _record_part(
-    part: Part, view: LayeredTree
-) -> tuple[list[WrittenFile], list[WrittenHunk]] | None:
+def _written_for(variant: Variant, base: str, recorded: Sequence[_Recorded]) -> WrittenFor:
+    files = tuple(file for own, _ in recorded for file in own)
+    hunks = tuple(hunk for _, own in recorded for hunk in own)
+    return WrittenFor(variant.id, base, digest(variant), files, hunks)
+
+
+def _record_part(part: Part, view: LayeredTree) -> _Recorded | None:
     """Record one part and put it in; None if it does not go in at its stated lines."""
     from vllm_mods.placing import enclosure, locate  # noqa: PLC0415  (where a lock is written)
 
