@@ -224,8 +224,7 @@ def test_a_lock_is_written_of_releases_without_a_hash_too(monkeypatch: pytest.Mo
     verified: list[tuple[str, bool]] = []
     access = vm.Access()
     access.__dict__["releases"] = SimpleNamespace(
-        open=pytest.fail,
-        verify=lambda name, *, unstated: verified.append((name, unstated)),
+        open=pytest.fail, verify=lambda name, *, unstated: verified.append((name, unstated))
     )
     assert matrix.write_locks((), (), access) == ()
     assert verified == [("0.20.0", True), ("0.21.0", True)]
