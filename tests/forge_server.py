@@ -209,13 +209,15 @@ class ForgeServer:
 
 
 @contextlib.contextmanager
-def serving(kind: str, folder: Path) -> Iterator[ForgeServer]:
+def serving(
+    kind: str, folder: Path, make: type[ForgeServer] = ForgeServer
+) -> Iterator[ForgeServer]:
     """Serve a forge of a kind with a bare repository in a folder."""
     bare = folder / "us/mods.git"
     bare.mkdir(parents=True)
     git(bare, "init", "-q", "--bare", "-b", "main")
     git(bare, "config", "http.receivepack", "true")
-    forge = ForgeServer(kind, bare)
+    forge = make(kind, bare)
 
     class Answer(_Handler):
         state = forge

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import emulated_forge
 import forge_server
 import pytest
 from command_line import FILES, LOADER, OTHER, write_library
@@ -68,7 +70,7 @@ class Maintainer(NamedTuple):
         return git(self.forge.repository, "for-each-ref", "refs/heads")
 
 
-@pytest.fixture(params=VARIABLES)
+@pytest.fixture(params=[*VARIABLES, *["emulated"] * bool(emulated_forge.FOLDER)])
 def maintainer(
     request: pytest.FixtureRequest,
     tmp_path: Path,
@@ -87,7 +89,16 @@ def maintainer(
         manifest.write_text(manifest.read_text().replace(">=0.19", "==0.19.0"))
     files = wheel("0.19.0", LOADER) | wheel("0.20.0", MOVED) | wheel("0.21.0", PORTED, BROKEN)
     index = PackageServer(files=files, json=True)
-    with serving(index), forge_server.serving(request.param, tmp_path / "forge") as forge:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(serving(index))
+        if request.param == "emulated":
+            forge = stack.enter_context(
+                forge_server.serving("github", tmp_path / "forge", emulated_forge.EmulatedForge)
+            )
+            assert isinstance(forge, emulated_forge.EmulatedForge)
+            stack.enter_context(emulated_forge.emulating(forge, tmp_path))
+        else:
+            forge = stack.enter_context(forge_server.serving(request.param, tmp_path / "forge"))
         monkeypatch.setenv("PIP_INDEX_URL", index.index)
         server, token = VARIABLES[forge.kind]
         monkeypatch.setenv(server, forge.url)
