@@ -105,8 +105,8 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: list(keep.keep("own", ["none"], message=str, request=RequestText, access=shelved())),
-        "own has no mod none",
-        "vllm-mods list --library own",
+        "own is not in the working tree of a git repository, and `keep` writes its results as git branches",
+        "git init own && git -C own add -A -- ':!patches/*/.port-*' && git -C own commit",
     ),
     (
         lambda _: vm.new("x", tree="site"),
