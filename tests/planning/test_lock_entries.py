@@ -63,6 +63,12 @@ def test_a_lock_is_of_the_very_mod_and_of_the_patches_that_it_has() -> None:
     )
 
 
+def test_every_variant_keeps_its_places_of_those_that_come_one_by_one() -> None:
+    known = places(TEXT, "w = 1\n")
+    assert len(known) == 2
+    assert lock_entries.of(MOD, (), written=iter(known)).written == known
+
+
 def first(version: str | None = "0.19.1", text: str = TEXT, **more: Any) -> Lock | None:
     there = MemoryTree({PATH: text.encode()}, version=version, **more)
     data = lock_entries.first(MOD, [(one(MOD, there), there)]).get("mod.lock")

@@ -164,5 +164,6 @@ def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:
         (label, verdict): frozenset() for label, verdict in of.others
     }
     for tree in of.trees:
-        states |= {(label, _bare(tree)): frozenset(tree.witness) for label in tree.vllm}
+        bare = _bare(tree)
+        states |= {(label, bare): frozenset(tree.witness) for label in tree.vllm}
     return states

@@ -39,7 +39,8 @@ def of(
     written: Iterable[WrittenFor] = (),
 ) -> Lock:
     """Return a mod's lock with these trees, and of ``written`` what is of its variants with the patches that they have."""
-    known = (written_places.of_variant(tuple(written), variant) for variant in mod.variants)
+    places = tuple(written)
+    known = (written_places.of_variant(places, variant) for variant in mod.variants)
     return Lock(
         mod=mod.name,
         version=mod.version,
