@@ -102,19 +102,19 @@ def test_suggest_refuses_a_model_that_the_vllm_of_the_target_would_not_load(
     for path, data in TOY.items():
         (site / path).parent.mkdir(parents=True, exist_ok=True)
         (site / path).write_bytes(data)
-    said = call(*words, "--target", site)
-    assert said.code == 3
+    answer = call(*words, "--target", site)
+    assert answer.code == 3
     assert (
         f"would not load {model[0]}: Toy (vllm/model_executor/models/toy.py:1) has no part named model, "
-        in said.err
+        in answer.err
     )
     assert call(*words).code == 0  # of no vLLM nothing is known
     (site / "vllm/model_executor/models/toy.py").write_bytes(TOY_WITH_HEAD)
     config = {"architectures": ["ToyForCausalLM"], "tie_word_embeddings": False}
     write_checkpoint(place, [bf16("model.a.weight")], config=config)
     noted = "the model has no tensors for lm_head of Toy (vllm/model_executor/models/toy.py:1): vLLM answers nonsense"
-    said = call(*words, "--target", site)
-    assert (said.code, f"\n  {noted}\n" in said.out) == (0, True)
+    answer = call(*words, "--target", site)
+    assert (answer.code, f"\n  {noted}\n" in answer.out) == (0, True)
     assert call(*words, "--target", site, "--json").json["notes"] == [noted]
 
 

@@ -63,13 +63,13 @@ def lacked(*names: str) -> list[WatchedCommand]:
 def test_the_hint_names_what_the_script_lacked(
     output: str, names: tuple[str, ...], hint: str
 ) -> None:
-    said = watching.hint(output, lacked(*names), in_image=False)
-    assert said.startswith(hint) if hint.endswith("GPU") else said == hint
+    answer = watching.hint(output, lacked(*names), in_image=False)
+    assert answer.startswith(hint) if hint.endswith("GPU") else answer == hint
 
 
 def test_in_an_image_no_package_can_be_added() -> None:
-    said = watching.hint("No module named 'einops'", (), in_image=True)
-    assert said == f"the command needs the package einops: {IMAGE}"
+    answer = watching.hint("No module named 'einops'", (), in_image=True)
+    assert answer == f"the command needs the package einops: {IMAGE}"
 
 
 @pytest.mark.slow

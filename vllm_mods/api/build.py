@@ -243,8 +243,8 @@ def upgrade(
         place = outputs.parse(output, opened[0].tree.base)
         if base is not None:
             wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
-        for one in opened:
-            upgrading.check_version(wanted._replace(base=ref), before.lock, to, one.tree.version)
+        for image in opened:
+            upgrading.check_version(wanted._replace(base=ref), before.lock, to, image.tree.version)
         model = _look_at_model(library, wanted, access)
         on_base.demand_serving(library, wanted, opened, access, model)
         lock = on_base.joined_lock(opened, model)._replace(pairing_digest=pairings.digest(wanted))

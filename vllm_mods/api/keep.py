@@ -48,8 +48,7 @@ def keep(
         raise ManifestError(folder, ("the repository has no commit yet",), hint="git commit")
     with branches.laid_out(home, at) as place:
         library = Library(place)
-        loaded = map(library.load, library.names())
-        own = {mod.name: mod for mod in loaded if root_of(mod) == place}
+        own = {mod.name: mod for mod in map(library.load, library.names()) if root_of(mod) == place}
     if unknown := [name for name in mods if name not in own]:
         why = f"{folder} has no mod {', '.join(unknown)} in its last commit"
         raise UsageError(why, hint=f"vllm-mods list --library {folder}")

@@ -199,8 +199,8 @@ class EngineImage(Base):
         Raises ``TreeError`` if the container is gone: the engine says of anything in it that it is not there, too.
         """
         if self._unsure and self._stat("") is None:
-            said = "the container was removed while it was being read"
-            raise TreeError(f"{self.reference}: {said}", hint=_AGAIN)
+            why = "the container was removed while it was being read"
+            raise TreeError(f"{self.reference}: {why}", hint=_AGAIN)
         if self._image and "_url" in vars(self):
             for path in self._read & self._contents.keys():
                 self._kept[path] = self._cache.put(self._contents[path])
@@ -241,8 +241,8 @@ class EngineImage(Base):
                 self._entries[under] = None
                 return
             if response.status_code != requests.codes.ok:
-                said = f"the engine answered {response.status_code}: {_said(response)}"
-                raise TreeError(f"{what}: {said}", hint=_AGAIN)
+                why = f"the engine answered {response.status_code}: {_error_text(response)}"
+                raise TreeError(f"{what}: {why}", hint=_AGAIN)
             with streams.reading(what, _AGAIN), _asking(self.reference):
                 file = cast("BinaryIO", streams.Forward(response.raw))
                 with tarfile.open(fileobj=file, mode="r|", tarinfo=tars.Info) as archive:
@@ -273,8 +273,8 @@ class EngineImage(Base):
                 return None
         stat = response.headers.get("X-Docker-Container-Path-Stat", "")
         try:
-            said = json_of(base64.b64decode(stat))
-            mode, target = int(said["mode"]), str(said.get("linkTarget") or "")
+            about = json_of(base64.b64decode(stat))
+            mode, target = int(about["mode"]), str(about.get("linkTarget") or "")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             why = f"{self.reference}: /{path}: the engine answered {response.status_code} without a valid X-Docker-Container-Path-Stat"
             raise TreeError(why, hint=_AGAIN) from error
@@ -345,7 +345,7 @@ def _asking(what: str) -> Iterator[None]:
         raise TreeError(why, hint=_AGAIN) from error
 
 
-def _said(response: requests.Response) -> str:
+def _error_text(response: requests.Response) -> str:
     try:
         return str(response.json()["message"])
     except (ValueError, LookupError, TypeError):

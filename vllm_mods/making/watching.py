@@ -254,10 +254,10 @@ def _only_looks(code: str, files: Mapping[str, bytes]) -> bool:
 
 def hint(output: str, lacked: Sequence[WatchedCommand], *, in_image: bool) -> str:
     """Return what to do about a run that failed; nothing is said of a network that nothing asked for."""
-    names = [one.argv[0] for one in lacked]
-    found = [one for one in _PRINTED.finditer(output) if one["program"] not in names]
-    if found:
-        module, variable, key, program, network = found[-1].groups()
+    names = [command.argv[0] for command in lacked]
+    printed = [match for match in _PRINTED.finditer(output) if match["program"] not in names]
+    if printed:
+        module, variable, key, program, network = printed[-1].groups()
         if network:
             return _KEEP
         if name := variable or key:

@@ -55,8 +55,7 @@ class Origins:
     def __init__(self, releases: TreeSource) -> None:
         self._releases = releases
         self._known: dict[tuple[str, str], str | None] = {}
-        opened = lru_cache(_OPEN)(releases.open)
-        self._opened = cache(partial(_Release, opened))
+        self._opened = cache(partial(_Release, lru_cache(_OPEN)(releases.open)))
         self.missed = False
 
     def __call__(self, mod: Mod, variant: Variant) -> Tree | None:

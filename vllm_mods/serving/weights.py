@@ -95,9 +95,9 @@ class ModelLoading(NamedTuple):
                 with contextlib.suppress(ValueError):
                     if wrong := self._misfit(parts, maker[1], f"{at}{part}", weights, loop):
                         yield f"{where} {wrong}"
-                    made = self._class_of(methods, maker)
-                    if made and not loop and at.count(".") < _DEPTH:
-                        yield from self._stops(made, inner, f"{at}{part}.", note)
+                    part_class = self._class_of(methods, maker)
+                    if part_class and not loop and at.count(".") < _DEPTH:
+                        yield from self._stops(part_class, inner, f"{at}{part}.", note)
         for part in self._empty(cls, parts, [*below, *loop]):
             note(f"the model has no tensors for {at}{part} of {where}: vLLM answers nonsense")
         if loop:
@@ -121,8 +121,8 @@ class ModelLoading(NamedTuple):
             edges = self.tensors[name].shape if self.tensors[name].dtype in _FLOATS else ()
             fits = all(edge in size or not size for edge, size in zip(edges, sizes, strict=False))
             if not fits and not any(len(one) > 2 and one in name for one in loop):
-                made = " by ".join(" or ".join(map(str, size)) or "?" for size in sizes)
-                return f"gives {part} the size {made} by config.json, but the model's is {' by '.join(map(str, edges))}: {name} in {self.tensors[name].file}"
+                expected = " by ".join(" or ".join(map(str, size)) or "?" for size in sizes)
+                return f"gives {part} the size {expected} by config.json, but the model's is {' by '.join(map(str, edges))}: {name} in {self.tensors[name].file}"
         return ""
 
     def _empty(self, cls: ClassPlace, parts: _Parts, loaded: Sequence[str]) -> Iterator[str]:
